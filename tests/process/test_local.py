@@ -199,7 +199,7 @@ def test_two_runs_on_one_directory_are_one_too_many(home: Home) -> None:
             f"another delayq run (pid {first.pid}) uses the data directory {home.dir}/.delayq"
             in second.output
         )
-        said = f"hint:  stop it, share its Redis with --redis \"$(cat '{home.url_file}')\", or give this one its own"
+        said = f"hint:  stop it, share its Redis with --redis \"$(cat '{home.url_file}')\", or use another directory"
         assert said in second.output
         with stopped(home.ready("--redis", home.url)):  # as the hint says
             pass

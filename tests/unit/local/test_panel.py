@@ -18,7 +18,7 @@ MOVING = ShardMap(3, 6, 3, 6, 6)
     [
         (ShardMap.first(3), ""),
         (ShardMap(2, 3, 3, 6, 6), ", about to move 3 → 6"),
-        (MOVING, ", moving 3 → 6: 1,373 of 3,000 looked at"),
+        (MOVING, ", moving 3 → 6: 1,373 of 3,000 checked"),
     ],
 )
 def test_the_scanners_line_says_how_far_all_shards_have_moved(shard_map: ShardMap, said: str) -> None:

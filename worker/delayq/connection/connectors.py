@@ -34,7 +34,7 @@ async def connected(address: Address) -> Connection:
     connection = address.connection()
     try:
         await connection.connect()
-    except UnicodeError as error:  # a host that no name server could be asked for
+    except UnicodeError as error:  # not a valid host name
         raise Unavailable(address.where, str(error), outage="dns") from error
     except BaseException:
         await connection.disconnect(nowait=True)
@@ -43,12 +43,12 @@ async def connected(address: Address) -> Connection:
 
 
 class One:
-    """A single server, without discovery. The other kinds of connector know a way to find their server."""
+    """A single server, without discovery. Subclasses discover their server."""
 
-    doubts = False  # whether there is anybody to ask about a server that does not answer
+    doubts = False  # whether discovery can check a server that does not answer
 
     def __init__(self, address: Address) -> None:
-        """Of the one server at this address."""
+        """`address`: of the server."""
         self.address = address
         self.drop: Callable[[], None] = _nothing
         """Called if the connection leads to the wrong server; set by the owner of the connection."""
@@ -67,19 +67,19 @@ class One:
         return self.where
 
     async def look(self, *, idle: bool) -> None:
-        """Called before each round trip: from time to time, ask whether this is still the right server.
+        """Check periodically, before a round trip, whether this is still the right server.
 
-        Only a line that was idle waits for the answer: for others, nothing is known to be wrong.
+        Only an idle connection waits for the result.
         """
 
     def doubt(self) -> None:
-        """Ask, for an answer is late."""
+        """Start discovery, because a reply is late."""
 
     def failed(self) -> None:
-        """Ask before the next connection, for this one failed."""
+        """Require discovery before the next connection, because this one failed."""
 
     async def close(self) -> None:
-        """Want to know nothing more."""
+        """Stop watching the topology."""
 
 
 class Holder(One):
@@ -88,10 +88,10 @@ class Holder(One):
     doubts = True
 
     def __init__(self, address: Address, slot: int = 0) -> None:
-        """Ask about this topology, beginning with the first open()."""
+        """The first open() starts discovery."""
         super().__init__(address)
         self._slot = slot
-        self.place: Place | None = None  # the connection leads to, or is to lead to
+        self.place: Place | None = None  # of the present or the next connection
         self._directory: Discovery | None = None
 
     @property
@@ -100,7 +100,7 @@ class Holder(One):
 
     @property
     def directory(self) -> Discovery:
-        """What the process knows of this topology; from now on we are told what is new."""
+        """The process' discovery of this topology, which notifies this connector of changes."""
         if self._directory is None:
             self._directory = discovery_of(self.address)
             self._directory.watchers.add(self)

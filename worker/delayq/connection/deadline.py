@@ -1,37 +1,37 @@
-"""Until when something may take, shared by all who have a part in it: their waits do not add up."""
+"""A deadline that all steps of a call share, so that their waits do not add up."""
 
 from __future__ import annotations
 
 import time
 from typing import Final, Self
 
-DOUBT_SECONDS: Final = 1.0  # without an answer, until we ask whether that is still the master
-CHECK_SECONDS: Final = 1.0  # for an idle connection to show that it is alive; a new one costs no more
-LEAST_SECONDS: Final = 0.01  # to read what has come already, whenever it did
+DOUBT_SECONDS: Final = 1.0  # without a reply, before discovery checks whether the server is still the master
+CHECK_SECONDS: Final = 1.0  # for the health check of an idle connection; a new connection takes no longer
+LEAST_SECONDS: Final = 0.01  # to read data that has already arrived
 
 
 class Deadline:
-    """So many seconds from now."""
+    """An instant some seconds from now."""
 
     def __init__(self, seconds: float) -> None:
-        """Begin now."""
+        """Start now."""
         self.seconds = seconds
         self.renew()
 
     def renew(self) -> None:
-        """Begin again, because the caller did something else meanwhile."""
+        """Restart the time."""
         self._until = time.monotonic() + self.seconds
 
     @property
     def left(self) -> float:
-        """Seconds until then; a moment when it is over."""
+        """Remaining seconds, at least LEAST_SECONDS."""
         return max(LEAST_SECONDS, self._until - time.monotonic())
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be begun."""
+        """Whether the deadline has passed."""
         return time.monotonic() >= self._until
 
     def within(self, seconds: float) -> Self:
-        """Return one that is over after so many seconds, or when this one is."""
+        """Return a deadline in some seconds, or this one's if that is sooner."""
         return type(self)(min(seconds, self.left))

@@ -43,20 +43,20 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Addres
 
 
 class Watcher(Protocol):
-    """Who wants to be told."""
+    """A subscriber to topology changes."""
 
     def moved(self) -> None:
-        """Something is elsewhere now."""
+        """Handle a changed topology."""
 
 
 class Discovery:
-    """What this process knows of one topology, and the finding out."""
+    """Discovers one topology, and stores the result for the process."""
 
     def __init__(self, address: Address, topology: Topology) -> None:
-        """Start without knowledge, and send nothing until the first call."""
+        """Start without results, and send nothing until the first call."""
         self.address, self.topology = address, topology
         self.watchers: set[Watcher] = set()
-        self._told = topology.known()  # to the watchers
+        self._announced = topology.known()  # to the watchers
         self._suspects: set[Place] = set()
         self._asker = Asker(keeps=not address.apart)  # Sentinels are asked again and again, see old()
         self._asking: asyncio.Task[None] | None = None
@@ -85,12 +85,12 @@ class Discovery:
         raise no_master(self.address, self.topology, self._error)
 
     def suspect(self, place: Place) -> None:
-        """Note that a server failed: the next caller waits until another server confirms it."""
+        """Record a failed server: the next caller waits until another server confirms the master."""
         self._suspects.add(place)
         self.ask()
 
     async def asked(self) -> None:
-        """Ask anew, or wait for the answers to what is being asked."""
+        """Wait for a query, new or in progress."""
         asking = self.ask()
         await asyncio.wait({asking})
         if asking.cancelled():
@@ -98,23 +98,23 @@ class Discovery:
         asking.result()
 
     async def fresh(self) -> None:
-        """Have an answer that was given a moment ago, or just now."""
+        """Wait for a query, unless the last one is recent."""
         if time.monotonic() - self._asked_at > REST_SECONDS:
             await self.asked()
 
     def ask(self) -> asyncio.Task[None]:
-        """Begin to ask, unless that is under way; watchers are called if the answer differs."""
+        """Start a query unless one is in progress; notify watchers if the result differs."""
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask())
         return self._asking
 
     @property
     def old(self) -> bool:
-        """Whether to ask though nothing is wrong: a master that others have replaced answers those who reach it."""
+        """Whether a periodic query is due: after a failover, a partitioned old master can still answer its clients."""
         return time.monotonic() - self._asked_at > LOOK_SECONDS and not self.address.apart
 
     def learn(self, said: Redirect | None) -> None:
-        """Believe a node that has handed over a slot, and find out what else is new; None: its Cluster is down."""
+        """Apply a redirect of a Cluster node, and start a query; None: the Cluster is down."""
         if isinstance(self.topology, ClusterTopology) and said is not None:
             self.topology.moved(said)
         self.ask()
@@ -124,33 +124,33 @@ class Discovery:
             await asyncio.sleep(self._asked_at + REST_SECONDS - time.monotonic())
             self.topology.begin()
             self._suspects.clear()
-            await (self._somebody_answers() if self.address.apart else self._most_answer())
+            await (self._query_nodes() if self.address.apart else self._query_sentinels())
             self.topology.settle()
         finally:
             self._asked_at, self._asking = time.monotonic(), None
         self._tell()
 
     def _tell(self) -> None:
-        """Tell all who watch, if there is news."""
-        before, self._told = self._told, self.topology.known()
-        if before == self._told:
+        """Notify the watchers if the topology has changed."""
+        before, self._announced = self._announced, self.topology.known()
+        if before == self._announced:
             return
         for watcher in list(self.watchers):
             try:
                 watcher.moved()
             except Exception as error:  # noqa: BLE001 -- one's failure is not the others'
-                found = {"message": "told of a new master", "exception": error}
+                found = {"message": "watcher failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(found)
 
-    async def _most_answer(self) -> None:
-        """Ask all Sentinels at once. Behind one that is sure, the others have a moment, and are heard when they answer.
+    async def _query_sentinels(self) -> None:
+        """Query all Sentinels at once. After the first certain answer, wait only briefly for the others.
 
-        A server that hangs delays no caller then; a slow one still answers.
+        So a hanging Sentinel delays no caller. Later answers still count.
         """
         for address in self.topology.asked():
             if address not in self._answering:
                 task = self._answering[address] = asyncio.create_task(self._answers(address))
-                task.add_done_callback(partial(self._heard, address))
+                task.add_done_callback(partial(self._on_answer, address))
         waiting, until = set(self._answering.values()), math.inf
         while waiting:
             left = None if until == math.inf else max(0.0, until - time.monotonic())
@@ -160,13 +160,13 @@ class Discovery:
             if until == math.inf and any(map(asyncio.Task.result, done)):
                 until = time.monotonic() + NEXT_SECONDS
 
-    def _heard(self, address: Address, task: asyncio.Task[bool]) -> None:
+    def _on_answer(self, address: Address, task: asyncio.Task[bool]) -> None:
         del self._answering[address]
         if self._asking is None and not task.cancelled():
             self._tell()
 
-    async def _somebody_answers(self) -> None:
-        """Ask nodes of a Cluster one after the other, until one is sure."""
+    async def _query_nodes(self) -> None:
+        """Query the nodes of a Cluster one by one, until one answer is certain."""
         waiting, asking = self.topology.asked(), set[asyncio.Task[bool]]()
         try:
             while waiting or asking:
@@ -194,7 +194,7 @@ class Discovery:
         return False
 
     async def leave(self, watcher: Watcher) -> None:
-        """Tell this one no more; without anybody to tell, nothing is asked."""
+        """Unsubscribe a watcher; without watchers, stop all queries."""
         self.watchers.discard(watcher)
         if self.watchers:
             return
@@ -206,7 +206,7 @@ class Discovery:
 
 
 def discovery_of(address: Address) -> Discovery:
-    """Return the directory that this event loop's connections to a topology share, whatever time-outs they have."""
+    """Return the discovery that all connections of this event loop to a topology share, whatever their timeouts."""
     found = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     same = replace(
         address,

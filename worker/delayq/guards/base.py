@@ -1,4 +1,4 @@
-"""What all guards have in common: begin → run → finish or abandon, and seen. Not here: any guard.
+"""The interface of guards: begin → run → finish or abandon, and seen.
 
 `async with guard(task) as hold:` goes through these steps, and the worker does nothing else around a handler: a block
 that ends well finishes, one that raises abandons.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Hold:
-    """One task that may run now. Guards extend it by what they need to finish."""
+    """A guard's grant for one run of a task. Guards add the fields that they need to finish."""
 
     task: Task
     connection: Any = None
@@ -51,25 +51,25 @@ class Guard(Protocol[H]):
     """As metrics and logs say it: redis-lock."""
 
     async def begin(self, task: Task) -> H:
-        """Let the task run. Raises Seen, GuardBusy, GuardUnavailable; Bury when it must not run again."""
+        """Grant a run. Raises Seen, GuardBusy, GuardUnavailable; Bury if the task must not run again."""
 
     async def finish(self, hold: H) -> None:
-        """Remember that it ran. Raises Seen, GuardBusy, GuardLost or GuardUnavailable when that cannot be."""
+        """Record the finished run. Raises Seen, GuardBusy, GuardLost or GuardUnavailable if that fails."""
 
     async def abandon(self, hold: H) -> None:
-        """Forget that it began, for it failed; what cannot be undone now, a time limit undoes. Raises nothing."""
+        """Undo the hold of a failed run; if that fails, a time limit ends the hold. Raises nothing."""
 
     async def seen(self, task: Task) -> bool | None:
         """Return whether the task has taken effect; None if unknown. Raises GuardUnavailable."""
 
     async def check(self) -> None:
-        """Return when the guard can serve; GuardUnavailable says why it cannot."""
+        """Check that the guard can serve; GuardUnavailable if not."""
 
     async def close(self) -> None:
-        """Let go of connections; holds may still be open, and their time limits end them."""
+        """Close connections. Time limits end the holds that are still open."""
 
     def __call__(self, task: Task) -> Guarded[H]:
-        """Make the context manager around one run of a task."""
+        """Return the context manager around one run of a task."""
         return Guarded(self, task)
 
 
@@ -77,7 +77,7 @@ class Guarded(Generic[H]):
     """One run of a task under a guard, on the event loop."""
 
     def __init__(self, guard: Guard[H], task: Task) -> None:
-        """Nothing begins before the block is entered."""
+        """The hold begins when the block is entered."""
         self._guard, self._task = guard, task
         self._hold: H | None = None
         self._cancelling = 0

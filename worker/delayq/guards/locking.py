@@ -1,4 +1,4 @@
-"""What guards that lock have in common: begin takes the lock and has it renewed, finish and abandon give it back.
+"""Base of the lock guards: begin acquires the lock and renews it, finish and abandon release it.
 
 What no lock with a time limit can promise: that the holder runs while it holds. A process that stands still for longer
 than the limit (SIGSTOP, a virtual machine that is moved, a long garbage collection, swapping) goes on as if nothing had
@@ -34,7 +34,7 @@ MIN_BUSY_MS, MAX_BUSY_MS = 100, 5000  # the holder may need much less than its l
 
 
 def busy_ms(others_ms: int, rand: float) -> int:
-    """Return when to ask again for a lock that another holds for at most `others_ms`; `rand` is in [0, 1).
+    """Return when to retry a lock that another run holds for at most `others_ms`; `rand` is in [0, 1).
 
     25,000 → 4,000 to 5,000; 800 → 640 to 800; 3 → 100 to 120: spread, so that many do not ask at once.
     """
@@ -43,10 +43,10 @@ def busy_ms(others_ms: int, rand: float) -> int:
 
 
 class LockGuard(Guard[LockHold]):
-    """A guard that holds a lock with a time limit while the task runs, and remembers nothing afterwards."""
+    """A guard that holds a lock with a time limit while the task runs, and keeps no record afterwards."""
 
     def __init__(self, ttl_seconds: float) -> None:
-        """`ttl_seconds` is for how long a lock lasts whose holder has died."""
+        """`ttl_seconds`: how long a lock lasts after its holder crashes."""
         if not ttl_seconds >= 1:
             raise ValueError(f"ttl_seconds: expected 1 or more, got {ttl_seconds!r}")
         self._ttl_seconds, self._ttl_ms = float(ttl_seconds), int(ttl_seconds * 1000)
@@ -60,18 +60,18 @@ class LockGuard(Guard[LockHold]):
 
     @abstractmethod
     async def _acquire(self, task: Task, owner: str) -> None:
-        """Take the lock. Raises GuardBusy, GuardUnavailable; it may have been taken even so, in part or in full."""
+        """Acquire the lock. Raises GuardBusy, GuardUnavailable; even then, some or all servers may hold it."""
 
     @abstractmethod
     async def _renew(self, hold: LockHold) -> bool | None:
-        """Return whether the lock was still ours, and is prolonged; None if unknown."""
+        """Extend the lock. Return whether this hold still owned it; None if unknown."""
 
     @abstractmethod
     async def _release(self, task: Task, owner: str) -> bool | None:
-        """Release the lock. Return whether it was still ours; None if unknown. Raises nothing."""
+        """Release the lock. Return whether this hold still owned it; None if unknown. Raises nothing."""
 
     async def begin(self, task: Task) -> LockHold:
-        """Take the task's lock and keep it. Raises GuardBusy, GuardUnavailable."""
+        """Acquire the task's lock and renew it. Raises GuardBusy, GuardUnavailable."""
         owner, asked = f"{task.token}:{secrets.token_hex(8)}", time.monotonic()
         try:
             await self._acquire(task, owner)
@@ -89,11 +89,11 @@ class LockGuard(Guard[LockHold]):
         return LockHold(task, owner=owner, until=until)
 
     async def finish(self, hold: LockHold) -> None:
-        """Give the lock back. A lost lock is only logged: the handler has ended, and another run would not help."""
+        """Release the lock. Only log a lost lock: the handler has finished, and another run would not help."""
         await asyncio.wait({self._give_up(hold)}, timeout=RELEASE_SECONDS)
 
     async def abandon(self, hold: LockHold) -> None:
-        """Give the lock back, as far as that works: the handler failed or was interrupted."""
+        """Release the lock of a failed or interrupted run, if possible."""
         await asyncio.wait({self._give_up(hold)}, timeout=RELEASE_SECONDS)
 
     def _give_up(self, hold: LockHold) -> asyncio.Task[None]:
@@ -109,12 +109,12 @@ class LockGuard(Guard[LockHold]):
             log.warning("guard_lost", extra={"fields": fields})
 
     async def seen(self, task: Task) -> bool | None:
-        """Return None: a lock remembers nothing."""
+        """Return None: a lock keeps no record."""
         del task
         return None
 
     async def close(self) -> None:
-        """Stop renewing, give back what is being given back, and disconnect."""
+        """Stop renewals, complete releases in progress, and disconnect."""
         for renewal in self._renewals.values():
             renewal.stop()
         self._renewals.clear()
@@ -127,5 +127,5 @@ class LockGuard(Guard[LockHold]):
 
 
 def unavailable(where: str, error: DelayQError) -> GuardUnavailable:
-    """Return the guard's word for what kept Redis from answering, or from doing as it was told."""
+    """Return the guard's error for an error of Redis."""
     return GuardUnavailable(where, getattr(error, "why", None) or str(error))

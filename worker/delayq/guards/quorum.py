@@ -1,4 +1,4 @@
-"""The same question to several independent Redis servers at once, until enough of them have answered.
+"""Send a call to several independent Redis servers at once, until a majority decides.
 
 A slow server is not waited for: as soon as its answer could change nothing any more, it may come when it likes.
 """
@@ -23,25 +23,25 @@ T = TypeVar("T")
 
 
 def majority(servers: int) -> int:
-    """Return how many of them any two majorities have one in common of: 2 of 3, 3 of 4, 3 of 5."""
+    """Return the size of a majority, of which any two overlap: 2 of 3, 3 of 4, 3 of 5."""
     return servers // 2 + 1
 
 
 @dataclass(eq=False)
 class Poll(Generic[T]):
-    """What each server has answered: yes, no, an error, or nothing yet."""
+    """The servers' answers: yes, no, an error, or none yet."""
 
     tasks: Sequence[asyncio.Task[Any]]
     yes: Callable[[T], bool]
 
     @property
     def answers(self) -> list[Any]:
-        """Server by server; an error is a value, None stands for no answer yet."""
+        """The answer of each server; an error is a value, None means no answer yet."""
         return [task.result() if task.done() else None for task in self.tasks]
 
     @property
     def votes(self) -> list[bool | None]:
-        """Server by server: whether it said yes; None for an error, or nothing yet."""
+        """The vote of each server; None for an error or no answer yet."""
         return [
             None if answer is None or isinstance(answer, DelayQError) else self.yes(answer)
             for answer in self.answers
@@ -49,31 +49,31 @@ class Poll(Generic[T]):
 
     @property
     def errors(self) -> list[DelayQError]:
-        """What kept servers from answering."""
+        """The servers' errors."""
         return [answer for answer in self.answers if isinstance(answer, DelayQError)]
 
     @property
     def granted(self) -> bool:
-        """Whether a majority said yes."""
+        """Whether a majority voted yes."""
         return self.votes.count(True) >= majority(len(self.tasks))
 
     @property
     def denied(self) -> bool:
-        """Whether so many said no that the others are no majority."""
+        """Whether so many servers voted no that the others are not a majority."""
         return self.votes.count(False) > len(self.tasks) - majority(len(self.tasks))
 
     @property
     def failed(self) -> bool:
-        """Whether so many cannot be reached that the others are no majority."""
+        """Whether so many servers are unreachable that the others are not a majority."""
         return len(self.errors) > len(self.tasks) - majority(len(self.tasks))
 
     @property
     def verdict(self) -> bool | None:
-        """Whether the majority said yes; None when neither that nor the contrary is certain."""
+        """Whether the majority voted yes; None while undecided."""
         return True if self.granted else False if self.denied else None
 
     async def decided(self) -> Poll[T]:
-        """Return when nothing that is still to come can change what there is to conclude."""
+        """Wait until no further answer can change the result."""
         while not (self.granted or self.denied or self.failed):
             pending = [task for task in self.tasks if not task.done()]
             if not pending:
@@ -82,7 +82,7 @@ class Poll(Generic[T]):
         return self
 
     async def whole(self) -> Poll[T]:
-        """Return when each server has answered, or had its time."""
+        """Wait until each server has answered or timed out."""
         await asyncio.wait(self.tasks)
         return self
 
@@ -91,13 +91,13 @@ class Servers:
     """Connections to independent servers, each with its own time-out."""
 
     def __init__(self, addresses: Sequence[Address], background: Background) -> None:
-        """Connect on first use. What is not waited for goes into `background`."""
+        """Connections open on first use. Calls that nothing awaits run in `background`."""
         self.addresses = tuple(addresses)
         self._connections = [AsyncConnection(address) for address in addresses]
         self._background = background
 
     def ask(self, call: Call[T], yes: Callable[[T], bool] = bool) -> Poll[T]:
-        """Send a call to each server; the answers come in whether or not anybody waits."""
+        """Send a call to each server; the calls run even if nothing awaits them."""
         return Poll([self.tell(at, call) for at in range(len(self._connections))], yes)
 
     def tell(self, at: int, call: Call[Any]) -> asyncio.Task[Any]:

@@ -1,4 +1,4 @@
-"""redis-lock: a task runs while a key in the queue's own Redis says whose it is.
+"""redis-lock: a task runs while a key in the queue's own Redis names its owner.
 
 SET NX PX with a value that no other run has, renewed at a third of its life, deleted only by who set it. One round trip
 more before a handler and one after it.
@@ -61,7 +61,7 @@ class RedisLock(LockGuard):
 
     @classmethod
     def of(cls, queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> RedisLock:
-        """Return the guard of a document with spec.guard.redisLock; a lock knows no transaction to be apart from."""
+        """Return the guard of a document with spec.guard.redisLock. `apart` has no meaning without a transaction."""
         del secrets_dir, apart
         spec = queue.spec
         if spec.guard is None or spec.guard.redis_lock is None:
@@ -116,12 +116,12 @@ class RedisLock(LockGuard):
 
     async def _renew(self, hold: LockHold) -> bool | None:
         task = hold.task
-        return await self._told(self._commands.renew(task.id, hold.owner, self._ttl_ms, shard=task.shard))
+        return await self._answer(self._commands.renew(task.id, hold.owner, self._ttl_ms, shard=task.shard))
 
     async def _release(self, task: Task, owner: str) -> bool | None:
-        return await self._told(self._commands.unlock(task.id, owner, shard=task.shard))
+        return await self._answer(self._commands.unlock(task.id, owner, shard=task.shard))
 
-    async def _told(self, call: Call[bool]) -> bool | None:
+    async def _answer(self, call: Call[bool]) -> bool | None:
         try:
             return await self._connection.one(call)
         except DelayQError:

@@ -1,4 +1,4 @@
-"""redlock: a task runs while the majority of several independent Redis servers say whose it is.
+"""redlock: a task runs while a majority of several independent Redis servers names its owner.
 
 The algorithm is the one that Redis' documentation calls Redlock ("Distributed Locks with Redis"): set the same key to
 the same value on all servers at once; it is held if a majority has set it and some of its life is left; else, and at
@@ -67,7 +67,7 @@ class Redlock(LockGuard):
         timed = [replace(each, timeout_seconds=min(each.timeout_seconds, seconds)) for each in servers]
         self._servers = Servers(timed, self._background)
         self._commands = Commands(queue, prefix=prefix)
-        self.away: list[str] = []  # host:port of those that did not serve at the last look
+        self.away: list[str] = []  # host:port of the servers that were unavailable at the last check
 
     @classmethod
     def of(cls, queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> Redlock:

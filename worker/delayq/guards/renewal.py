@@ -1,4 +1,4 @@
-"""How a lock with a time limit is kept while a task runs, and how its loss is noticed. Not here: any lock.
+"""Renew a lock with a time limit while a task runs, and detect its loss.
 
 Only the monotonic clock counts: a machine's clock that steps neither shortens nor prolongs a hold. A hold is lost when
 a renewal finds the lock gone, or when its time has run out and no renewal was confirmed: the worker counts from the
@@ -24,7 +24,7 @@ GONE: Final = "the task's lock is gone: it ran out, was removed, or Redis forgot
 
 
 def validity_seconds(ttl_seconds: float) -> float:
-    """Return for how long after asking for a lock it may be relied on.
+    """Return how long a lock is safe, from the start of its request.
 
     Clocks of two machines run at different speeds, and Redis expires by the millisecond. Redis' documentation of
     Redlock ("Distributed Locks with Redis") takes off a drift of a few milliseconds; 1 % and 2 ms is what its reference
@@ -35,7 +35,7 @@ def validity_seconds(ttl_seconds: float) -> float:
 
 @dataclass(eq=False, kw_only=True)
 class LockHold(Hold):
-    """A task whose lock is ours until `until`, by the monotonic clock, unless it is renewed."""
+    """A hold with a lock until `until`, by the monotonic clock, unless renewed."""
 
     owner: str
     """The lock's value: token of the lease, and a random part, so that no two runs have the same."""
@@ -50,12 +50,12 @@ class Renewal:
     def __init__(
         self, hold: LockHold, ttl_seconds: float, renew: Callable[[], Awaitable[bool | None]]
     ) -> None:
-        """`renew` returns whether the lock was still ours; None if unknown."""
+        """`renew` returns whether the hold still owned the lock; None if unknown."""
         self._hold, self._ttl_seconds, self._renew = hold, ttl_seconds, renew
         self._task = asyncio.create_task(self._run())
 
     def stop(self) -> None:
-        """Renew no more. A renewal that is under way does no harm: it changes nothing that is not ours."""
+        """Stop renewals. A renewal in progress is harmless: it changes only this hold's lock."""
         self._task.cancel()
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What the worker knows of a handler, and how one says that it cannot be set up. Not here: any handler."""
+"""The interface of handlers, and the error for a handler that cannot be set up."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Handler(Protocol):
         """Return what the worker awaits instead of `call` when there is a guard."""
 
     async def start(self) -> None:
-        """Open what the calls share; HandlerSetupError when the document names what is not there."""
+        """Open shared resources; HandlerSetupError if one that the document names is missing."""
 
     async def close(self) -> None:
-        """Let go of what `start` opened. No call begins any more; one that ignores its cancellation may still run."""
+        """Close the resources of `start`. No new call begins; a call that ignores its cancellation may still run."""
 
 
 class HandlerSetupError(InvalidDocument):
-    """The handler that the document names cannot be run here."""
+    """The document's handler cannot run here."""
 
     def __init__(self, field: str, problem: str) -> None:
-        """Keep the document's path apart from what is wrong there, as the parser's problems do."""
+        """Store the document's path and the problem separately, as the parser's problems do."""
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem

@@ -30,13 +30,13 @@ class Tail:
     __slots__ = ("_limit", "data", "dropped")
 
     def __init__(self, limit: int) -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self._limit = limit
         self.data = bytearray()
         self.dropped = 0  # bytes written before the ones kept
 
     def add(self, chunk: bytes) -> None:
-        """Append, and let go of the oldest bytes beyond the limit."""
+        """Append, and drop the oldest bytes beyond the limit."""
         self.data += chunk
         excess = len(self.data) - self._limit
         if excess > 0:
@@ -73,7 +73,7 @@ class Feed:
 
 
 class Listen:
-    """Reads all that the child writes; the tails decide what is kept."""
+    """Reads all output of the child into the tails."""
 
     def __init__(self, stream: IO[bytes], tails: Sequence[Tail]) -> None:
         """Wait for output."""
@@ -83,7 +83,7 @@ class Listen:
         self._loop.add_reader(stream.fileno(), self._read)
 
     def drain(self) -> None:
-        """Read what is left in the pipe of a child that has ended, and close it."""
+        """Read the remaining output of a child that has exited, and close the pipe."""
         for _ in range(DRAIN_CHUNKS):
             if not self._read():
                 break
@@ -149,7 +149,7 @@ class Child:
         return self._process.returncode
 
     async def stop(self, grace_seconds: float) -> None:
-        """End the group: politely first. Cancelled again, it is killed at once."""
+        """Stop the group: SIGTERM, then SIGKILL after the grace period, or at once when cancelled again."""
         self._signal(signal.SIGTERM)
         try:
             await self._wait(grace_seconds)
@@ -167,7 +167,7 @@ class Child:
             self._loop.call_soon_threadsafe(self._on_exit)
 
     def _on_exit(self) -> None:
-        """Kill what the command left behind in its group, read what it still had to say, collect it."""
+        """Kill the remaining processes of the group, read the remaining output, and reap the command."""
         self._signal(signal.SIGKILL)
         self._process.wait()
         self._feed.close()

@@ -69,7 +69,7 @@ class ExecHandler:
             self._warden = Warden()
 
     async def close(self) -> None:
-        """See the last killed commands off, then dismiss the warden."""
+        """Wait for the last killed commands, then stop the warden."""
         for child in tuple(self._ended):
             await child.collected()
         self._reap()
@@ -135,7 +135,7 @@ def _describe(code: int) -> str:
 
 
 def _detail(errors: bytes) -> str:
-    """Put the last line first: a traceback says it there, and dead letters group by an error's first line."""
+    """Put the last line first: there a traceback has its message, and dead letters group by an error's first line."""
     lines = last_lines(errors, lines=ERROR_LINES, limit=ERROR_CHARS)
     if not lines:
         return ""

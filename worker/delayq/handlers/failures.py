@@ -1,4 +1,4 @@
-"""What a person reads of a failed run: the error in a line or two, and its traceback. Both are bounded.
+"""Describe a failed run: the error in a line or two, and its traceback. Both are bounded.
 
 Exceptions are users' code: reading one may raise, which callers have to expect.
 """
@@ -27,7 +27,7 @@ _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib",
 
 
 class Raised(TypedDict):
-    """One exception of a traceback: what it says, and its frames, the innermost last."""
+    """One exception of a traceback: its message, and its frames, the innermost last."""
 
     error: str
     frames: list[str]
@@ -67,7 +67,7 @@ def traceback_of(error: BaseException) -> list[Raised]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an exception says."""
+    """Return the message of an exception."""
     try:
         return str(error)[:MAX_MESSAGE_CHARS]
     except Exception as broken:  # noqa: BLE001 -- an exception's own __str__ is a user's code too
@@ -101,7 +101,7 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def _place(error: BaseException) -> str | None:
-    """The innermost line of the user's own code: not ours, not a library's that it called."""
+    """The innermost line of the user's own code, outside of delayq and of libraries."""
     frames = [
         found
         for found in traceback.walk_tb(error.__traceback__)

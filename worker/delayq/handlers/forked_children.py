@@ -1,4 +1,4 @@
-"""A handler that forks has a child that is a copy of the worker: ended here once it gets back into delayq's code.
+"""End forked copies of the worker: if a handler forks, the child must exit when it returns to delayq's code.
 
 It would claim and settle over connections that the worker uses, too, and outlive it. A child that ends by os._exit()
 or becomes another program is the handler's own business.
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class _Process:
-    """What a child has to know of the process that it is a copy of."""
+    """What a forked child needs to know of its parent."""
 
     forked = False
     loop: asyncio.AbstractEventLoop | None = None

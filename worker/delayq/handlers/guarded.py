@@ -1,4 +1,4 @@
-"""A handler under a guard: who enters the guard's block, and who is given its transaction."""
+"""Run a handler under a guard, with or without the guard's transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:
-    """Run inside the guard's block, with effects of one's own: an HTTP service, a command, another database."""
+    """Run inside the guard's block, with effects elsewhere: an HTTP service, a command, another database."""
 
     async def guarded(task: Task) -> object:
         async with guard(task):
@@ -31,7 +31,7 @@ def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:
 
 
 def sharing(call: Callable[..., Awaitable[object]], guard: Guard[Any]) -> HandlerCall:
-    """Run inside the guard's transaction: what is written through the connection and the guard's mark are one."""
+    """Run inside the guard's transaction, which commits the handler's writes and the guard's record together."""
 
     async def guarded(task: Task) -> object:
         async with guard(task) as hold:

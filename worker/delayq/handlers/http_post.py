@@ -59,14 +59,14 @@ def task_headers(task: Task) -> dict[str, str]:
 
 
 def encode(value: str) -> str:
-    """Return what a header can carry; a value that looks encoded is encoded too, so decoding is certain."""
+    """Encode a header value. A value that looks encoded is encoded too, so decoding is unambiguous."""
     if _PLAIN.fullmatch(value) and not value.startswith(EXTENDED):
         return value
     return EXTENDED + quote(value, safe="", errors="surrogatepass") if value else ""
 
 
 def reserved(name: str) -> bool:
-    """Tell whether delayq sets this header itself."""
+    """Whether delayq sets this header itself."""
     return name.lower().startswith(OWN_PREFIX) or name.lower() in OWN_NAMES
 
 
@@ -84,7 +84,7 @@ BODY_BYTES = 64 * 1024  # read to here to use the connection again; a longer ans
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How much a service may take of us."""
+    """Limits of a request."""
 
     connections: int
     timeout_seconds: float  # of a whole call, the wait for a connection included
@@ -149,7 +149,7 @@ class Post:
 
 
 async def _beginning(response: aiohttp.ClientResponse, seconds: float) -> bytes:
-    """Read at most 64 KiB for at most this long; what is not read is cut off with its connection."""
+    """Read at most 64 KiB for at most this time; close the connection of a longer response."""
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""What an answer means: nothing (ack), Retry or Bury. Pure; `http.py` reads it from the network."""
+"""Map an HTTP response to ack, Retry or Bury. Pure; `http.py` does the I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HTTPStatusError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The parts of a response that decide."""
+    """The relevant parts of a response."""
 
     status: int
     body: bytes  # its beginning
@@ -76,7 +76,7 @@ def _timestamp(value: str) -> float | None:
 
 
 def _phrase(status: int) -> str:
-    """Return the standard's words: the receiver's own may differ from answer to answer."""
+    """Return the standard reason phrase: the receiver's own may differ between responses."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

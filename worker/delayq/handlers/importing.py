@@ -26,7 +26,7 @@ TASK_OR_BOTH = f"{TASK}, or with two, (task, {CONNECTION})"
 
 
 class _Unusable(Exception):
-    """What is wrong with the callable, or with the way to it."""
+    """The callable, or its import, is invalid."""
 
 
 def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
@@ -41,14 +41,14 @@ def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
 
 
 def takes_connection(target: Callable[..., object]) -> bool:
-    """Tell whether a callable has a parameter named `connection`, that is not bound already."""
+    """Whether a callable has an unbound parameter named `connection`."""
     return _connection(target) is not None and not (
         isinstance(target, functools.partial) and CONNECTION in target.keywords
     )
 
 
 def needs_connection(target: Callable[..., object]) -> bool:
-    """Tell whether it cannot be called without one."""
+    """Whether a callable requires its parameter `connection`."""
     parameter = _connection(target)
     return parameter is not None and parameter.default is parameter.empty
 
@@ -72,14 +72,14 @@ def _load(path: str, takes: str) -> Callable[..., object]:
 
 
 def unwrap(target: object) -> object:
-    """Return what a partial calls in the end."""
+    """Return the function under nested partials."""
     while isinstance(target, functools.partial):
         target = target.func
     return target
 
 
 def _put_current_directory_on_path() -> None:
-    """Do as `python -m` does, and under `python -P` does not; a console script has its own directory."""
+    """Add the current directory to the path, as `python -m` does without -P; a console script does not."""
     here = str(Path.cwd())
     if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)

@@ -1,4 +1,4 @@
-"""What process 1 of a container inherits: processes that left their command's group and outlived it.
+"""Reap the orphans that process 1 of a container inherits: processes that left their command's group.
 
 Once they end, they stay in the table of processes until their parent collects them, and that is us. Only for a process
 whose children are all known: another one's `wait` would miss the exit code that it waits for.
@@ -25,7 +25,7 @@ def collect(known: Collection[int]) -> None:
 
 
 def _any_ended() -> bool:
-    """Look without collecting: one system call, where the table of processes takes several for each."""
+    """Check without reaping: one system call instead of several for each process."""
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:

@@ -30,7 +30,7 @@ GUARDS = "spec.guard.sqlUnique, sqlPessimistic and sqlOptimistic"
 
 
 class PythonHandler:
-    """The user's coroutine function itself, or a plain function with a thread under it."""
+    """The user's coroutine function, or a plain function that runs in threads."""
 
     call: HandlerCall
 
@@ -48,7 +48,7 @@ class PythonHandler:
         self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
 
     def under(self, guard: Guard[Any]) -> HandlerCall:
-        """Call the function inside the guard's block, and hand it the open transaction if it takes one."""
+        """Call the function inside the guard's block, with the open transaction if it takes one."""
         if not self.joins:
             return apart(self.call, guard)
         guard.joined(coroutine=is_async(self._target))  # type: ignore[attr-defined]  # the SQL guards can be
@@ -57,21 +57,21 @@ class PythonHandler:
         return in_thread(sharing_in_thread(self._target, guard), self._threads)
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Let the threads end; one that is stuck does not keep the process from ending."""
+        """Stop the threads; a stuck thread does not prevent the process from exiting."""
         self._threads.close()
 
 
 def is_async(target: Callable[..., object]) -> bool:
-    """Tell whether calling it gives a coroutine, through partials and objects with an async __call__."""
+    """Whether a call returns a coroutine; handles partials and objects with an async __call__."""
     function = unwrap(target)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _alone(function: Callable[[Task], object]) -> Callable[[Task], object]:
-    """End a forked child that comes back from a plain function, before it gets to the event loop."""
+    """End a forked child that returns from a plain function, before it reaches the event loop."""
 
     def call(task: Task) -> object:
         try:
@@ -83,7 +83,7 @@ def _alone(function: Callable[[Task], object]) -> Callable[[Task], object]:
 
 
 def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[[Task], Awaitable[object]]:
-    """Make a coroutine function of a plain one."""
+    """Return a coroutine function that runs a plain function in a thread."""
     function = _alone(function)
 
     async def call(task: Task) -> object:

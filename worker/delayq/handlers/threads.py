@@ -41,7 +41,7 @@ class Threads:
 
     @property
     def abandoned(self) -> int:
-        """How many still run for tasks that were cancelled."""
+        """Number of threads that still run for cancelled tasks."""
         return self._abandoned
 
     async def run(self, function: Callable[[Task], object], task: Task) -> object:
@@ -93,7 +93,7 @@ class Threads:
 
 
 class _Job:
-    """One call: made in the thread, told to the event loop."""
+    """One call: it runs in a thread and delivers its outcome to the event loop."""
 
     def __init__(self, function: Callable[[Task], object], task: Task) -> None:
         self.task = task
@@ -115,15 +115,15 @@ class _Job:
         except BaseException as error:  # noqa: BLE001 -- handed to the event loop, never swallowed
             outcome = None, error
         _current.job = None
-        self._tell(outcome)
+        self._send(outcome)
 
     def abandon(self, on_late_end: Callable[[], None]) -> None:
-        """Note that the caller is gone."""
+        """Record that the caller was cancelled."""
         self.cancelled = True
         if self._on_late_end is None:
             self._on_late_end = on_late_end
 
-    def _tell(self, outcome: tuple[object, BaseException | None]) -> None:
+    def _send(self, outcome: tuple[object, BaseException | None]) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, outcome)
         except RuntimeError:  # the loop has ended before its thread did
@@ -158,7 +158,7 @@ _current = _Current()
 
 
 def cancelled() -> bool:
-    """Tell a handler in a thread whether its task has been given up (time limit, lost lease): then stop."""
+    """Whether the task of this thread's handler was cancelled (time limit, lost lease). If so, stop."""
     return _current.job is not None and _current.job.cancelled
 
 

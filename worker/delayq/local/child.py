@@ -1,9 +1,9 @@
-"""How a scanner, worker or reaper of `delayq run` starts: tied to its parent, then `delayq …` like any other.
+"""Start a scanner, worker or reaper of `delayq run`: set the parent-death signal, then run `delayq …`.
 
     python -P -m delayq.local.child PARENT DIRECTORY worker --config …
 
--P keeps the current directory off the path until delayq is loaded: a `queue.py` beside `queue.yaml` is likely, and
-must not become the standard library's.
+-P keeps the current directory off the path until delayq is loaded: a `queue.py` beside `queue.yaml` must not replace
+the standard library's module.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from delayq.local.tether import tie
 
 
 def main() -> None:
-    """Run the command that argv names, able to import from here and from beside the document."""
+    """Run the command of argv, with the current directory and the document's on the path."""
     parent, beside, *arguments = sys.argv[1:]
     tie(int(parent), signal.SIGKILL)
-    # By name: this is how a process starts, not a use of the layer above. The first loads what the second loads late.
+    # Import by name: this is a process entry point, not a dependency on the layer above.
     import_module(f"delayq.cli.{arguments[0]}")
     command = import_module("delayq.cli.root").delayq
     sys.path[:0] = dict.fromkeys((str(Path.cwd()), beside))
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # what a handler prints is shown when it prints it
+        sys.stdout.reconfigure(line_buffering=True)  # show a handler's output at once
     command(arguments, prog_name="delayq")
 
 

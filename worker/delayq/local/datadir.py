@@ -1,4 +1,4 @@
-"""The directory that `delayq run` keeps its Redis in: whose it is, and what lies where. Not here: Redis itself."""
+"""The data directory of `delayq run`: its lock, and the file with the URL of its Redis."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 NAME = ".delayq"
 URL_FILE = "redis.url"
-TAKE_OVER_SECONDS = 15.0  # for the Redis of a killed run to write its file and end
+TAKE_OVER_SECONDS = 15.0  # for the Redis of a killed run to save its data and exit
 
 
 class DataDir:
-    """A data directory that is ours. The lock is a file that Redis inherits open: it ends when both have ended."""
+    """A locked data directory. Redis inherits the open lock file: the lock lasts until both processes exit."""
 
     def __init__(self, path: Path, lock: int) -> None:
         """Use `take`."""
@@ -32,38 +32,37 @@ class DataDir:
 
     @classmethod
     def take(cls, path: Path) -> Self:
-        """Make and lock the directory; DataDirUnusable names what is in the way."""
+        """Create and lock the directory; DataDirUnusable on errors."""
         try:
             lock = _open(path)
             taken = cls(path, lock)
             _wait_for(lock, path)
             _sign(lock)
             taken.redis.mkdir(mode=0o700, exist_ok=True)
-            taken._url.unlink(missing_ok=True)  # left by a run that was killed
+            taken._url.unlink(missing_ok=True)  # of a killed run
         except OSError as error:
             raise DataDirUnusable(
-                f"cannot use the data directory {path}: {error.strerror}", "--data-dir DIR takes another one"
+                f"cannot use the data directory {path}: {error.strerror}", "--data-dir DIR uses another one"
             ) from error
         return taken
 
     def publish(self, url: str) -> None:
-        """Let the other commands find our Redis."""
+        """Write the URL of the embedded Redis for other commands."""
         _publish(self._url, url)
 
     def release(self) -> None:
-        """Leave the directory to the next run."""
-        with suppress(OSError):  # the data stay, whatever became of the rest
+        """Release the directory for the next run."""
+        with suppress(OSError):  # the data remain
             self._url.unlink(missing_ok=True)
         os.close(self.lock)
 
 
 @contextmanager
 def published(path: Path, url: str) -> Iterator[None]:
-    """Let the other commands find a Redis that is not ours, as long as a run uses it.
+    """Write the URL of an external Redis for other commands, while a run uses it.
 
-    The first run in a directory says where its Redis is, the last one takes that back. Where an embedded Redis is
-    published, or nothing can be written, nothing is. There, and where the first run has another Redis, a warning says
-    that commands need --redis.
+    The first run in a directory writes the file, the last one deletes it. The file does not change if an embedded Redis
+    uses the directory. If the file has another URL, a warning says that other commands need --redis.
     """
     lock = _share(path, url)
     if _published(path / URL_FILE) != url:
@@ -76,7 +75,7 @@ def published(path: Path, url: str) -> Iterator[None]:
         yield
     finally:
         if lock is not None:
-            with suppress(OSError):  # others use it still, or the directory is gone
+            with suppress(OSError):  # other runs still use it, or the directory was deleted
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 (path / URL_FILE).unlink(missing_ok=True)
             os.close(lock)
@@ -112,7 +111,7 @@ def _sign(lock: int) -> None:
 
 
 def _publish(file: Path, url: str) -> None:
-    """Write a URL, which may hold a password: the file is ours alone to read, and never half written."""
+    """Write a URL, which may contain a password, atomically to a file that only its owner can read."""
     new = file.with_suffix(".new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -123,12 +122,12 @@ def _publish(file: Path, url: str) -> None:
 def _open(path: Path) -> int:
     if not path.is_dir():
         path.mkdir(mode=0o700, parents=True)
-        (path / ".gitignore").write_text("*\n")  # tasks are no source code
+        (path / ".gitignore").write_text("*\n")
     return os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _wait_for(lock: int, path: Path) -> None:
-    """Lock; wait a little when the run that held the lock is dead and only its Redis is still ending."""
+    """Lock the directory. If only the Redis of a dead run still holds the lock, wait for it."""
     deadline = time.monotonic() + TAKE_OVER_SECONDS
     while True:
         try:
@@ -140,13 +139,13 @@ def _wait_for(lock: int, path: Path) -> None:
                 raise DataDirUnusable(
                     f"{who} uses the data directory {path}",
                     f"stop it, share its Redis with --redis \"$(cat '{path / URL_FILE}')\", "
-                    "or give this one its own with --data-dir DIR",
+                    "or use another directory with --data-dir DIR",
                 ) from None
             time.sleep(0.05)
 
 
 def _owner(lock: int) -> int | None:
-    """Return the process that wrote its number into the lock, if it lives."""
+    """Return the PID in the lock file, if that process runs."""
     written = os.pread(lock, 32, 0).strip()
     if not written.isdigit():
         return None

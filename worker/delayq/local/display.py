@@ -1,6 +1,6 @@
-"""How a run shows itself: the panel on stdout, logs on stderr. On a terminal the panel stays put below the rest.
+"""Output of a run: the panel on stdout, logs on stderr. On a terminal the panel stays below all other output.
 
-The reader may be gone, because the terminal was closed or `| head` has ended: no reason to fail.
+A closed terminal or pipe is not an error.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 
 class Plain:
-    """For files and pipes: each line of the panel when it has changed."""
+    """Output to files and pipes: prints each changed line of the panel."""
 
     live = False  # whether a new panel replaces the old one
 
     def __init__(self) -> None:
-        """Nothing shown yet."""
+        """Start with an empty panel."""
         self._shown: list[str] = []
 
     def show(self, lines: Sequence[str]) -> None:
-        """Print what has changed."""
+        """Print the changed lines."""
         for at, line in enumerate(lines):
             if at >= len(self._shown) or line != self._shown[at]:
                 _print(line)
         self._shown = list(lines)
 
-    def said(self, name: str, text: str) -> None:
-        """Print it under its name."""
+    def write_line(self, name: str, text: str) -> None:
+        """Print a line of a process."""
         _print(f"{name} | {text}")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to put back."""
+        """Do nothing."""
 
 
 class Terminal(Plain):
-    """The panel is drawn anew in its place; everything else scrolls by above it."""
+    """Output to a terminal: redraws the panel in place; other output scrolls above it."""
 
     live = True
 
@@ -66,18 +66,18 @@ class Terminal(Plain):
         with suppress(OSError):
             self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
 
-    def said(self, name: str, text: str) -> None:
-        """Print it above the panel."""
+    def write_line(self, name: str, text: str) -> None:
+        """Print a line of a process above the panel."""
         self.write(f"{name} | {text}\n")
 
     def write(self, text: str) -> int:
-        """Be a stream for a log that goes to the same terminal."""
+        """Print log output above the panel, as a stream."""
         with suppress(OSError):
             self._console.print(Text(text.rstrip("\n")), soft_wrap=True)
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: write() is unbuffered."""
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -89,7 +89,7 @@ class Terminal(Plain):
 
 
 class Lines(ConsoleFormatter):
-    """The short form of an event, behind the name of the process it is about."""
+    """Formats a log event with the name of its process."""
 
     def format(self, record: logging.LogRecord) -> str:
         """`12:00:01.234 warning worker-1 handler_failed id=order-7`."""
@@ -101,7 +101,7 @@ class Lines(ConsoleFormatter):
 
 
 def display(log_format: LogFormat, log_level: str) -> Plain:
-    """Choose by what stdout is, and send the log to stderr, around the panel where both are the same terminal."""
+    """Return the display for stdout, and send the log to stderr, on a terminal above the panel."""
     logs.configure(log_format, log_level)
     log = logging.getLogger().handlers[0]
     if log_format == "console":

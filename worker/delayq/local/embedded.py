@@ -1,4 +1,4 @@
-"""A Redis of our own: on this machine only, behind a password, every change appended to a file."""
+"""The embedded Redis: on the loopback address, with a password and an append-only file."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ save ""
 maxmemory-policy noeviction
 """
 APPEND_ONLY_DIR, APPEND_ONLY_FILE = "appendonlydir", "appendonly.aof"
-STOP_SECONDS = 30.0  # for Redis to write what it has not yet written
+STOP_SECONDS = 30.0  # for Redis to save its data
 PORT_TAKEN = "Address already in use"
 
 
-class RedisEar:
-    """Understands Redis' log."""
+class RedisLogParser:
+    """Parses Redis' log."""
 
     def __init__(self, server: Server, directory: DataDir) -> None:
-        """Name `server` and `directory` when something is wrong."""
+        """`server` and `directory` are for error messages."""
         self._server, self._directory = server, directory
         self.begin()
 
     def begin(self) -> None:
-        """Forget the last start."""
+        """Reset for a new process."""
         self._ready, self._last = False, deque[str](maxlen=8)
 
-    def hear(self, _stream: int, line: str) -> bool:
-        """True once Redis has loaded its data and serves."""
+    def parse(self, _stream: int, line: str) -> bool:
+        """Return True once Redis has loaded its data and is ready."""
         log.debug("redis_output", extra={"fields": {"said": line}})
         self._last.append(line)
         if "Ready to accept connections" in line:
@@ -66,46 +66,46 @@ class RedisEar:
         return False
 
     def ended(self, code: int) -> None:
-        """NoServer when it never served, and would not do so next time either."""
+        """Raise NoServer if Redis never became ready, except for a port in use."""
         if self._ready or any(PORT_TAKEN in line for line in self._last):
             return
-        words = " ".join(
+        error = " ".join(
             line.partition(" # ")[2] or line for line in self._last if " # " in line
         ) or ended_by(code)
-        raise NoServer(f"the embedded Redis ({self._server.path}) does not start: {words}", self._hint(words))
+        raise NoServer(f"the embedded Redis ({self._server.path}) does not start: {error}", self._hint(error))
 
-    def _hint(self, words: str) -> str:
+    def _hint(self, error: str) -> str:
         redis = self._directory.redis
-        if "append only file" not in words.lower():
+        if "append only file" not in error.lower():
             return f"its files are in {redis}"
         parts = redis / APPEND_ONLY_DIR / f"{APPEND_ONLY_FILE}.manifest"
         damaged = parts if parts.exists() else redis / APPEND_ONLY_FILE
-        # The checker is the server under another name, and often not installed under that name.
+        # redis-check-aof is the server's binary under another name, which packages often leave out.
         check = f'bash -c \'exec -a redis-check-aof "{self._server.path}" --fix "{damaged}"\''
-        return f"copy {redis}, then cut the file where it is damaged (later changes are lost): {check}"
+        return f"copy {redis}, then truncate the file where it is damaged (later changes are lost): {check}"
 
 
 class Embedded:
-    """The server, kept running until the end of the run."""
+    """The embedded server, restarted until the end of the run."""
 
     def __init__(self, directory: DataDir) -> None:
-        """NoServer when there is no binary, or only one too old for the data."""
+        """Raise NoServer without a binary that can read the data."""
         self.server, self._directory = find(), directory
         self._refuse_older()
-        self._ear = RedisEar(self.server, directory)
+        self._parser = RedisLogParser(self.server, directory)
         self._password = secrets.token_hex(16)
         self._port, self._known = 0, False
-        self.keeper = Keeper(self._command, "redis_output", self._ear)
+        self.keeper = Keeper(self._command, "redis_output", self._parser)
 
     @property
     def url(self) -> str:
-        """Where it is, with the password."""
+        """URL with the password."""
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
     async def open(self) -> str:
-        """Start it, let the other commands find it, and describe it; NoServer when it never will serve.
+        """Start the server, wait without limit until it has loaded its data, publish its URL, and return a description.
 
-        It serves once it has loaded its file, however long that takes.
+        Raises NoServer if it cannot start.
         """
         task = self.keeper.start()
         await first(asyncio.wait({task}), self.keeper.started.wait())
@@ -116,11 +116,11 @@ class Embedded:
         return embedded_line(self.server, _shown(self._directory.path))
 
     async def close(self, urgency: Urgency) -> bool:
-        """Stop it. Its last act is to write its file, so hurrying loses nothing."""
+        """Stop the server, which saves its data first, also when hurried."""
         return await end([self.keeper], STOP_SECONDS, urgency)
 
     def _command(self) -> Command:
-        """Write the configuration and say how to start. Once others know the port it stays."""
+        """Write the configuration and return the command. The port is fixed once published."""
         if not self._known:
             self._port = _free_port()
         config = self._directory.redis / "redis.conf"
@@ -132,23 +132,23 @@ class Embedded:
         return Command(argv, dict(os.environ), self._directory.redis, inherited, umask=0o077)
 
     def _refuse_older(self) -> None:
-        """An older Redis would not see a newer one's file, and begin with none of the tasks."""
+        """Raise NoServer for a Redis before 7 with files of Redis 7: it would ignore them and start empty."""
         parts = self._directory.redis / APPEND_ONLY_DIR
         if parts.is_dir() and self.server.version < MULTI_PART:
             raise NoServer(
                 f"{parts} was written by Redis 7 or newer, and {self.server.path} is {self.server.label}",
-                "put the newer redis-server on PATH again, or begin without tasks with --data-dir DIR",
+                "put the newer redis-server on PATH again, or start without tasks with --data-dir DIR",
             )
 
 
 def _shown(path: Path) -> Path:
-    """Return the path as seen from here, if it is below."""
+    """Return the path relative to the current directory, if it is below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else Path(os.path.normpath(path))
 
 
 def _free_port() -> int:
-    """Return a free port; if another process takes it first, Redis reports it and we choose again."""
+    """Return a free port. If another process takes it first, Redis fails and restarts on another port."""
     for port in random.sample(PORTS, 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Ending processes: asked, hurried when a second signal comes, killed when even that is not enough."""
+"""Stop processes: drain, hurry at a second signal, kill at a third one or at the time limit."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A worker gives handlers 10 s to clean up once it tells them to stop, and Redis 5 s to take what they came to.
+# A hurried worker gives handlers 10 s to clean up, and Redis 5 s to store their results.
 HURRY_SECONDS = 18.0
 
 
 class Urgency:
-    """Each signal raises it: stop and drain, hurry, kill."""
+    """How to stop; each signal raises it by one: drain, hurry, kill."""
 
     def __init__(self) -> None:
-        """Nothing asked yet."""
+        """Start without a request to stop."""
         self.stop, self.hurry, self.kill = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def signalled(self, number: signal.Signals) -> None:
-        """Raise it by one."""
-        for wish, event in (("stopping", self.stop), ("hurrying", self.hurry), ("killing", self.kill)):
+        """Raise the urgency by one."""
+        for name, event in (("stopping", self.stop), ("hurrying", self.hurry), ("killing", self.kill)):
             if not event.is_set():
                 event.set()
-                log.info(wish, extra={"fields": {"by": number.name}})
+                log.info(name, extra={"fields": {"by": number.name}})
                 return
 
 
 @contextmanager
 def signals() -> Iterator[Urgency]:
-    """Listen to SIGTERM, SIGINT and, unless started with nohup, to the terminal's end."""
+    """Handle SIGTERM, SIGINT and, unless started with nohup, SIGHUP."""
     loop, urgency = asyncio.get_running_loop(), Urgency()
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -52,7 +52,7 @@ def signals() -> Iterator[Urgency]:
 
 
 async def first(*those: Coroutine[Any, Any, Any], seconds: float | None = None) -> None:
-    """Wait until one of these is done, for so long at most, and cancel the others."""
+    """Wait until one of these is done or the time is over, and cancel the others."""
     tasks = [asyncio.create_task(each) for each in those]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -62,12 +62,12 @@ async def first(*those: Coroutine[Any, Any, Any], seconds: float | None = None) 
 
 
 async def end(keepers: Sequence[Keeper], seconds: float, urgency: Urgency) -> bool:
-    """End these processes, within `seconds` unless hurried; False if some had to be killed."""
+    """Stop these processes within `seconds`, or sooner when hurried; return False if any was killed."""
     tasks = {keeper.task for keeper in keepers if keeper.task is not None}
     if not tasks:
         return True
     for task in tasks:
-        task.add_done_callback(_heard)
+        task.add_done_callback(_retrieve_error)
     for time_limit, sooner in ((seconds, urgency.hurry), (HURRY_SECONDS, urgency.kill)):
         for keeper in keepers:
             keeper.stop()
@@ -84,7 +84,7 @@ async def end(keepers: Sequence[Keeper], seconds: float, urgency: Urgency) -> bo
     return False
 
 
-def _heard(task: asyncio.Task[None]) -> None:
-    """Several processes may fail for one reason: the first one's error is reported, the others must not be traced."""
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Mark the error as retrieved: asyncio must not log it, for the supervisor reports the first error."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Why `delayq run` cannot run here. A wrong document or handler is errors.InvalidDocument, as everywhere."""
+"""Errors of `delayq run`. An invalid document or handler raises errors.InvalidDocument."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from delayq.errors import DelayQError
 
 
 class CannotRun(DelayQError):
-    """Something that `delayq run` needs is not there, or in use."""
+    """A resource of `delayq run` is missing or in use."""
 
     def __init__(self, message: str, hint: str) -> None:
-        """`hint` says what to do about it."""
+        """`hint`: what the user can do."""
         super().__init__(message)
         self.hint = hint
 
 
 class DataDirUnusable(CannotRun):
-    """The data directory cannot be written, or another run uses it."""
+    """The data directory is not writable, or another run uses it."""
 
 
 class NoServer(CannotRun):

@@ -1,4 +1,4 @@
-"""Keeping one process running until told otherwise."""
+"""Restart a process with backoff until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,65 +17,65 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
-STEADY_SECONDS = 30.0  # a process that ran for longer starts again without the pauses of earlier failures
+STEADY_SECONDS = 30.0  # a process that ran longer resets the backoff
 
 
-class Ear(Protocol):
-    """Understands what a kind of process says."""
+class OutputParser(Protocol):
+    """Parses the output of a process."""
 
     def begin(self) -> None:
-        """The process is started, once more perhaps."""
+        """Reset: the process starts or restarts."""
 
-    def hear(self, stream: int, line: str) -> bool:
-        """Take a line; True once it says that the process works."""
+    def parse(self, stream: int, line: str) -> bool:
+        """Parse a line; return True if it reports that the process is ready."""
 
     def ended(self, code: int) -> None:
-        """The process ended unasked; raise when starting it again would be no use."""
+        """Handle an unexpected exit; raise if a restart is useless."""
 
 
 class Keeper:
-    """Starts a process, and starts it again when it ends, ever more slowly."""
+    """Starts a process, and restarts it with exponential backoff."""
 
-    def __init__(self, command: Callable[[], Command], name: str, ear: Ear) -> None:
-        """`command` is asked before each start."""
-        self.name, self._command, self._ear = name, command, ear
-        self.started = asyncio.Event()  # the process says that it works
+    def __init__(self, command: Callable[[], Command], name: str, parser: OutputParser) -> None:
+        """`command` is called before each start."""
+        self.name, self._command, self._parser = name, command, parser
+        self.started = asyncio.Event()  # the process is ready
         self._stopping = asyncio.Event()
         self._child: Child | None = None
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Task[None]:
-        """Begin; the task ends when the process has ended for good."""
+        """Start; the task ends when the process has stopped for good."""
         self.task = asyncio.create_task(self.run(), name=self.name)
         return self.task
 
     def stop(self) -> None:
-        """Ask the process to end, and do not start it again. Asked twice, a worker hurries."""
+        """Send SIGTERM, and do not restart the process. A second call hurries a worker."""
         self._stopping.set()
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it, ready or not."""
+        """Send SIGKILL, and do not restart the process."""
         self._stopping.set()
         self._send(signal.SIGKILL)
 
     async def run(self) -> None:
-        """Keep it running until stop(), or until its ear raises."""
+        """Restart the process until stop(), or until the parser raises."""
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
             code = await self._once()
             if self._stopping.is_set():
                 return
-            self._ear.ended(code)
+            self._parser.ended(code)
             failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
             await self._pause(code, min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (failures - 1)))
 
     async def _once(self) -> int:
-        self._ear.begin()
+        self._parser.begin()
         try:
-            child = await Child.start(self._command(), self._hear)
-        except OSError as error:  # no memory or no process to spare, just now
+            child = await Child.start(self._command(), self._on_line)
+        except OSError as error:  # no memory or process ID available now
             log.error("process_not_started", extra={"fields": {"process": self.name, "error": str(error)}})  # noqa: TRY400 -- says it all
             return 127
         self._child = child
@@ -87,8 +87,8 @@ class Keeper:
             self._child = None
             self.started.clear()
 
-    def _hear(self, stream: int, line: str) -> None:
-        if self._ear.hear(stream, line):
+    def _on_line(self, stream: int, line: str) -> None:
+        if self._parser.parse(stream, line):
             self.started.set()
 
     def _send(self, number: signal.Signals) -> None:

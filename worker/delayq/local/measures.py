@@ -1,4 +1,4 @@
-"""What the processes of a run export: how late tasks started in the last minute, how far resharding is."""
+"""Read the metrics of a run's processes: lateness in the last minute, progress of resharding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Lateness:
 
 
 def resharded(exposition: str) -> tuple[int, int]:
-    """Return how many tasks scanners have looked at, of how many, since the number of shards changes."""
+    """Return how many tasks scanners have checked since resharding began, and of how many."""
     checked, tasks = (
         sum(map(float, re.findall(rf"^{metric.name}{{[^}}]*}} (\S+)$", exposition, re.MULTILINE)))
         for metric in (metrics.RESHARDING_CHECKED_TASKS, metrics.RESHARDING_TASKS)
@@ -46,9 +46,9 @@ def histograms(exposition: str) -> Cumulative:
 
 
 def quantile(q: float, cumulative: Mapping[float, float]) -> float | None:
-    """Return the q-quantile in seconds, as if values were spread evenly within each bucket; None without values.
+    """Return the q-quantile in seconds, interpolated within buckets; None without values.
 
-    Above the last bound nothing is known but that bound.
+    For values above the last bound, return that bound.
     """
     points = [(0.0, 0.0), *sorted(cumulative.items())]
     rank = q * points[-1][1]
@@ -61,15 +61,15 @@ def quantile(q: float, cumulative: Mapping[float, float]) -> float | None:
 
 
 class Window:
-    """What the workers counted in the last minute."""
+    """The workers' histograms of the last minute."""
 
     def __init__(self) -> None:
-        """Empty."""
+        """Start empty."""
         self._seen: dict[str, Cumulative] = {}  # process -> its last histograms
         self._changes: deque[tuple[float, Cumulative]] = deque()  # monotonic seconds, what was added then
 
     def add(self, process: str, now: float, counted: Cumulative) -> None:
-        """Take in a worker's histograms; one that counts less than before was started anew."""
+        """Add a worker's histograms; a lower count than before means a restarted worker."""
         before = self._seen.get(process, {})
         self._seen[process] = counted
         if any(
@@ -86,7 +86,7 @@ class Window:
             self._changes.append((now, change))
 
     def lateness(self, now: float) -> Lateness | None:
-        """Return the window's quantiles. The sum of the parts' quantiles is close, and rather too high."""
+        """Return the window's quantiles, approximated by the sum of the parts' quantiles, which is usually higher."""
         while self._changes and self._changes[0][0] < now - WINDOW_SECONDS:
             self._changes.popleft()
         p50, p99 = (sum(self._quantile(q, part) or 0.0 for part in PARTS) * 1000 for q in (0.5, 0.99))

@@ -1,4 +1,4 @@
-"""The lines that say how a run fares, as text: four, and one of the guard. Not here: putting them together."""
+"""Format the lines of a run's status panel."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def embedded_line(server: Server, directory: Path) -> str:
 
 
 def scanner_line(scanners: Sequence[Relay], shards: int, moving: str) -> str:
-    """`1 of 1 shards led`. `moving` is what becomes of them."""
+    """`1 of 1 shards led`. `moving`: the progress of resharding."""
     if not scanners:
-        return "none: workers look for due tasks by themselves"
+        return "none: workers poll for due tasks"
     shards_led = set().union(*(each.led for each in scanners)) & set(range(shards))
     led = ", ".join(filter(None, (f"{len(shards_led)} of {shards} shards led", moving)))
     return led if len(scanners) == 1 else f"{_up(scanners)} of {len(scanners)} up, {led}"
 
 
 def moving(shard_map: ShardMap, checked: int, tasks: int) -> str:
-    """`moving 3 → 6: 1,373 of 3,000 looked at`; empty while nothing changes."""
+    """`moving 3 → 6: 1,373 of 3,000 checked`; empty without resharding."""
     if shard_map.settled:
         return ""
     if not shard_map.moves:
         return f"about to move {shard_map.shards} → {shard_map.target}"
-    said = f"moving {shard_map.was} → {shard_map.target}"
-    return f"{said}: {checked:,} of {tasks:,} looked at" if tasks else said
+    line = f"moving {shard_map.was} → {shard_map.target}"
+    return f"{line}: {checked:,} of {tasks:,} checked" if tasks else line
 
 
 def worker_line(workers: Sequence[Relay], queue: DelayQueue) -> str:
@@ -69,7 +69,7 @@ def guard_line(workers: Sequence[Relay]) -> str:
 
 
 def handler(queue: DelayQueue) -> str:
-    """Name the handler as the document does."""
+    """Return the handler's callable, URL or command."""
     spec = queue.spec.handler
     if spec.python:
         return spec.python.callable

@@ -1,4 +1,4 @@
-"""What `delayq run` was asked to do, and the command line of each of its processes."""
+"""The options of `delayq run`, and the command lines of its processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.service.logs import LogFormat
 
-URL_VARIABLE = (
-    "DELAYQ_REDIS_URL"  # in the environment, not on the command line, where everybody could read it
-)
+URL_VARIABLE = "DELAYQ_REDIS_URL"  # other users can read command lines, but not the environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ class Plan:
 
     @property
     def directory(self) -> Path:
-        """Where the embedded Redis keeps its data."""
+        """Directory of the embedded Redis' data."""
         return (self.data_dir or self.document.parent / datadir.NAME).absolute()
 
     @property
@@ -54,7 +52,7 @@ class Plan:
         return [f"scanner-{n + 1}" for n in range(self.scanners)]
 
     def commands(self, url: str | None) -> Iterator[tuple[str, Command]]:
-        """Name and command of each process, workers first; ports of metrics and probes are in this order."""
+        """Yield name and command of each process, workers first; the metrics ports have this order."""
         verbs: list[tuple[str, tuple[str, ...]]] = [(name, ("worker",)) for name in self.worker_names]
         verbs += [(name, ("scanner",)) for name in self.scanner_names]
         if self.reaper:
@@ -66,9 +64,9 @@ class Plan:
     def _command(self, url: str | None, port: int, *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         beside, config = str(self.document.absolute().parent), str(self.document)
-        # We filter by level ourselves, and need to hear what is `info` to know how a process fares.
+        # Relay filters by level. It needs the `info` events for the status panel.
         level = "debug" if self.log_level == "debug" else "info"
         options = ("--config", config, "--port", str(port), "--log-format", "json", "--log-level", level)
-        told = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
-        told |= {} if url is None else {URL_VARIABLE: url}
-        return Command((*python, beside, *verb, *options), told)
+        env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
+        env |= {} if url is None else {URL_VARIABLE: url}
+        return Command((*python, beside, *verb, *options), env)

@@ -1,7 +1,7 @@
-"""One running child process and what it says, line by line. Not here: what the lines mean, or starting it again.
+"""A running child process and its output by lines.
 
-A protocol rather than asyncio's streams: the end of the process is seen even while a process of a handler's own
-still holds its pipes, and no line is too long.
+It uses a protocol and not asyncio's streams, which limit the length of lines and do not detect the exit of a process
+while a handler's own child holds the pipes open.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STDOUT, STDERR = 1, 2
-LINE_BYTES = 1 << 20  # a longer line is passed on in pieces
-LAST_WORDS_SECONDS = 1.0  # for what is still in the pipes of a process that has ended
+LINE_BYTES = 1 << 20  # longer lines are split
+DRAIN_SECONDS = 1.0  # for the remaining output of a process that has exited
 
 
 @dataclass(frozen=True)
 class Command:
-    """What to start. It gets a session of its own, so that Ctrl-C reaches `delayq run` alone."""
+    """A command. It runs in its own session, so that Ctrl-C reaches only `delayq run`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(repr=False)  # holds Redis' password
     cwd: Path | None = None
-    inherited: tuple[int, ...] = ()  # open files it keeps
-    umask: int = -1  # ours
+    inherited: tuple[int, ...] = ()  # file descriptors
+    umask: int = -1  # -1: that of this process
 
 
 class Child(asyncio.SubprocessProtocol):
-    """A process under way."""
+    """A running process."""
 
-    def __init__(self, hear: Callable[[int, str], None]) -> None:
-        """`hear` is given each line and the stream it came on."""
-        self._hear = hear
+    def __init__(self, on_line: Callable[[int, str], None]) -> None:
+        """`on_line` receives each line and the stream it came on."""
+        self._on_line = on_line
         self._partial = {STDOUT: b"", STDERR: b""}
         self._transport: asyncio.SubprocessTransport
         self._exited, self._drained = asyncio.Event(), asyncio.Event()
 
     @classmethod
-    async def start(cls, command: Command, hear: Callable[[int, str], None]) -> Child:
-        """Start it."""
+    async def start(cls, command: Command, on_line: Callable[[int, str], None]) -> Child:
+        """Start the process."""
         _, child = await asyncio.get_running_loop().subprocess_exec(
-            lambda: cls(hear),
+            lambda: cls(on_line),
             *command.argv,
             stdin=asyncio.subprocess.DEVNULL,
             env=dict(command.env),
@@ -62,26 +62,26 @@ class Child(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process ID."""
         return self._transport.get_pid()
 
     async def wait(self) -> int:
-        """Return the exit code, negative for a signal, once its last words are heard."""
+        """Return the exit code, negative for a signal, after the remaining output."""
         await self._exited.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_SECONDS):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 await self._drained.wait()
         code = self._transport.get_returncode()
         self._transport.close()
         return -signal.SIGKILL if code is None else code
 
     def send(self, number: signal.Signals) -> None:
-        """Signal it, unless it has ended."""
+        """Send a signal, unless the process has exited."""
         with suppress(ProcessLookupError):
             self._transport.send_signal(number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start."""
+        """Store the transport."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -91,20 +91,20 @@ class Child(asyncio.SubprocessProtocol):
             lines, rest = [*lines, rest], b""
         self._partial[fd] = rest
         for line in lines:
-            self._hear(fd, line.decode(errors="replace"))
+            self._on_line(fd, line.decode(errors="replace"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """Pass on an unfinished line; note when both streams have ended."""
+        """Pass on an incomplete line; detect the end of both streams."""
         if rest := self._partial.pop(fd, b""):
-            self._hear(fd, rest.decode(errors="replace"))
+            self._on_line(fd, rest.decode(errors="replace"))
         if not self._partial:
             self._drained.set()
 
     def process_exited(self) -> None:
-        """Note the end of the process."""
+        """Record the exit of the process."""
         self._exited.set()
 
 
 def tied(parent: int, argv: tuple[str, ...], number: signal.Signals) -> tuple[str, ...]:
-    """Return a command line that runs `argv`, which is no Python of ours, tied to `parent`."""
+    """Return a command line that runs `argv`, a foreign program, with a parent-death signal of `parent`."""
     return (sys.executable, "-I", "-S", tether.__file__, str(parent), str(int(number)), *argv)

@@ -1,4 +1,4 @@
-"""What a scanner, worker or reaper says: events that pass into our own log, and anything else it prints."""
+"""Relay the output of a scanner, worker or reaper: its log events to the run's log, other lines to the display."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ INVALID = 3  # the exit code of a process whose document or handler cannot be us
 
 
 class Relay:
-    """The ear for one of delayq's own processes."""
+    """The output parser of one of delayq's processes."""
 
     def __init__(self, name: str, said: Callable[[str, str], None], changed: Callable[[], None]) -> None:
-        """`said` is given the process' name and each line that is no event; `changed` tells that led has changed."""
+        """`said` receives the process' name and each line that is not an event; `changed` runs when `led` changes."""
         self._name, self._said, self._changed = name, said, changed
         self._log = logging.getLogger("delayq.local.relay")
-        self.repeated = 0  # runs that a guard has spared, because the task had taken effect
+        self.repeated = 0  # runs that a guard skipped because the task had taken effect
         self.begin()
 
     def begin(self) -> None:
-        """Forget what the last process said."""
+        """Reset for a new process."""
         self.port: int | None = None  # where it answers /metrics
         self.led: set[int] = set()  # shards, of a scanner
         self.guard: str | None = (
-            None  # of a worker: why it is away, empty while it serves; None before the first look
+            None  # of a worker: the guard's error, empty while it serves, None before the first check
         )
-        self._held: list[str] = []  # not events, and maybe the reason why it does not start
+        self._held: list[str] = []  # output before the start, which may explain a failed one
 
-    def hear(self, stream: int, line: str) -> bool:
-        """Pass an event on; True for `started`."""
+    def parse(self, stream: int, line: str) -> bool:
+        """Relay a line; return True for the event `started`."""
         event = _event(line) if stream == STDERR else None
         if event is None:
             self._other(stream, line)
@@ -46,7 +46,7 @@ class Relay:
         return bool(event["event"] == "started")
 
     def ended(self, code: int) -> None:
-        """InvalidDocument, with the process' own words, when it says that the document is wrong."""
+        """Raise InvalidDocument with the process' output if it rejects the document."""
         self.port, self.led, self.guard = None, set(), None
         if code == INVALID:
             raise InvalidDocument("\n".join(self._held) or f"{self._name} refuses the document")
@@ -88,7 +88,7 @@ class Relay:
 
 
 def _event(line: str) -> dict[str, Any] | None:
-    if not line.startswith('{"time"'):  # what our own JSON log begins with; a handler may print JSON too
+    if not line.startswith('{"time"'):  # the start of delayq's JSON log; a handler may print JSON too
         return None
     try:
         event = json.loads(line)
@@ -98,7 +98,7 @@ def _event(line: str) -> dict[str, Any] | None:
 
 
 def _record(name: str, level: int, event: dict[str, Any]) -> logging.LogRecord:
-    """Return the event as if it were ours, at the time it had, with the process' name as first field."""
+    """Return the event as a log record with its own time, and the process' name as first field."""
     logger, text, time = (event.pop(field, "") for field in ("logger", "event", "time"))
     fields = {"process": name} | {key: value for key, value in event.items() if key != "process"}
     made = {"name": str(logger), "levelno": level, "levelname": logging.getLevelName(level), "msg": str(text)}

@@ -1,4 +1,4 @@
-"""A Redis that runs anyway, at a URL or where the document says."""
+"""An external Redis, at a URL or of spec.redis."""
 
 from __future__ import annotations
 
@@ -21,57 +21,58 @@ SPEC = "spec"  # in place of a URL
 
 
 class External:
-    """It is used, and left alone."""
+    """A Redis that the run neither starts nor stops."""
 
     def __init__(self, url: str, queue: DelayQueue) -> None:
-        """Connect in open(). SPEC stands for the document's own."""
+        """open() connects. The URL SPEC stands for spec.redis."""
         spec = queue.spec
-        self.url = None if url == SPEC else url  # None: where spec.redis says
+        self.url = None if url == SPEC else url  # None: spec.redis
         self._address = Address.of(spec.redis, secrets_dir(), url=self.url)
         self._shards = Commands(queue.queue, prefix=spec.redis.key_prefix, shards=spec.shards).shards
 
     async def open(self) -> str:
-        """Unavailable at once if no server can be reached: a wrong URL must not look like a queue that runs.
+        """Return a description; raise Unavailable at once if no server is reachable, for example for a wrong URL.
 
-        A node of a Cluster that is away keeps only its shards waiting.
+        In a Cluster, the run starts with the available nodes.
         """
         connection = AsyncConnection(self._address)
         asked = self._shards if connection.address.apart else self._shards[:1]
         try:
-            told = await asyncio.gather(
+            replies = await asyncio.gather(
                 *(connection.send([("INFO",)], keys) for keys in asked), return_exceptions=True
             )
         finally:
             await connection.close()
-        version, file = _facts(told)
-        return f"{version} at {connection.address.where} {file}{_waiting(told)}"
+        version, file = _facts(replies)
+        return f"{version} at {connection.address.where} {file}{_waiting(replies)}"
 
     async def close(self, _urgency: Urgency) -> bool:
-        """Leave it alone."""
+        """Do nothing."""
         return True
 
 
-def _facts(told: Sequence[Any]) -> tuple[str, str]:
-    """Return the version of the first that answers, and whether it keeps a file; raise why none does."""
-    answers = [each for each in told if not isinstance(each, BaseException)]
+def _facts(replies: Sequence[Any]) -> tuple[str, str]:
+    """Return version and persistence of the first server that answers; raise the error if none does."""
+    answers = [each for each in replies if not isinstance(each, BaseException)]
     if not answers:
-        raise told[0]
+        raise replies[0]
     [info] = answers[0]
-    text = info.decode() if isinstance(info, bytes) else ""  # an error where the user may not ask
+    text = info.decode() if isinstance(info, bytes) else ""  # an error without the right to INFO
     facts = dict(re.findall(r"^(\w+):(.*?)\r?$", text, re.MULTILINE))
     version = ".".join(facts.get("redis_version", "version unknown").split(".")[:2])
     on = {"1": "on", "0": "off"}.get(facts.get("aof_enabled", ""), "unknown")
     return version, f"(append-only file {on})"
 
 
-def _waiting(told: Sequence[Any]) -> str:
-    """Say which shards are not served yet, and why; anything but an outage is raised."""
+def _waiting(replies: Sequence[Any]) -> str:
+    """Format the unavailable shards and their errors; raise any other error."""
     away: dict[str, list[int]] = {}
-    for shard, each in enumerate(told):
+    for shard, each in enumerate(replies):
         if isinstance(each, BaseException):
             if not isinstance(each, DelayQError):
                 raise each
             away.setdefault(str(each), []).append(shard)
     return "".join(
-        f"; shard {', '.join(map(str, shards))} of {len(told)} waits: {why}" for why, shards in away.items()
+        f"; shard {', '.join(map(str, shards))} of {len(replies)} waits: {why}"
+        for why, shards in away.items()
     )

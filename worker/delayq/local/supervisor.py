@@ -1,4 +1,4 @@
-"""The life of a run: Redis first, then all processes, until a signal or a refusal; then all of it in reverse."""
+"""Start Redis and then all processes of a run; at a signal or a fatal error, stop them in reverse order."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LED_SECONDS = 1.0  # for scanners to lead their shards before we say that all is ready
-PLAIN_SECONDS = 5.0  # for processes to start before lines about it are printed
+LED_SECONDS = 1.0  # for scanners to lead their shards before the event `ready`
+PLAIN_SECONDS = 5.0  # for processes to start before the panel's first lines
 LAST_LOOK_SECONDS = 2.0
 HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
 
 
 def run(plan: Plan) -> bool:
-    """Run until SIGTERM or Ctrl-C. False when a process had to be killed in the end."""
+    """Run until SIGTERM or Ctrl-C. Return False if a process had to be killed."""
     shown = display(plan.log_format, plan.log_level)
     if plan.redis_url is not None:
         store = External(plan.redis_url, plan.queue)
@@ -67,20 +67,20 @@ class Run:
     """The processes of one run."""
 
     def __init__(self, plan: Plan, store: External | Embedded, shown: Plain, urgency: Urgency) -> None:
-        """Start nothing yet."""
+        """Prepare the processes without starting them."""
         self._plan, self._store, self._shown, self._urgency = plan, store, shown, urgency
-        self._news = Alarm()
+        self._leaders_changed = Alarm()
         self._relays: dict[str, Relay] = {}
         self._keepers: dict[str, Keeper] = {}
         for name, command in plan.commands(store.url):
             self._add(name, command)
 
     def _add(self, name: str, command: Command) -> None:
-        self._relays[name] = Relay(name, self._shown.said, self._news.ring)
+        self._relays[name] = Relay(name, self._shown.write_line, self._leaders_changed.ring)
         self._keepers[name] = Keeper(lambda: command, name, self._relays[name])
 
     async def serve(self, redis: str) -> bool:
-        """Run all processes until something ends it; raise what did, unless it was a signal."""
+        """Run all processes until a signal or a fatal error, which is raised."""
         client = Client.from_document(self._plan.queue, url=self._store.url)
         watch = Watch(self._plan, redis, self._relays, client=client, display=self._shown)
         tasks = [keeper.start() for keeper in self._keepers.values()]
@@ -91,7 +91,7 @@ class Run:
                 clean = await self._end(workers=True)
                 showing.cancel()
                 await asyncio.gather(showing, return_exceptions=True)
-                with suppress(TimeoutError):  # Redis may be what ended
+                with suppress(TimeoutError):  # Redis may have ended
                     await asyncio.wait_for(watch.step(), LAST_LOOK_SECONDS)
                 await watch.close()
                 clean = await self._end(workers=False) and clean
@@ -100,7 +100,7 @@ class Run:
         return clean
 
     async def _until_ended(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Wait for a signal, or for a process (Redis among them) that cannot be kept running."""
+        """Wait for a signal, or for a process (or Redis) that cannot be restarted."""
         kept = [*tasks, self._store.keeper.task] if isinstance(self._store, Embedded) else tasks
         await first(self._urgency.stop.wait(), *(asyncio.wait({task}) for task in kept if task))
 
@@ -110,19 +110,19 @@ class Run:
         await Loop(watch, ProcessCounters("run", self._plan.queue.queue)).run()
 
     async def _ready(self) -> None:
-        """Say so when every process works."""
+        """Log `ready` when every process is ready."""
         await asyncio.gather(*(keeper.started.wait() for keeper in self._keepers.values()))
         with suppress(TimeoutError):
             async with asyncio.timeout(LED_SECONDS):
                 while self._plan.scanners and self._led() < self._plan.queue.spec.shards:
-                    await self._news.wait(LED_SECONDS)
+                    await self._leaders_changed.wait(LED_SECONDS)
         log.info("ready", extra={"fields": {"processes": len(self._keepers)}})
 
     def _led(self) -> int:
         return len(set().union(*(relay.led for relay in self._relays.values())))
 
     async def _end(self, *, workers: bool) -> bool:
-        """Workers end first, so that scanners wake others for what they hand back; Redis, not here, last of all."""
+        """Stop workers first, so that scanners wake other workers for released tasks. run() stops Redis last."""
         drain_seconds = self._plan.queue.spec.worker.drain_timeout_seconds + HURRY_SECONDS
         names = self._plan.worker_names
         these = [keeper for name, keeper in self._keepers.items() if (name in names) is workers]

@@ -1,8 +1,8 @@
-"""Dying with the parent: nothing that `delayq run` starts may outlive it, even when it is SIGKILLed.
+"""Stop child processes with their parent: no child of `delayq run` outlives it, even after SIGKILL.
 
-Linux signals a process when the thread that started it ends, if the process asks. It asks for itself, because a
-preexec_fn would run Python between fork and exec. As a script, `tether.py PARENT SIGNAL command…` asks and then
-becomes a command that cannot: the request survives exec. Standard library only, so that this costs milliseconds.
+With PR_SET_PDEATHSIG, Linux signals a process when the thread that started it ends. The child sets it itself, because
+a preexec_fn would run Python between fork and exec. The setting survives exec: as a script, `tether.py PARENT SIGNAL
+command…` sets it and then executes a foreign command. Standard library only, for a start in milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def tie(parent: int, number: int) -> None:
-    """Have this process signalled when `parent` dies; end at once when it is dead already."""
+    """Set the signal for the death of `parent`; exit at once if it is dead already."""
     if sys.platform != "linux":  # elsewhere a killed `delayq run` leaves its processes behind
         return
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
@@ -26,7 +26,7 @@ def tie(parent: int, number: int) -> None:
 
 
 def become(parent: int, number: int, command: list[str]) -> None:
-    """Turn into `command`, tied."""
+    """Set the signal and execute `command`."""
     tie(parent, number)
     os.execv(command[0], command)  # noqa: S606 -- an absolute path and its arguments, no shell wanted
 

@@ -1,4 +1,4 @@
-"""Measuring a run, over and over: counts from Redis, lateness from the workers, who is up from what they say."""
+"""Sample a run periodically: counts from Redis, lateness from workers' metrics, process states from their output."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from delayq.local.relay import Relay
 
 SCRAPE_SECONDS = 2.0
-EVERY_SECONDS, PLAIN_EVERY_SECONDS = 1.0, 5.0  # on a terminal; where lines pile up
+EVERY_SECONDS, PLAIN_EVERY_SECONDS = 1.0, 5.0  # on a terminal; to files and pipes
 
 
 class Watch:
-    """A service for loop.Loop: each step shows the panel as it is now."""
+    """A service for loop.Loop: each step refreshes the panel."""
 
     name, blocks = "status", False
 
     def __init__(
         self, plan: Plan, redis: str, relays: dict[str, Relay], *, client: Client, display: Plain
     ) -> None:
-        """`redis` is the panel's line about it; `relays` are by process name."""
+        """`redis`: the panel's line about Redis; `relays`: by process name."""
         self._plan, self._redis, self._relays = plan, redis, relays
         self._client, self._display = client, display
         self._window = Window()
@@ -40,7 +40,7 @@ class Watch:
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Measure and show."""
+        """Take a sample and show the panel."""
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(SCRAPE_SECONDS))
         for name in self._plan.worker_names:
@@ -55,7 +55,7 @@ class Watch:
             await self._session.close()
 
     async def _metrics(self, relay: Relay) -> str:
-        """Return what a process exports, if it answers. That it is down is the keeper's to say."""
+        """Return the metrics of a process, empty if it does not answer; the keeper reports processes that are down."""
         if relay.port is None or self._session is None:
             return ""
         with suppress(aiohttp.ClientError, OSError):
@@ -65,8 +65,8 @@ class Watch:
 
     async def _lines(self) -> list[str]:
         queue = self._plan.queue
-        status, shard_map = await self._status(), self._client.shard_map  # asked just now
-        # The document may say another number: that is asked for by scanners, and not there at once.
+        status, shard_map = await self._status(), self._client.shard_map  # refreshed by _status
+        # The document may have another number, which takes effect only after resharding.
         shards = shard_map.covers if shard_map.epoch else queue.spec.shards
         scanners = [self._relays[name] for name in self._plan.scanner_names]
         workers = [self._relays[name] for name in self._plan.worker_names]

@@ -1,4 +1,4 @@
-"""The client for asyncio. It waits; everything else is operations.py and dead_letters.py."""
+"""The client for asyncio: the I/O of the generators in operations.py and dead_letters.py."""
 
 from __future__ import annotations
 
@@ -155,17 +155,17 @@ class Client(QueueClient):
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
     async def cancel(self, task_id: str) -> Cancelled:
-        """Forget a task that is not running."""
+        """Delete a task that is not running."""
         return await self._do(self._operations.cancel(task_id))
 
     async def reschedule(
         self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None
     ) -> Rescheduled:
-        """Move the due time of a task that is not running."""
+        """Change the due time of a task that is not running."""
         return await self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
 
     async def get(self, task_id: str) -> TaskView | None:
-        """Return everything the queue knows of a task; None when it is not in the queue."""
+        """Return everything that is stored about a task; None when it is not in the queue."""
         return await self._do(self._operations.get(task_id))
 
     async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
@@ -185,15 +185,15 @@ class Client(QueueClient):
         return await self._do(self._dead_letters.groups())
 
     async def dlq_get(self, ids: Sequence[str]) -> Views:
-        """Return dead letters whole, with payload and last error."""
+        """Return dead letters with payload and last error."""
         return await self._do(self._dead_letters.views(ids))
 
     async def dlq_redrive(
         self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
     ) -> Redriven:
-        """Run dead letters again, with all attempts before them, spread over time by `rate_per_second`."""
+        """Schedule dead letters again, with all their attempts, spread over time by `rate_per_second`."""
         return await self._do(self._dead_letters.redrive(ids, rate_per_second, dry_run=dry_run))
 
     async def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
-        """Forget dead letters for good; returns how many. Those that died at `before_ms` or later stay."""
+        """Delete dead letters; returns their number. Those that died at `before_ms` or later stay."""
         return await self._do(self._dead_letters.purge(ids, before_ms))

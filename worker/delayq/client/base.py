@@ -1,4 +1,4 @@
-"""What both clients share: the queue, where Redis is, the queue's limits, and what a bulk call comes to."""
+"""The common part of both clients: the queue, Redis' address, the queue's limits, and results of bulk calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Views: TypeAlias = "list[TaskView]"
 
 
 class QueueClient:
-    """A queue, before it is said how to wait for it."""
+    """A queue, without I/O."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class QueueClient:
 
     @property
     def shard_map(self) -> ShardMap:
-        """How many shards there are, as far as this client knows: every call that is not about one task asks."""
+        """The cached shard map; every call that is not about one task refreshes it."""
         return self._operations.commands.shard_map
 
     @property
     def commands(self) -> Commands:
-        """The scripts, for tools that ask each shard by itself."""
+        """The scripts, for tools that call each shard separately."""
         return self._operations.commands
 
     @property
     def _patient(self) -> Address:
-        """Where to send what waits to be confirmed."""
+        """The address with the longer timeout of calls that wait for confirmation."""
         return self.address.patient(self._longest_seconds)
 
 

@@ -1,6 +1,6 @@
-"""The shard map's next step: every scanner may ask for one, as its document does, and the leader of shard 0 takes it.
+"""The shard map's next step: every scanner may propose its document's, and the leader of shard 0 carries it out.
 
-Not here: moving tasks (migrator.py). docs/decisions/0026 says why two of these do no harm.
+Not here: migration (migrator.py). docs/decisions/0026 says why two concurrent coordinators are safe.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0  # between looks while tasks move, or are about to; else as others follow
-TELL_SECONDS = 10.0  # between two times that a settled shard map is told to every shard
-ANNOUNCE_SECONDS = 2 * SETTLED_SECONDS + 1  # at least, and surely all who live have looked
+LOOK_SECONDS = 1.0  # between polls during resharding; else SETTLED_SECONDS
+TELL_SECONDS = 10.0  # between two times that a settled shard map is sent to every shard
+ANNOUNCE_SECONDS = 2 * SETTLED_SECONDS + 1  # at least: within this time every live process has polled
 
 
 @dataclass
 class DesiredShards:
-    """What a document wants, and whether it may ask for it: pods of an older document must not ask back."""
+    """The document's number of shards, and whether it may propose it: pods of an older document must not revert it."""
 
     shards: int
     stamp: str  # uid:generation, or UNSTAMPED
-    found: str = field(default="", init=False)  # who had asked last when this process began
+    found: str = field(default="", init=False)  # the last requester when this process started
     asked: bool = field(default=False, init=False)
 
     @classmethod
@@ -51,7 +51,7 @@ class DesiredShards:
         return cls(queue.spec.shards, stamp)
 
     def next(self, shard_map: ShardMap) -> ShardMap | None:
-        """Return the shard map to propose; None while there is nothing to ask for, or no right to, or tasks move."""
+        """Return the shard map to propose; None without a change or permission, or while tasks migrate."""
         self.found = self.found or shard_map.asked
         if not self._may(shard_map):
             return None

@@ -1,6 +1,6 @@
-"""Moving tasks out of one shard: what belongs elsewhere departs, arrives, lands and leaves. See docs/decisions/0026.
+"""Migrate tasks out of one shard, in batches: out, in, verify, commit. See docs/decisions/0026.
 
-Any number may do this for one shard, and any of them may stop for an hour between any two calls. Not here: who does it.
+Several processes may migrate one shard at once, and each may pause between any two calls. Not here: which process does.
 """
 
 from __future__ import annotations
@@ -21,21 +21,25 @@ if TYPE_CHECKING:
     from delayq.protocol.results import MigrationBatch
     from delayq.protocol.write_durability import Durability
 
-NEAR_MS = 60_000  # what is due before stays: longer than a dead migrator and a fail-over together
-KEEP_SECONDS = 2.0  # for which a batch stays at both shards: a fail-over may forget a second of the new one
-BATCH = 50  # tasks that depart together: less than a millisecond of Redis' time
-MOST_UNDER_WAY = 80  # batches that are kept at both
-MOST_WAITING = 100_000  # ids that a process remembers, of all its shards; with more, a shard is walked again
-PAGE_SECONDS = 0.02  # between calls: about 10,000 tasks a second are looked at
-AGAIN_SECONDS = 2.0  # between two looks at those that had to stay
+NEAR_MS = (
+    60_000  # tasks due sooner stay: longer than the recovery from a dead migrator and a fail-over together
+)
+KEEP_SECONDS = (
+    2.0  # for how long both shards keep a batch: a fail-over may lose a second of the target's writes
+)
+BATCH = 50  # tasks per batch: less than a millisecond of Redis' time
+MOST_UNDER_WAY = 80  # batches that both shards keep
+MOST_WAITING = 100_000  # ids in a process' memory, for all its shards; with more, a shard is scanned again
+PAGE_SECONDS = 0.02  # between calls: about 10,000 tasks a second
+AGAIN_SECONDS = 2.0  # between two tries of tasks that had to stay
 REST_SECONDS = 1.0
-FIND_SECONDS = 10.0  # between two looks for batches that another scanner has left unfinished
-SETTLED_SECONDS = 30.0  # the same while nothing moves: only a fail-over leaves something behind then
-ANY_MS = -(1 << 52)  # near_ms on a queue on hold: nothing that stays would run
+FIND_SECONDS = 10.0  # between two searches for unfinished batches of other scanners
+SETTLED_SECONDS = 30.0  # the same while no task migrates: only a fail-over leaves a batch then
+ANY_MS = -(1 << 52)  # near_ms of a queue on hold: also due tasks migrate, because none would run
 
 
 class Batch(NamedTuple):
-    """One that has arrived."""
+    """A batch that has arrived."""
 
     token: int
     shards: frozenset[int]
@@ -44,22 +48,22 @@ class Batch(NamedTuple):
 
 @dataclass
 class ScanProgress:
-    """How far one shard is with one shard map."""
+    """The progress of one shard under one shard map."""
 
     epoch: int = 0
-    cursor: str | None = "0"  # None: the whole shard was looked at
-    run: str = ""  # of the server that gave the cursor
-    tasks: int = 0  # there were when the walk began
+    cursor: str | None = "0"  # None: the scan is complete
+    run: str = ""  # ID of the server's run, for which the cursor is valid
+    tasks: int = 0  # at the start of the scan
     checked: int = 0
     moved: int = 0
-    waiting: set[bytes] = field(default_factory=set)  # they have to stay, for now
-    too_many: bool = False  # to remember
-    look_at: list[bytes] = field(default_factory=list)  # what is left of this look at those that had to stay
+    waiting: set[bytes] = field(default_factory=set)  # tasks that have to stay for now
+    too_many: bool = False  # more waiting tasks than fit in memory: scan again
+    look_at: list[bytes] = field(default_factory=list)  # waiting tasks to try again now
     done: bool = False
 
 
 class ShardMigration:
-    """Moves what does not belong to one shard, a call a step."""
+    """Migrates the tasks of one shard that have another home, one call per step."""
 
     def __init__(
         self,
@@ -70,26 +74,26 @@ class ShardMigration:
         durability: Durability | None = None,
         near_ms: int = NEAR_MS,
     ) -> None:
-        """`durability` is what has to confirm an arrival before the batch is forgotten here."""
+        """`durability` must confirm a batch at its target before the source deletes it."""
         self.shard, self.scan = shard, ScanProgress()
         self._commands, self._connection, self._durability = commands, connection, durability
         self._near_ms = near_ms
-        self._sent: deque[Batch] = deque()  # in the order in which they departed
-        self._find_at = 0.0  # monotonic seconds: when to look for batches of others
-        self._look_again = 0.0  # monotonic seconds
-        self.most_waiting = MOST_WAITING  # our part of it
+        self._sent: deque[Batch] = deque()  # in the order of their tokens
+        self._find_at = 0.0  # monotonic seconds: the next search for unfinished batches
+        self._look_again = 0.0  # monotonic seconds: the next try of waiting tasks
+        self.most_waiting = MOST_WAITING  # this shard's part of it
 
     async def step(self, *, scans: bool = True) -> float:
-        """Do one thing; returns the seconds until the next is worth doing. Without `scans`, only end what was begun."""
+        """Do one call; returns the seconds until the next. Without `scans`, only complete unfinished batches."""
         by = self._commands.by(self._commands.shard_map)
-        if not by.shard_map.epoch:  # a shard that has been dropped since could not refuse what we bring
+        if not by.shard_map.epoch:  # without an epoch, a dropped shard could not reject a batch
             return REST_SECONDS
         if self.scan.epoch != by.shard_map.epoch:
             self.scan, self._find_at = ScanProgress(by.shard_map.epoch), 0.0
         try:
             return await self._step(by, scans=scans)
         except BaseException:
-            self._find_at = 0.0  # what was asked for may have been done
+            self._find_at = 0.0  # Redis may have executed the call
             raise
 
     async def _step(self, by: Commands, *, scans: bool) -> float:
@@ -103,7 +107,7 @@ class ShardMigration:
 
     @property
     def under_way(self) -> int:
-        """Batches that arrived, and are kept here still."""
+        """Batches that have arrived and that the source still keeps."""
         return len(self._sent)
 
     def _until_landing(self) -> float:
@@ -138,7 +142,7 @@ class ShardMigration:
         return 0.0
 
     async def _look(self, by: Commands, scan: ScanProgress) -> float:
-        """Look again at those that had to stay."""
+        """Try again to migrate tasks that had to stay."""
         if scan.look_at:
             await self._depart(by, scan.look_at[-BATCH:])
             del scan.look_at[-BATCH:]
@@ -195,7 +199,7 @@ class ShardMigration:
             self._sent.append(Batch(batch.token, frozenset(arrived), time.monotonic()))
 
     async def _land(self, by: Commands) -> float:
-        """Forget the oldest batches once their shards have them. Oldest first, by Redis' word: see the decision."""
+        """Verify and commit batches after KEEP_SECONDS, the oldest in Redis first: see the decision."""
         now = time.monotonic()
         ripe = [batch for batch in self._sent if now - batch.since >= KEEP_SECONDS]
         await self._confirm(by, frozenset().union(*(batch.shards for batch in ripe)))
@@ -213,7 +217,7 @@ class ShardMigration:
         return 0.0
 
     def _again(self, oldest: MigrationBatch) -> float:
-        """Another scanner was quicker, or began another batch before: read the state again."""
+        """Adapt to another scanner, which has committed our batch or started an older one."""
         while self._sent and (not oldest.token or self._sent[0].token < oldest.token):
             self._sent.popleft()
         if oldest.token and (not self._sent or self._sent[0].token > oldest.token):
@@ -221,16 +225,16 @@ class ShardMigration:
         return 0.0
 
     def _forget_sent(self) -> float:
-        """Begin with the oldest again."""
+        """Start again with the oldest batch in Redis."""
         self._sent.clear()
         self._find_at = 0.0
         return 0.0
 
     async def _confirm(self, by: Commands, shards: frozenset[int]) -> None:
-        """Wait for what spec.durability asks for, as a schedule does."""
+        """Wait for the confirmation that spec.durability requires, as schedule does."""
         asked = self._durability
         if asked is None or not shards:
             return
         found = await self._connection.run((), asked.behind(), [by.keys(shard) for shard in shards])
         if min(map(asked.confirmed, found)) < asked.wanted:
-            raise DelayQError("tasks that moved to another shard are not confirmed there; they stay at both")
+            raise DelayQError("migrated tasks are not confirmed at their new shard; both shards keep them")

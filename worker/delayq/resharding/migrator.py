@@ -1,7 +1,4 @@
-"""Services of a change of shards: Migrator for the tasks, AbandonedMigrations for what a migrator left behind.
-
-docs/decisions/0026 says what each may do.
-"""
+"""Services of resharding: Migrator, and AbandonedMigrations for batches without a migrator. See docs/decisions/0026."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STRANDED_SECONDS = 5.0  # as long as a batch on its way may have no migrator, before others see to it
-SETTLED_SECONDS = 10.0  # between looks while nothing moves: only a fail-over leaves a batch behind then
+STRANDED_SECONDS = 5.0  # after which a reaper completes a batch without progress
+SETTLED_SECONDS = 10.0  # between polls while no task migrates: only a fail-over leaves a batch then
 
 
 class Migrator:
-    """Moves the tasks of the shards of a shard group that this scanner leads."""
+    """Migrates the tasks of a shard group's shards that this scanner leads."""
 
-    blocks = True  # a shard that tasks go to may be away
+    blocks = True  # a target shard may be down
 
     def __init__(
         self,
@@ -44,24 +41,24 @@ class Migrator:
         durability: Durability | None = None,
         near_ms: int = NEAR_MS,
     ) -> None:
-        """`led` are the shards that we lead, of any shard group; `connection` is the low-priority one."""
+        """`led` returns the shards that we lead, in all shard groups; `connection` is the low-priority one."""
         self.name, self._group, self._commands, self._led = group.named("move"), group, group.commands, led
         self._connection, self._durability, self._near_ms = connection, durability, near_ms
         self._moves: dict[int, ShardMigration] = {}
         self._due: dict[int, float] = {}  # shard → monotonic seconds
-        self._failed = set[int]()  # shards whose last try did
+        self._failed = set[int]()  # shards whose last step failed
         self._refusals = PerShard(self.name)
         self.alarm = Alarm()
 
     @property
     def scans(self) -> Mapping[int, ScanProgress]:
-        """How far each shard that we lead is; nothing while none moves."""
+        """The progress of each shard that we lead; empty while no task migrates."""
         if not self._commands.shard_map.moves:
             return {}
         return {shard: move.scan for shard, move in self._moves.items() if move.scan.tasks or move.scan.done}
 
     async def step(self) -> float:
-        """Do one thing for the shard that has waited longest for it."""
+        """Do one call for the shard that has waited longest."""
         led = set(self._led()) & set(self._group.shards)
         for shard in self._moves.keys() - led:
             del self._moves[shard], self._due[shard]
@@ -80,12 +77,12 @@ class Migrator:
         if self._due[shard] > now:
             if shard not in self._failed:
                 return self._pause(now)
-            # To rest after a failure is no success: an outage would be told as over, and as a new one, each second.
+            # Wait within the step: returning would count as a success, and log an outage as new every second.
             await self.alarm.wait(self._due[shard] - now)
         return await self._tried(shard)
 
     async def _tried(self, shard: int) -> float:
-        self._due[shard] = time.monotonic() + REST_SECONDS  # should it fail, others are not to wait for it
+        self._due[shard] = time.monotonic() + REST_SECONDS  # if it fails, other shards do not wait for it
         self._failed.add(shard)
         self._moves[shard].most_waiting = MOST_WAITING // max(1, len(self._led()))
         scans = self._commands.shard_map.moves
@@ -95,7 +92,7 @@ class Migrator:
         return PAGE_SECONDS if pause else 0.0
 
     def _pause(self, now: float) -> float:
-        """A change of the shard map is to be seen soon, though every shard may have nothing to do for longer."""
+        """Return the pause until the next step; limited, so that a new shard map is noticed soon."""
         return min(REST_SECONDS / 2, max(0.0, min(self._due.values()) - now))
 
 
@@ -114,26 +111,26 @@ async def stepped(move: ShardMigration, commands: Commands, *, scans: bool, refu
 
 
 class AbandonedMigrations:
-    """In reapers: sees to batches on their way whose migrator is gone, with no scanner to go on with them."""
+    """In reapers: completes batches whose migrator died, if no scanner does."""
 
     blocks = True
 
     def __init__(
         self, group: ShardGroup, connection: AsyncConnection, *, durability: Durability | None
     ) -> None:
-        """Look at the shards of a shard group."""
+        """Watch the shards of a shard group."""
         self.name, self._group, self._commands = group.named("abandoned_migrations"), group, group.commands
         self._connection, self._durability = connection, durability
         self._seen: dict[
             int, tuple[int, float]
         ] = {}  # shard → its oldest batch, and since when; monotonic seconds
-        self._moves: dict[int, ShardMigration] = {}  # what we have taken upon us
+        self._moves: dict[int, ShardMigration] = {}  # shards with an abandoned batch
         self._refusals = PerShard(self.name)
         self.passes = 0
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Look once; end what has not changed for a while."""
+        """Poll all shards; complete batches without progress for STRANDED_SECONDS."""
         for shard, move in list(self._moves.items()):
             pause = await stepped(move, self._commands, scans=False, refusals=self._refusals)
             if pause >= REST_SECONDS and not move.under_way:

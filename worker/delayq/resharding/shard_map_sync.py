@@ -1,6 +1,6 @@
-"""Follow: how a process learns how many shards there are, and tells shard 0 when it knows more.
+"""How a process reads the shard map, and restores shard 0's after a fail-over.
 
-Not here: who decides (coordinator.py).
+Not here: the decision about a new shard map (coordinator.py).
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Commands
 
-# Between looks; a change is announced for longer than twice that, before anything moves.
-SETTLED_SECONDS = 5.0
-CHANGING_SECONDS = 1.0  # between looks while tasks move, or are about to
+SETTLED_SECONDS = (
+    5.0  # between polls; resharding is announced for more than twice as long before tasks migrate
+)
+CHANGING_SECONDS = 1.0  # between polls during resharding
 KNOWN_SECONDS = 3600.0
 
 
 class ShardMapSync:
-    """Learns the shard map, and tells shard 0 of a newer one: a fail-over may have forgotten the last second."""
+    """Reads the shard map, and sends shard 0 a newer one: a fail-over may have lost the last second of writes."""
 
     name, blocks = "shard_map_sync", True
 
     def __init__(self, commands: Commands, connection: AsyncConnection, *, once: bool = False) -> None:
-        """Ask on `connection`; only until some shard map is known, if `once` is enough."""
+        """Poll on `connection`; with `once`, only until a shard map is known."""
         self._commands, self._connection, self._once = commands, connection, once
-        self._served = not connection.address.apart  # one server has all shards: shard 0 tells, or none does
+        self._served = (
+            not connection.address.apart
+        )  # without a Cluster, one server has all shards: ask only shard 0
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Ask shard 0, and all others as well while it cannot tell: each knows the newest that it was told of."""
+        """Poll shard 0; in a Cluster, while it does not serve, all shards: each stores the newest that it received."""
         shards = range(1 if self._served else max(self._commands.shard_map.covers, ASKED))
         self._served = not self._connection.address.apart
         failed, *_ = await asyncio.gather(*map(self._ask, shards), return_exceptions=True)
@@ -46,6 +49,6 @@ class ShardMapSync:
 
     async def _ask(self, shard: int) -> None:
         known = self._commands.shard_map if self._commands.shard_map.epoch and not shard else None
-        told = await self._connection.one(self._commands.sync_shard_map(shard, known))
-        if told.shard_map is not None:
-            self._commands.learn(told.shard_map)
+        state = await self._connection.one(self._commands.sync_shard_map(shard, known))
+        if state.shard_map is not None:
+            self._commands.learn(state.shard_map)

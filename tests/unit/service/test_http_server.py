@@ -120,7 +120,9 @@ async def test_a_client_that_goes_away_is_no_error(sent: bytes, caplog: pytest.L
     assert caplog.records == []
 
 
-async def test_close_lets_a_response_finish_and_ends_idle_connections() -> None:
+async def test_close_lets_a_response_finish_and_ends_idle_connections_without_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     asked, may_answer = asyncio.Event(), asyncio.Event()
 
     async def slow(_query: Query) -> Response:
@@ -139,3 +141,4 @@ async def test_close_lets_a_response_finish_and_ends_idle_connections() -> None:
     assert (await request).endswith(b"done")
     assert await idle.read() == b""
     idle_writer.close()
+    assert caplog.records == []

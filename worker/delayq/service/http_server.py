@@ -116,8 +116,9 @@ class HttpServer:
         task = cast("asyncio.Task[object]", asyncio.current_task())
         self._connections.add(task)
         try:
-            # A client may disconnect or stop sending at any time.
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            # A client may disconnect or stop sending at any time, and close() cancels this task. asyncio logs an error
+            # for a connection whose task ends as cancelled (Python 3.11).
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while await self._exchange(task, reader, writer):
                     pass
         finally:

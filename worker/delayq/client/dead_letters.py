@@ -37,10 +37,10 @@ class DeadLetters:
 
     def rows(self, ids: Sequence[str] | None = None) -> Operation[list[TaskRow]]:
         """Return dead letters by time of death: all, or those with these ids."""
+        wanted = None if ids is None else set(_sequence(ids))
         found = yield from self._operations.page(State.DEAD, offset=0, limit=1 << 53)
-        if ids is None:
+        if wanted is None:
             return found
-        wanted = set(ids)
         return [row for row in found if row.id in wanted]
 
     def groups(self) -> Operation[list[DeadGroup]]:
@@ -64,7 +64,7 @@ class DeadLetters:
         if rate_per_second is not None and not rate_per_second > 0:
             raise ValueError(f"rate_per_second: expected a number above 0, got {rate_per_second!r}")
         gap_ms = 1000 / rate_per_second if rate_per_second else 0.0
-        seconds = len(ids) * gap_ms / 1000
+        seconds = len(_sequence(ids)) * gap_ms / 1000
         if dry_run:
             return Redriven(len(ids), seconds)
         delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(ids)}
@@ -81,12 +81,12 @@ class DeadLetters:
         def call(by: Commands, shard: int, batch: list[str]) -> Call[int]:
             return by.purge(shard, batch, before_ms=fence)
 
-        return (yield from self._operations.homes.everywhere(ids, call))
+        return (yield from self._operations.homes.everywhere(_sequence(ids), call))
 
     def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
         """Return dead letters whole, to show or export; those gone meanwhile are left out."""
         found: list[TaskView | None] = []
-        for at in range(0, len(ids), VIEWS):
+        for at in range(0, len(_sequence(ids)), VIEWS):
             found += yield from self._some_views(ids[at : at + VIEWS])
         return [view for view in found if view is not None and view.state is State.DEAD]
 
@@ -99,6 +99,13 @@ class DeadLetters:
             view = yield from self._operations.get(task_id)
             views.append(view)
         return views
+
+
+def _sequence(ids: Sequence[str]) -> Sequence[str]:
+    """Refuse a single ID: a string is a sequence of one-letter IDs, which match no task."""
+    if isinstance(ids, str):
+        raise TypeError(f"ids: expected a list of task IDs, got the string {ids!r}")
+    return ids
 
 
 def fingerprint(error: str) -> str:

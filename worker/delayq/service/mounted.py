@@ -32,7 +32,8 @@ class Mounted(Generic[T]):
             self._version = _version(path.stat())
             self._value = parse(path.read_bytes())
         except OSError as error:
-            raise InvalidDocument(f"{field}: cannot read {path}: {error.strerror}") from error
+            hint = "mount the Secret there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
+            raise InvalidDocument(f"{field}: cannot read {path}: {error.strerror} ({hint})") from error
         except InvalidDocument as error:
             raise InvalidDocument(f"{field}: {path}: {error}") from None
 

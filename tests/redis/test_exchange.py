@@ -36,9 +36,12 @@ class Recorded(AsyncConnection):
     def __init__(self, url: str) -> None:
         super().__init__(Address.from_url(url))
         self.scripts: list[tuple[str, int]] = []
+        self.answering = asyncio.Event()
+        self.answering.set()
 
     async def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
         self.scripts += [(call.script.name, call.keys.shard) for call in calls]
+        await self.answering.wait()
         return await super().answers(calls, behind)
 
 
@@ -55,10 +58,12 @@ async def ended(group_state: GroupState) -> None:
 
 
 @asynccontextmanager
-async def exchange_of(commands: Commands, url: str) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
+async def exchange_of(
+    commands: Commands, url: str, only: int | None = None
+) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
     counters = WorkerCounters("worker", "q")
     slots, connection = Slots(spec(), counters), Recorded(url)
-    group_state = GroupState(slots, ShardGroup(commands))
+    group_state = GroupState(slots, ShardGroup(commands, only))
     exchange = ClaimLoop(group_state, commands, connection, Executor(handle, spec().delivery, counters))
     try:
         await exchange.step()  # the first claim of a shard brings no task, but Redis' time
@@ -101,6 +106,35 @@ async def test_hints_at_a_shard_that_refuses_cause_no_claim_before_it_is_tried_a
         group_state.hint(1)
         await exchange.step()
         assert connection.scripts[2:] == [("claim", 1)]
+
+
+async def test_without_its_guard_a_worker_probes_redis_and_a_probe_delays_no_drain(
+    shard: Shard, redis_url: str
+) -> None:
+    async with exchange_of(shard.commands, redis_url) as (exchange, group_state, connection):
+        slots = group_state.slots
+        slots.blocked = True
+        connection.answering.clear()
+        probing = asyncio.create_task(exchange.step())
+        while not connection.scripts:
+            await asyncio.sleep(0)
+        slots.draining = True
+        slots.check_empty()
+        assert not slots.empty.is_set(), "an exchange is under way"
+        connection.answering.set()
+        await probing
+        assert connection.scripts == [("wake", 0)]
+        assert slots.empty.is_set()
+        await exchange.step()
+        assert connection.scripts == [("wake", 0)], "a worker that drains does not probe"
+
+
+async def test_without_its_guard_a_removed_shard_group_can_be_closed(shard: Shard, redis_url: str) -> None:
+    async with exchange_of(shard.commands, redis_url, only=1) as (exchange, group_state, connection):
+        group_state.slots.blocked = True
+        await exchange.step()
+        assert connection.scripts == []
+        assert group_state.idle
 
 
 async def test_the_log_says_which_tasks_became_dead_letters_and_why(

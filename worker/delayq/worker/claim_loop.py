@@ -123,11 +123,13 @@ class ClaimLoop:
 
         It detects that an unresponsive server serves again, and that Redis is down while the breaker is open.
         """
+        shards = self._group_state.group.shards  # none: the shard was removed
+        if self._slots.draining or not shards:
+            return
         self._group_state.begin_exchange(0)
-        [answer] = await self._answers(
-            [self._commands.wake(shard) for shard in self._group_state.group.shards[:1]]
-        )
+        [answer] = await self._answers([self._commands.wake(shards[0])])
         self._group_state.end_exchange(served=not isinstance(answer, Exception))
+        self._slots.check_empty()
         if isinstance(answer, Exception):
             raise answer
 

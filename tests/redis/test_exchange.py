@@ -36,11 +36,12 @@ class Recorded(AsyncConnection):
     def __init__(self, url: str) -> None:
         super().__init__(Address.from_url(url))
         self.scripts: list[tuple[str, int]] = []
-        self.answering = asyncio.Event()
+        self.asked, self.answering = asyncio.Event(), asyncio.Event()
         self.answering.set()
 
     async def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
         self.scripts += [(call.script.name, call.keys.shard) for call in calls]
+        self.asked.set()
         await self.answering.wait()
         return await super().answers(calls, behind)
 
@@ -114,10 +115,10 @@ async def test_without_its_guard_a_worker_probes_redis_and_a_probe_delays_no_dra
     async with exchange_of(shard.commands, redis_url) as (exchange, group_state, connection):
         slots = group_state.slots
         slots.blocked = True
+        connection.asked.clear()
         connection.answering.clear()
         probing = asyncio.create_task(exchange.step())
-        while not connection.scripts:
-            await asyncio.sleep(0)
+        await connection.asked.wait()
         slots.draining = True
         slots.check_empty()
         assert not slots.empty.is_set(), "an exchange is under way"

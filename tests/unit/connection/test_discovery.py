@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import time
 from contextlib import ExitStack, closing
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 OLD, NEW = Place("10.0.0.1", 6379), Place("10.0.0.2", 6379)
 CALL = Commands("orders").counts(0)
+SENTINELS = 3
 
 
 def said(place: Place, epoch: int) -> bytes:
@@ -79,6 +81,26 @@ def test_nor_is_it_by_threads(one_is_stale: Address) -> None:
     discovery.ask()
     assert discovery.holder() == NEW
     discovery.close()
+
+
+def test_a_thread_learns_a_new_master_from_sentinels_that_are_all_slow() -> None:
+    """Their connections are open: an answer within a moment is expected of them, and one within a second taken."""
+    calls = itertools.count()
+
+    def slow() -> bytes:
+        if next(calls) < SENTINELS:
+            return said(OLD, 0)
+        time.sleep(0.4)
+        return said(NEW, 1)
+
+    with ExitStack() as stack:
+        discovery = BlockingDiscovery(
+            watched_by([stack.enter_context(telling(slow)) for _ in range(SENTINELS)])
+        )
+        assert discovery.holder() == OLD
+        discovery.doubt(OLD)
+        assert discovery.holder() == NEW
+        discovery.close()
 
 
 async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_does() -> None:

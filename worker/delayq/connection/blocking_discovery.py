@@ -95,12 +95,20 @@ class BlockingDiscovery:
         began = time.monotonic()
         doubted, self._doubted = self._doubted, set()
         topology.begin()
-        sure = False
-        for line in self._lines(topology, doubted):
-            if deadline.over or (sure and self.address.apart):
-                break
-            patience = deadline.within(NEXT_SECONDS if sure or line.connected else ANSWER_SECONDS)
-            sure = self._answers(line, topology, patience) or sure
+        lines, sure = self._lines(topology, doubted), False
+        # Sentinels with an open connection are asked at once; one that answers late is read last.
+        kept, others = (
+            [line for line in lines if line.connected],
+            [line for line in lines if not line.connected],
+        )
+        asked = [line for line in kept if self._asks(line, topology, deadline.within(NEXT_SECONDS))]
+        late = [line for line in asked if not line.readable(min(NEXT_SECONDS, deadline.left))]
+        for line in [*(each for each in asked if each not in late), *others, *late]:
+            if line not in asked and (deadline.over or (sure and self.address.apart)):
+                continue
+            patience = deadline.within(NEXT_SECONDS if sure else ANSWER_SECONDS)
+            if line in asked or self._asks(line, topology, patience):
+                sure = self._answers(line, topology, patience) or sure
         topology.settle()
         self._rounds += 1
         self._asked_at = time.monotonic()
@@ -115,12 +123,19 @@ class BlockingDiscovery:
         lines = [kept[address] if address in kept else Wire(address) for address in topology.asked()]
         return sorted(lines, key=lambda line: (line.address.places[0] in doubted, not line.connected))
 
-    def _answers(self, line: Wire, topology: Topology, patience: Deadline) -> bool:
-        """Ask; returns whether the answer is sure. A Sentinel is asked often: its connection stays open."""
-        sure = False
+    def _asks(self, line: Wire, topology: Topology, patience: Deadline) -> bool:
         try:
             line.ready(patience)
             line.write(topology.questions, patience)
+        except DelayQError as error:
+            self._error = error
+            return False
+        return True
+
+    def _answers(self, line: Wire, topology: Topology, patience: Deadline) -> bool:
+        """Read the answer; returns whether it is sure. The connection to a Sentinel stays open."""
+        sure = False
+        try:
             sure = topology.learn(line.address.places[0], line.read(len(topology.questions), patience))
         except DelayQError as error:
             self._error = error

@@ -1,1 +1,1 @@
-"""What is known of the cluster: copies of what is watched."""
+"""Informer caches of the watched objects."""

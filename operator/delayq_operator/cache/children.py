@@ -68,7 +68,7 @@ class Children:
     """The objects that the operator made; a Listener."""
 
     def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
-        """Tell `mark` of the queue whose child changes."""
+        """Call `enqueue` for the queue whose child changes."""
         self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
         self._owner: dict[tuple[str, Name], Key] = {}
         self._lost: dict[tuple[str, Name], Key] = {}
@@ -142,7 +142,7 @@ class Children:
             if key is None:
                 self.seen(kind, body)
             else:
-                self._enqueue(key)  # to look again; if the write made it anew, the watch brings it
+                self._enqueue(key)  # to reconcile again; if the write recreated it, the watch delivers it
 
         try:
             yield take

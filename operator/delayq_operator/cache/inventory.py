@@ -1,4 +1,4 @@
-"""What the operator knows of the cluster: kept by reflectors and by kopf, read by reconciliation."""
+"""The informer caches: reflectors and kopf update them, reconciliation reads them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Inventory:
-    """All of it that a reconciliation looks at."""
+    """The caches that a reconciliation reads."""
 
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
-        """Tell `mark` of each queue of which something changes."""
+        """Call `enqueue` for each queue of which an object changes."""
         self.queues = Queues(enqueue)
         self.children = Children(self.queues, enqueue)
         self.pods = Pods(self.queues, enqueue)

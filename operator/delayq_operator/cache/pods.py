@@ -21,7 +21,7 @@ class Pods:
     """The pods of all queues; a Listener."""
 
     def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
-        """Tell `mark` of the queue whose pods come or go, get ready, or get into trouble."""
+        """Call `enqueue` for the queue whose pods appear, disappear, become ready or fail."""
         self._of: dict[tuple[str, str], dict[str, Pod]] = defaultdict(dict)
         self._label: dict[Name, str] = {}
         self._runs: dict[tuple[str, str], str] = {}

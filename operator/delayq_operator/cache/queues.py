@@ -63,7 +63,7 @@ class Queues:
     """The DelayQueues there are."""
 
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
-        """Tell `mark` of each that changes."""
+        """Call `enqueue` for each that changes."""
         self._bodies: dict[Key, tuple[int, bytes]] = {}
         self._known: dict[Key, _Known] = {}
         self._by_label: dict[tuple[str, str], Key] = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delayq_operator.cache.sharing import Credentials
 
 OVERSIZE: Final = "oversize"
-"""Field of a body whose spec was too large to keep; the read_error."""
+"""Field of a body whose spec was too large to keep: the error text."""
 
 
 @dataclass(frozen=True, slots=True)

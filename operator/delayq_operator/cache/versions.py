@@ -44,7 +44,7 @@ class Versions:
     """
 
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
-        """Tell `mark` of each queue that refers to what changes."""
+        """Call `enqueue` for each queue that refers to a changed object."""
         self._versions: dict[Name, str] = {}
         self._digests: dict[Name, Digest] = {}
         self._values: dict[Name, dict[str, str]] = {}

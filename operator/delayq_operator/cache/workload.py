@@ -1,4 +1,4 @@
-"""A Deployment's status in the words that conditions need. Pure."""
+"""Reads a Deployment's status for conditions. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The children of a DelayQueue as they should be: one object in a file, each a pure function of document and facts.
+"""The desired children of a DelayQueue: one object in a file, each a pure function of document and facts.
 
-Not here: what there is (children.py), how it differs (drift.py), how many workers there should be (scaling.py).
+Not here: live objects (children.py), drift (drift.py), the number of workers (scaling.py).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["desired", "erase_job", "referenced"]
 
 
 def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
-    """List what should be, in the order to apply it: what pods need comes before the pods.
+    """Return the desired objects in the order to apply them: what pods need comes before the pods.
 
-    SpecError with everything in the pod templates that cannot be merged.
+    SpecError lists everything in the pod templates that cannot be merged.
     """
     wanted = [
         account.service_account(queue, facts),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def service_account(queue: DelayQueue, facts: Facts) -> Object:
-    """Separate, so that rights of the account `default` do not reach the pods."""
+    """Return the ServiceAccount: pods do not get the rights of the account `default`."""
     return child(
         names.SERVICE_ACCOUNT,
         queue,

@@ -1,7 +1,7 @@
-"""What rolls pods: a hash of each thing they read when they start, and a hash of all of these in their annotations.
+"""Inputs and checksum of pods: a hash of each input that they read at start, and a hash of all inputs as annotation.
 
-A part of the document counts for a role only if its process reads it: what is not here rolls nothing. Image and
-template roll pods by themselves; they are among the inputs so that an event can name them.
+A part of the document is an input of a component only if its process reads it; other parts cause no rollout. Image and
+template cause a rollout by themselves; they are inputs so that an event can name them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 SCANNER_READS: Final = ("redis", "delivery", "durability")
 CHECK: Final = "spec.recovery.check"
 GUARD: Final = ("guard",)
-"""What a scanner reads too when it asks about tasks: the question, and the guard when that has to answer."""
+"""What a scanner also reads for the check of expired leases."""
 WORKER_READS: Final = ("redis", "delivery", "handler", "guard")
 PACE: Final = ("ratePerSecond", "burst", "maxInFlight")
-"""Of spec.limits: what may begin; the rest of it is for those who schedule."""
+"""Fields of spec.limits that limit starts; clients read the others when they schedule."""
 WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
-"""Of spec.worker; the rest of it is the Deployment's own."""
+"""Fields of spec.worker that the process reads; the others configure the Deployment."""
 
 IMAGE: Final = "image"
 TEMPLATE: Final = "pod template"
 STOP_POLICY: Final = "spec.stopPolicy"
 MISSING: Final = "missing"
 KEYED: Final = "keyed:"
-"""In front of a digest that takes a key: those without let anybody try passwords who reads the annotation."""
+"""Prefix of a keyed digest. A digest without a key lets any reader of the annotation guess passwords."""
 _DIGITS: Final = 12
 _ROLL_BY_THEMSELVES: Final = (IMAGE, TEMPLATE)
 
@@ -63,7 +63,7 @@ def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
 def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
     """Hash the parts of the document that a worker reads; `before` are the inputs last applied.
 
-    Of spec.shards it learns from Redis, while it runs: in the document it is a guess.
+    A worker reads the shard map from Redis while it runs, so spec.shards is not among them.
     """
     spec = _spec(queue)
     own = {field: spec["worker"][field] for field in WORKER_FIELDS}
@@ -76,7 +76,7 @@ def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
 
 
 def _held(queue: DelayQueue, before: Mapping[str, str]) -> str:
-    """Workers learn that they hold from a new pod; to drain, they only have to go, as a scale change."""
+    """Return the stopPolicy input: Hold needs new pods; HoldAndDrain keeps the last one, as it only scales to 0."""
     if queue.spec.stop_policy == "HoldAndDrain":
         return before.get(STOP_POLICY, "None")
     return queue.spec.stop_policy
@@ -98,9 +98,9 @@ def _pace(spec: Object) -> Inputs:
 def of_deployment(
     own: Inputs, queue: DelayQueue, facts: Facts, *, template: Object, component: Component
 ) -> Inputs:
-    """Put together what a Deployment's pods read: `own` of the document, their namespace's, and their template.
+    """Return all inputs of a Deployment's pods: `own` of the document, those of the namespace, and the template.
 
-    Without our own volume: it follows from the document, and has Secrets that are read again while they run.
+    The operator's own volume is not an input: it follows from the document, and pods re-read its Secrets.
     """
     volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
     template = {**template, "spec": {**template["spec"], "volumes": volumes}}
@@ -116,7 +116,7 @@ def _of_pods(
 ) -> Inputs:
     """Hash what the pods of a merged template read from their namespace when they start.
 
-    Digests of the form that earlier versions wrote are only kept, unless `renew`, while nothing else replaces the pods.
+    Unless `renew`, digests in the form of earlier versions are kept: the new form alone causes no rollout.
     """
     before = facts.inputs.get(component, {})
     read = reads.of_template(template) | set(reads.at_start_by(component, queue.spec))
@@ -125,10 +125,10 @@ def _of_pods(
 
 
 def _content(facts: Facts, named: Named, before: Mapping[str, str], *, renew: bool) -> str:
-    """Salted with the queue's uid: annotations do not show that two queues have the same password.
+    """Return the digest, salted with the queue's UID: annotations do not reveal that two queues share a password.
 
-    One that is gone rolls nothing: pods that run have read it, new ones would not start. When it comes back as it
-    was, nothing has changed; when it comes back different, pods are rolled once and not twice.
+    A missing object causes no rollout: running pods have read it, and new ones would not start. If it returns with the
+    same content, nothing changes; with other content, pods are rolled out once.
     """
     kind, name = named
     content = (facts.secrets if kind == SECRET else facts.config_maps).get(name)
@@ -151,7 +151,7 @@ def _of_template(template: Object, component: str) -> Inputs:
 
 
 def checksum(inputs: Mapping[str, str]) -> str:
-    """Hash what does not roll pods by itself."""
+    """Hash the inputs that do not cause a rollout by themselves."""
     return _hash({name: value for name, value in inputs.items() if name not in _ROLL_BY_THEMSELVES})
 
 
@@ -163,12 +163,12 @@ def annotated(template: Object, inputs: Mapping[str, str]) -> Object:
 
 
 def remembered(inputs: Mapping[str, str]) -> dict[str, str]:
-    """Annotate the Deployment, so that the next change can be named."""
+    """Return the annotation of the Deployment with its inputs, from which the next event names the change."""
     return {names.INPUTS: json.dumps(inputs, sort_keys=True, separators=(",", ":"))}
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Say what changed: "Secret shop-db changed", "image changed from a to b". Nothing, if there was nothing before."""
+    """Name the changes: "Secret shop-db changed", "image changed from a to b". Empty without old inputs."""
     if not old:
         return []
     names_of_all = [*new, *(name for name in old if name not in new)]
@@ -178,7 +178,7 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 
 def _renewed(old: str | None, new: str | None) -> bool:
-    """Whether the form of a digest changed, which says nothing of the content: beside a change it is none."""
+    """Whether the form of a digest changed: the content may be the same, so another change is named instead."""
     if old is None or old == MISSING or new is None:
         return False
     return new.startswith(KEYED) and not old.startswith(KEYED)

@@ -1,4 +1,4 @@
-"""What all children have in common: whose they are, and the labels they are found by."""
+"""Common parts of all children: the owner reference and the labels that select them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def child(
     annotations: Mapping[str, str] | None = None,
     **body: object,
 ) -> Object:
-    """Make an object that goes when its DelayQueue goes. Ours are the labels that others cannot choose."""
+    """Return an object owned by its DelayQueue. The operator's labels override `labels`."""
     metadata: Object = {
         "name": name,
         "namespace": facts.namespace,

@@ -1,7 +1,7 @@
-"""The user's code in scanners and reapers, which ask it about tasks whose leases ran out: spec.recovery.check.python.
+"""The user's code in scanners and reapers, which call it for expired leases: spec.recovery.check.python.
 
-They run the workers' image then, and pull it as workers do. Nothing else of the workers' template is theirs: variables,
-volumes and sidecars that the check needs belong into scanner.template and reaper.template.
+They then run the workers' image with the workers' pull settings. They get nothing else of the workers' template: put
+variables, volumes and sidecars for the check into scanner.template and reaper.template.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
 
 
-GRACE_SECONDS: Final = (
-    10  # time for handing leadership over: one round trip, and 10 s later it has run out anyway
-)
+GRACE_SECONDS: Final = 10  # time to hand over leadership: one round trip; after 10 s it has expired anyway
 
 
 def asked(queue: DelayQueue) -> bool:
@@ -32,7 +30,7 @@ def asked(queue: DelayQueue) -> bool:
 
 
 def role(queue: DelayQueue, setting: Setting, component: Component, **more: Any) -> Role:  # noqa: ANN401
-    """Say what scanners and reapers have in common; the user's code may take more than ours. `more` is the rest."""
+    """Return the common role of scanners and reapers; user code gets more resources. `more`: further fields."""
     image = queue.spec.worker.image if asked(queue) else None
     return Role(
         component=component,
@@ -45,7 +43,7 @@ def role(queue: DelayQueue, setting: Setting, component: Component, **more: Any)
 
 
 def pulled(queue: DelayQueue, component: Component) -> Object:
-    """Return that part of the workers' template which says how their image is pulled, for pods of a component."""
+    """Return the image pull settings of the workers' template, for pods of a component."""
     if not asked(queue) or queue.spec.worker.image is None:
         return {}
     spec = mapping(mapping(queue.spec.worker.template).get("spec"))

@@ -1,4 +1,4 @@
-"""The PodDisruptionBudgets of scanners and workers: how many a node drain may take at once."""
+"""The PodDisruptionBudgets of scanners and workers: how many a node drain may evict at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def scanner_budget(queue: DelayQueue, facts: Facts) -> Object | None:
 
 
 def worker_budget(queue: DelayQueue, facts: Facts) -> Object | None:
-    """Keep work going while nodes are drained one after the other."""
+    """Keep workers running while nodes are drained one after the other."""
     return _budget(queue, facts, name=names.worker(queue.metadata.name), component="worker")
 
 
@@ -40,7 +40,7 @@ def _budget(queue: DelayQueue, facts: Facts, *, name: str, component: Component)
         spec={
             **bound,
             "selector": {"matchLabels": names.selector(queue.metadata.name, component)},
-            # While Redis is down no pod is ready, and evicting one takes nothing away: let drains go on.
+            # While Redis is down no pod is ready, and an eviction does no harm: do not block drains.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     )

@@ -1,7 +1,7 @@
-"""The Job that erases a queue's keys before its DelayQueue goes. Not in desired(): only deletion asks for it.
+"""The Job that erases a queue's keys before its DelayQueue is deleted. Not in desired(): only deletion creates it.
 
-It needs nothing that goes with the DelayQueue, and does not go with it either: `kubectl delete --cascade=foreground`
-deletes all children first, and would the Job too. deletion.py deletes it when it is done.
+It depends on no child and is not owned: `kubectl delete --cascade=foreground` deletes all owned objects first.
+deletion.py deletes it when it is done.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from delayq_operator.desired.pod import Role
 
 TRIES: Final = 100
-# Each try waits a minute for Redis, and the pauses between them grow to six minutes: eleven hours, a night and more,
-# until manual work is needed. Each leaves a pod that failed, whose last words say why; the Job counts them.
+# Each try waits a minute for Redis, and the backoff grows to six minutes: the Job retries for about eleven hours.
+# Each leaves a failed pod, whose last message gives the reason; the Job counts them.
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def erase_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
-    """Make the Job. Its pod is the reaper's, whose template is one for pods that come to an end.
+    """Return the Job. Its pod uses the reaper's template, which is for pods that terminate.
 
-    It has no time to live: that it has succeeded is what lets the DelayQueue go.
+    It has no ttlSecondsAfterFinished: the operator removes the finalizer when it sees the success.
     """
     name = queue.metadata.name
     template = pod.template(name, setting, _role(queue, setting))
@@ -49,7 +49,7 @@ def erase_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
 def _role(queue: DelayQueue, setting: Setting) -> Role:
     return replace(
         reaper.role(queue, setting),
-        image=setting.worker_image,  # no code of the user's, and no Secret but Redis', can keep a DelayQueue from going
+        image=setting.worker_image,  # only a Secret of Redis can block the deletion, not user code
         resources=pod.SMALL,
         mounted=reads.by_erase(queue.spec),
         under={},
@@ -59,7 +59,7 @@ def _role(queue: DelayQueue, setting: Setting) -> Role:
 
 
 def _on_its_own(template: Object, queue: DelayQueue) -> Object:
-    """Turn the reaper's pod into one that carries the document itself, and needs no ServiceAccount of ours."""
+    """Change the reaper's pod: the document is in an annotation, and no ServiceAccount of the operator is needed."""
     name, metadata, spec = queue.metadata.name, template["metadata"], dict(template["spec"])
     if spec["serviceAccountName"] == names.pods(name):
         del spec["serviceAccountName"]

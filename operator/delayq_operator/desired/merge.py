@@ -1,8 +1,8 @@
-"""How a user's pod template is laid over ours: like kubectl's strategic merge, in four rules.
+"""Merges a user's pod template over the operator's: like kubectl's strategic merge, in four rules.
 
 Mappings merge field by field. Lists whose items have a name (KEYS) merge item by item; other lists are replaced.
 Anything else is the user's when the user gives it. null deletes, and so does a mapping with `$patch: delete`, because
-`kubectl apply` swallows nulls. What must stay ours is protected.py's business.
+`kubectl apply` drops nulls. Not here: protected fields (protected.py).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ KEYS: Final[Mapping[str, str]] = {
     "resourceClaims": "name",
     "hostAliases": "ip",
 }
-"""Lists that merge, and what tells their items apart."""
+"""Lists that merge → the key of their items."""
 
 _WHOLE: Final = frozenset({"volumes", "env"})
-# An item of these is one of several kinds: half of ours and half of the user's would be two kinds at once.
+# An item of these lists is a union: a merge of two members would be invalid.
 
 _ACTIONS: Final = frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"})
-# A probe or a hook does one of these: naming one takes the place of ours.
+# A probe or a hook has one of these handlers: the user's replaces the operator's.
 
 
 _DIRECTIVE: Final = "$patch"
 
 
 def deletes(value: object) -> bool:
-    """Tell whether this, where it stands, asks to delete."""
+    """Whether a value requests the deletion of its field."""
     return value is None or (isinstance(value, Mapping) and value.get(_DIRECTIVE) == "delete")
 
 
 def merged(base: object, over: object, place: Place, name: str = "") -> object:
-    """Lay `over` on `base`, which stands under `name`; note what cannot be merged, and change neither."""
+    """Merge `over` over `base`, the value of field `name`; report what cannot be merged, and mutate neither."""
     if isinstance(base, list) or (isinstance(over, list) and not isinstance(base, Mapping)):
         return _list(base, over, place, name)
     if isinstance(base, Mapping) or isinstance(over, Mapping):
@@ -79,7 +79,7 @@ def _list(base: object, over: object, place: Place, name: str) -> object:
 
 
 def _items(base: Sequence[object], over: Sequence[object], place: Place, name: str) -> object:
-    """Keep our items where they are; what is only the user's follows in the user's order."""
+    """Keep the operator's items in place; additional items of the user follow in their order."""
     items = {_identity(item, name): item for item in base}
     seen = set()
     for index, item in enumerate(over):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def service(queue: DelayQueue, facts: Facts) -> Object:
-    """Publish pods that are not ready too: those have the more interesting metrics."""
+    """Return the Service. It also publishes pods that are not ready: their metrics show why."""
     name = queue.metadata.name
     port = {"name": names.METRICS_PORT_NAME, "port": names.METRICS_PORT, "protocol": "TCP"}
     return child(

@@ -1,7 +1,7 @@
-"""Which keys of which Secrets and ConfigMaps a part of the document names, and the one volume that a pod finds them in.
+"""Keys of Secrets and ConfigMaps that a part of the document names, and the volume that contains them.
 
-One projected volume holds the document and these: no volume inside another, no volume named after a Secret, and
-of each Secret only the keys that are used, so that a private key beside a CA's certificate is not mounted.
+One projected volume contains the document and these keys. It mounts only the keys in use: a private key next to a CA
+certificate is not mounted.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 VOLUME: Final = "delayq"
 DIRECTORY: Final = str(PurePosixPath(CONFIG_FILE).parent)
 _SECRETS = PurePosixPath(SECRETS_DIR).relative_to(DIRECTORY)
-# Readable by any user that the image runs as. The container has no other user; a group would need an fsGroup, and that
-# is for the cluster's own policies to give.
+# Readable by any user that the image runs as. A group would need an fsGroup, which a cluster's policies may forbid.
 _MODE = 0o444
 
 
 def mounted_keys(*sections: object) -> Keys:
-    """Every Secret and ConfigMap that these parts of the document refer to, with its keys, both sorted."""
+    """Return the Secrets and ConfigMaps that these parts of the document refer to, with their keys, both sorted."""
     found: dict[Named, set[str]] = {}
     for section in sections:
         for named, key in _keys(section):
@@ -59,14 +58,14 @@ def _keys(value: object) -> Iterator[tuple[Named, str]]:
 
 
 def volume(queue_name: str, mounted: Mapping[Named, list[str]]) -> Object:
-    """Make the volume at /etc/delayq. A missing object, or key, keeps the pod waiting, and an event says why."""
+    """Return the volume at /etc/delayq. A missing object or key keeps the pod waiting, with an event of the kubelet."""
     config = {"name": names.config(queue_name), "items": [{"key": KEY, "path": KEY}]}
     sources = [{"configMap": config}, *(_source(named, keys) for named, keys in mounted.items())]
     return {"name": VOLUME, "projected": {"defaultMode": _MODE, "sources": sources}}
 
 
 def with_document(volume: Object, annotation: str) -> Object:
-    """Take the document from an annotation of the pod, if this is our volume, and not from the ConfigMap."""
+    """Replace the ConfigMap in the operator's volume by an annotation of the pod with the document."""
     if volume["name"] != VOLUME:
         return volume
     field = {"path": KEY, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}

@@ -1,11 +1,10 @@
 """The NetworkPolicy of a queue's pods.
 
-Where the document asks for it, nothing may connect to them but to read metrics, and the operator always may.
-Everywhere, the operator alone may connect to the port of scanners that answers horizons, each of which costs Redis.
+If the document asks for it, the policy allows ingress to the metrics port only, and always from the operator.
+In any case, only the operator may connect to the horizons port of scanners, where each request costs Redis.
 
-What they may connect to is not limited: Redis may be anywhere, a handler calls whatever its author likes, and a policy
-that is one address short of the truth fails later. To limit egress, add a second policy; policies add up.
-Probes come from the node itself, which a policy does not keep out.
+Egress is not limited: Redis may be anywhere, and a handler may call any address. To limit egress, add a second policy;
+policies are additive. Probes come from the node, which policies do not block.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def policy(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
-    """Make the policy that is asked for; without one, the least: horizons of scanners are the operator's alone."""
+    """Return the policy that the spec asks for; otherwise one that protects the horizons port of scanners only."""
     name = queue.metadata.name
     operator = _operator(setting)
     horizons: Object = {"ports": [_tcp(names.HORIZONS_PORT)], **({"from": operator} if operator else {})}
@@ -51,7 +50,7 @@ def _metrics(queue: DelayQueue, operator: list[Object]) -> Object:
 
 
 def _all_but_horizons() -> Object:
-    """Let in all else, for containers that users add: a pod that no policy selects is open, one that is is not."""
+    """Allow all other ports, for containers that users add: a policy denies by default."""
     below = {**_tcp(1), "endPort": names.HORIZONS_PORT - 1}
     above = {**_tcp(names.HORIZONS_PORT + 1), "endPort": 65535}
     return {"ports": [below, above, {"protocol": "UDP"}, {"protocol": "SCTP"}]}
@@ -62,7 +61,7 @@ def _tcp(port: int) -> Object:
 
 
 def _operator(setting: Setting) -> list[Object]:
-    """Make the peer that is the operator itself: without the scanners' metrics it knows nothing of the queue."""
+    """Return the operator as a peer: it needs the scanners' metrics."""
     if setting.own_namespace is None:
         return []
     namespace = {"kubernetes.io/metadata.name": setting.own_namespace}

@@ -1,6 +1,6 @@
-"""The pod template that all processes share, with the user's laid over it.
+"""The pod template that all processes share, merged with the user's.
 
-It satisfies the Pod Security Standard `restricted`. Sidecars of the user's have to satisfy it by themselves.
+It satisfies the Pod Security Standard `restricted`. The user's sidecars must satisfy it themselves.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ HOST: Final = "*"  # the kubelet's probes and Prometheus come from outside the p
 LISTEN: Final = ("--host", HOST)
 
 SMALL: Final[Object] = {
-    # Measured: 55 MB at rest. No limit to the CPU, for throttling is lateness; a limit to memory, for it is our code
-    # alone, and what outgrows this leaks.
+    # Measured: 55 MB idle. No CPU limit, because throttling causes lateness. A memory limit, because only delayq's own
+    # code runs here: more is a leak.
     "requests": {"cpu": "50m", "memory": "64Mi"},
     "limits": {"memory": "256Mi"},
 }
 OF_CODE: Final[Object] = {
-    # Requests that a handler without appetite fits in. The limit is for the node: one handler that leaks must not have
-    # the pods of others evicted. What a handler needs, its author says in the template.
+    # Requests for a small handler. The limit protects the node: a handler that leaks must not cause evictions of other
+    # pods. Authors set the needs of their handler in the template.
     "requests": {"cpu": "100m", "memory": "128Mi"},
     "limits": {"memory": "1Gi"},
 }
@@ -46,35 +46,35 @@ class Role:
     """One kind of pod."""
 
     component: Component
-    """Also the name of our container, by which a template addresses it."""
+    """Also the name of the main container, by which a template addresses it."""
     image: str
     resources: Object
     grace_seconds: int
     mounted: Keys
-    """Secrets and ConfigMaps of the document that these pods read, and which keys."""
+    """Secrets and ConfigMaps of the document that these pods read, with the keys."""
     template: Mapping[str, object] | None
-    """The user's own, spec.<component>.template, to be laid over ours."""
+    """The user's template, spec.<component>.template."""
     probes: Object
     """Probes of the container, by field."""
     process: str = ""
-    """What `delayq` is started as, if not as the component."""
+    """Subcommand of `delayq`, if it is not the component."""
     protected: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the pod that the template may not touch, beside those no template may, and why."""
+    """Additional pod fields that the user's template must not set → why."""
     under: Mapping[str, object] = field(default_factory=dict)
-    """What these pods take from spec.worker.template, laid over ours before the user's own."""
+    """The part of spec.worker.template that these pods use, merged before the user's template."""
     pod: Mapping[str, object] = field(default_factory=dict)
-    """More fields of the pod."""
+    """Further fields of the pod."""
     container: Mapping[str, object] = field(default_factory=dict)
-    """More fields of the container."""
+    """Further fields of the container."""
 
 
 def template(queue_name: str, setting: Setting, role: Role) -> Object:
-    """Make the pod template, or raise SpecError with everything in the user's that cannot be."""
+    """Return the pod template. SpecError lists every problem of the user's template."""
     base = {
         "metadata": {"labels": names.labels(queue_name, role.component)},
         "spec": _spec(queue_name, setting, role),
     }
-    # An empty `spec:` is null in YAML, and means nothing there, as in the rest of the document.
+    # An empty `spec:` is null in YAML; it counts as absent, as in the rest of the document.
     given = {field: value for field, value in (role.template or {}).items() if value is not None}
     problems: list[Problem] = []
     place = Place(f"spec.{role.component}.template", problems)
@@ -90,7 +90,7 @@ def _spec(queue_name: str, setting: Setting, role: Role) -> Object:
     spec: Object = {
         "serviceAccountName": names.pods(queue_name),
         "automountServiceAccountToken": False,
-        "enableServiceLinks": False,  # a variable for every Service of the namespace; exec handlers would inherit them
+        "enableServiceLinks": False,  # else exec handlers inherit a variable for every Service
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "terminationGracePeriodSeconds": role.grace_seconds,
         **role.pod,
@@ -109,7 +109,7 @@ def _container(setting: Setting, role: Role) -> Object:
         "command": ["delayq", role.process or role.component, *LISTEN],
         "ports": [{"name": names.METRICS_PORT_NAME, "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
         "resources": copy(role.resources),
-        "terminationMessagePolicy": "FallbackToLogsOnError",  # why a process ended is its last line
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # the last line has the cause
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

@@ -18,7 +18,7 @@ BODY_SIZE_LIMIT: Final = "4MB"
 
 
 def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
-    """Have scanners and workers scraped. Reapers come and go between two scrapes."""
+    """Return the PodMonitor of scanners and workers. Reapers end between two scrapes."""
     monitor = queue.spec.monitoring.pod_monitor
     if not monitor.enabled or names.POD_MONITOR.kind not in facts.kinds:
         return None
@@ -37,7 +37,7 @@ def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
                     {"key": names.COMPONENT_LABEL, "operator": "In", "values": ["scanner", "worker"]}
                 ],
             },
-            # The author of a DelayQueue controls its pods, and need not be trusted with a shared Prometheus.
+            # The author of a DelayQueue controls its pods: limits protect a shared Prometheus.
             "sampleLimit": SAMPLE_LIMIT,
             "bodySizeLimit": BODY_SIZE_LIMIT,
             "podMetricsEndpoints": [

@@ -1,8 +1,8 @@
-"""What a DelayQueue may not ask for, though its spec is valid: it would give its author rights of others.
+"""The operator's policy: what a valid spec must not ask for, because it would escalate its author's privileges.
 
-Checked on the merged pod templates, so that no way of merging passes it by. `baseline` is the Pod Security Standard of
-that name: a cluster with Pod Security admission refuses the same pods, later. Not here: fields that break what the
-operator promises (protected.py).
+It is checked on the merged pod templates, so no merge can bypass it. `baseline` is the Pod Security Standard: a cluster
+with Pod Security admission rejects the same pods later. Not here: fields that break the operator's guarantees
+(protected.py).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ PodSecurity = Literal["baseline", "privileged"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the operator allows to DelayQueues."""
+    """What DelayQueues may ask for."""
 
     pod_security: PodSecurity = "baseline"
     """The Pod Security Standard that pod templates must satisfy."""
     service_accounts: tuple[str, ...] = ("*",)
     """Names that pod templates may set as serviceAccountName; "*" stands for any."""
     own_service_account: str | None = None
-    """The operator's own, which no queue may use."""
+    """The operator's ServiceAccount, which no queue may use."""
     closed_namespace: str | None = None
-    """The operator's own namespace, unless DelayQueues there are allowed."""
+    """The operator's namespace, unless DelayQueues are allowed there."""
 
 
 _CAPABILITIES: Final = frozenset(
@@ -73,17 +73,17 @@ _PROBES: Final = tuple(
     )
     for how in ("httpGet", "tcpSocket")
 )
-"""Where a container has the kubelet connect, from the node's network: to the pod itself, unless it names a host."""
+"""Handlers with which the kubelet connects from the node's network: to the pod, unless they name a host."""
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
-"""Annotation of a pod for one container, which the API server turns into the field."""
+"""Pod annotation for one container, which the API server converts to the field."""
 _DEFAULT: Final = "default"
 """The ServiceAccount of a pod that names none."""
 _TEMPLATES: Final = {"erase": "reaper"}
-"""Component → whose template its pods have, where it is not its own."""
+"""Component → the component whose template its pods use, if it is another."""
 
 
 def of_namespace(namespace: str, policy: Policy) -> tuple[Problem, ...]:
-    """Return what is wrong with the place of a DelayQueue."""
+    """Return the problems of a DelayQueue's namespace."""
     if namespace != policy.closed_namespace:
         return ()
     why = "is the operator's own, where a pod can reach the operator's credentials; use another namespace"
@@ -91,7 +91,7 @@ def of_namespace(namespace: str, policy: Policy) -> tuple[Problem, ...]:
 
 
 def of_templates(bodies: Iterable[Object], policy: Policy) -> tuple[Problem, ...]:
-    """Return what is wrong with the pod templates of children."""
+    """Return the problems of the pod templates of children."""
     return tuple(problem for body in bodies for problem in _of_child(body, policy))
 
 
@@ -148,7 +148,7 @@ def _containers(pod: Object, path: str) -> Iterator[tuple[str, Object]]:
 
 
 def _forbidden(part: Object) -> Iterator[tuple[str, object]]:
-    """Name fields of a pod or a container, which have no field in common that means two things."""
+    """Yield forbidden fields of a pod or a container. No field name has two meanings in the two."""
     for field, bad in _FIELDS.items():
         if at(part, field) == bad:
             yield field, "true" if bad is True else bad
@@ -165,7 +165,7 @@ def _forbidden(part: Object) -> Iterator[tuple[str, object]]:
 
 
 def _listed(part: Object) -> Iterator[tuple[str, object]]:
-    """Name what is forbidden unless it is in a list."""
+    """Yield fields whose value is not in the allowed list."""
     added = at(part, "securityContext.capabilities.add")
     for each in added if isinstance(added, list) else ():
         if str(each) not in _CAPABILITIES:

@@ -1,4 +1,4 @@
-"""When Kubernetes restarts a container, and when it calls a pod ready."""
+"""Startup, readiness and liveness probes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 _PERIOD_SECONDS: Final = 10
 _PATIENCE: Final = 6
-# A handler that blocks the event loop keeps the probe waiting. A minute of that, 6 × 10 s, and the leases of a
-# queue with the default leaseDurationSeconds ran out long ago: nothing is lost by a restart.
+# A handler that blocks the event loop delays the probe. After a minute, 6 × 10 s, leases of the default
+# leaseDurationSeconds have expired: a restart loses nothing.
 
 
 def of_server(queue: DelayQueue) -> Object:
-    """Probes of what runs until it is stopped: it is ready while every loop works, which takes Redis."""
+    """Return the probes of a long-running process: it is ready while every loop works, which needs Redis."""
     return {**of_run(queue), "readinessProbe": _get("/readyz", period=5, timeout=3, failures=2)}
 
 
 def of_run(queue: DelayQueue) -> Object:
-    """Probes of a process that ends by itself.
+    """Return the probes of a process that ends by itself.
 
-    Startup allows five minutes for imports: a handler with a machine-learning library takes its time. It is asked every
-    second, so that a worker started just in time is used just in time.
+    The startup probe allows five minutes for imports, such as machine-learning libraries. Its period is one second, so
+    that a worker becomes ready without delay.
 
-    Liveness restarts what hangs, and only that: without Redis, /healthz stays good. It turns bad when a step takes a
-    minute, and a step that waits for Redis takes up to timeoutSeconds, at most 300: the probe waits that much longer,
-    so that an outage does not restart pods.
+    The liveness probe restarts a process that hangs: without Redis, /healthz stays healthy. It fails when a step takes
+    a minute. A step that waits for Redis takes up to timeoutSeconds, at most 300: the probe allows for that, so that
+    an outage does not restart pods.
     """
     waiting = -(-queue.spec.redis.connection.timeout_seconds // _PERIOD_SECONDS)
     return {

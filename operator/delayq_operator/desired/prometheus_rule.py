@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prometheus_rule(queue: DelayQueue, facts: Facts) -> Object | None:
-    """Make the rule, if it is wanted."""
+    """Return the rule, if the spec enables it."""
     rule = queue.spec.monitoring.prometheus_rule
     if not rule.enabled or names.PROMETHEUS_RULE.kind not in facts.kinds:
         return None

@@ -1,6 +1,6 @@
-"""What a user's pod template may not say, for it would break what the operator promises.
+"""Fields that a user's pod template must not set, because they would break the operator's guarantees.
 
-Not here: names and types of fields, which the document's own parser checks.
+Not here: names and types of fields, which the document's parser checks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LABELS: Final = frozenset(names.labels("any", "worker"))
 
 
 def check(template: Mapping[str, object], place: Place, *, container: str, pod: Mapping[str, str]) -> None:
-    """Note every problem. `container` is ours; `pod` has fields of the pod that this role protects, and why."""
+    """Report every problem. `container` is the main one's name; `pod`: pod fields that this role protects → why."""
     metadata = mapping(template.get("metadata"))
     _metadata(metadata, place.field("metadata"))
     spec, here = mapping(template.get("spec")), place.field("spec")

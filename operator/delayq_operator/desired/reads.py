@@ -1,6 +1,6 @@
-"""Which Secrets and ConfigMaps each process reads, of the document and of its pod template: only those that it uses.
+"""Secrets and ConfigMaps that each process reads, through the document and its pod template.
 
-Pull secrets are not among them: no process reads those, and a new one is used for the next pull as it is.
+Pull secrets are not among them: no process reads them, and the kubelet uses a new one at the next pull.
 """
 
 from __future__ import annotations
@@ -33,48 +33,48 @@ _VOLUMES = {"secret": (SECRET, "secretName"), "configMap": (CONFIG_MAP, "name")}
 _PROJECTED = {"secret": (SECRET, "name"), "configMap": (CONFIG_MAP, "name")}
 
 MOST: Final = 100
-"""Secrets and ConfigMaps that one queue may name: each is read, watched, and remembered in an annotation."""
+"""Most Secrets and ConfigMaps of one queue: each is read, watched, and stored in an annotation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """Names of what a queue's pods read from their namespace."""
+    """Names of the Secrets and ConfigMaps that a queue's pods read."""
 
     secrets: frozenset[str] = frozenset()
     config_maps: frozenset[str] = frozenset()
 
 
 def by_scanner(spec: Spec) -> Keys:
-    """Name what it takes to reach Redis, and to ask about tasks whose leases ran out."""
+    """Return what a scanner needs for Redis and for the check of expired leases."""
     return mounted_keys(spec.redis, *_to_ask(spec))
 
 
 def by_reaper(spec: Spec) -> Keys:
-    """Name the same, and the guard's database: finished tasks are forgotten there."""
+    """Return the same, and the guard's database, whose old rows the reaper deletes."""
     ledger = None if spec.guard is None else spec.guard.sql
     return mounted_keys(spec.redis, ledger, *_to_ask(spec))
 
 
 def by_erase(spec: Spec) -> Keys:
-    """Name what it takes to reach Redis."""
+    """Return what the erase Job needs for Redis."""
     return mounted_keys(spec.redis)
 
 
 def by_worker(spec: Spec) -> Keys:
-    """Name what it takes to reach Redis, to call the handler, and to guard it."""
+    """Return what a worker needs for Redis, the handler and the guard."""
     return mounted_keys(spec.redis, spec.handler, spec.guard)
 
 
 def at_start_by(component: Component, spec: Spec) -> Keys:
-    """Name what a process reads once, when it starts. All others are read again, and rotate under running pods.
+    """Return what a process reads only once, at start. It re-reads all others, which may rotate without a rollout.
 
-    Those of spec.redis are read at each connect, and signing keys and a database's URL when their file has changed.
+    It reads those of spec.redis at each connect; signing keys and a database's URL when their file changes.
     """
     return mounted_keys(None if component != "worker" or spec.guard is None else spec.guard.redlock)
 
 
 def by_anybody(spec: Spec) -> Keys:
-    """Name everything that pods of the queue need."""
+    """Return everything that pods of the queue need."""
     return mounted_keys(spec.redis, spec.handler, spec.guard, spec.recovery.check)
 
 
@@ -86,9 +86,9 @@ def _to_ask(spec: Spec) -> tuple[object, ...]:
 
 
 def referenced(queue: DelayQueue) -> References:
-    """Everything whose content matters to some pod, of which there may be too much: then SpecError.
+    """Return everything whose content some pod reads; SpecError if there are more than MOST.
 
-    Says nothing else about templates that cannot be merged.
+    Other problems of templates are not reported here.
     """
     spec = queue.spec
     found = set(by_anybody(spec))
@@ -105,7 +105,7 @@ def referenced(queue: DelayQueue) -> References:
 
 
 def of_template(template: Mapping[str, object]) -> set[Named]:
-    """Everything a pod template names, whatever else may be wrong with it."""
+    """Return everything that a pod template names; the template may be invalid."""
     spec = mapping(template.get("spec"))
     found: set[Named] = set()
     for container in (*mappings(spec.get("containers")), *mappings(spec.get("initContainers"))):

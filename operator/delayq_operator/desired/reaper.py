@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 EVERY_MINUTE: Final = "* * * * *"
 DEADLINE_SECONDS: Final = 300
-# A run takes 180 s at most, and the time to pull an image. One that hangs would keep all others away, as no two may run
-# at once.
+# A run takes at most 180 s and an image pull. A run that hangs would block all others: runs do not overlap.
 
 
 def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
-    """Make the CronJob."""
+    """Return the CronJob."""
     name, spec = queue.metadata.name, queue.spec.reaper
     cron: Object = {
         "schedule": _schedule(queue),
@@ -47,13 +46,13 @@ def cron_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
 
 
 def _schedule(queue: DelayQueue) -> str:
-    """Without scanners, only the reaper recovers expired leases: five minutes would be too rare."""
+    """Return the schedule: every minute without scanners, because then only the reaper recovers expired leases."""
     schedule = queue.spec.reaper.schedule
     return EVERY_MINUTE if schedule == EVERY_FIVE_MINUTES and not queue.spec.scanner.replicas else schedule
 
 
 def role(queue: DelayQueue, setting: Setting) -> Role:
-    """Say what a reaper pod is."""
+    """Return the role of reaper pods."""
     return code.role(
         queue,
         setting,

@@ -1,4 +1,4 @@
-"""The scanner Deployment: a few pods that stand by for each other."""
+"""The scanner Deployment: leaders and standbys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.desired.pod import Role
 
-REVISIONS_KEPT: Final = 2  # for reading only: who rolls back rolls back the DelayQueue
+REVISIONS_KEPT: Final = 2  # for inspection only: users roll back the DelayQueue
 
 
 def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
-    """Make the Deployment."""
+    """Return the Deployment."""
     name = queue.metadata.name
     template = pod.template(name, setting, role(queue, setting))
     own = checksum.of_scanner(queue, facts)
@@ -34,7 +34,7 @@ def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
             "replicas": queue.spec.scanner.replicas,
             "revisionHistoryLimit": revisions(queue.spec.scanner.revision_history_limit),
             "selector": {"matchLabels": names.selector(name, "scanner")},
-            # One more before one less: there is always one to lead.
+            # Create before delete: there is always a candidate for leadership.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": checksum.annotated(template, inputs),
         },
@@ -47,7 +47,7 @@ def revisions(limit: int | None) -> int:
 
 
 def role(queue: DelayQueue, setting: Setting) -> Role:
-    """Say what a scanner pod is."""
+    """Return the role of scanner pods."""
     return code.role(
         queue,
         setting,
@@ -55,17 +55,17 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
         mounted=reads.by_scanner(queue.spec),
         template=queue.spec.scanner.template,
         probes=probes.of_server(queue),
-        # No argument: a check of the user's brings an image of its own, whose version may not know it.
+        # No argument: a check runs in the user's image, whose version may not have it.
         container={"env": [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]},
         pod={"topologySpreadConstraints": _spread(queue.metadata.name)},
     )
 
 
 def _spread(name: str) -> list[Object]:
-    """Put scanners on different nodes and into different zones if that can be; one alone is better than none.
+    """Spread scanners over nodes and zones if possible (ScheduleAnyway).
 
-    Anti-affinity would say the same again. Naming a constraint turns off the scheduler's own, so both are named.
-    Pods of the revision that goes are not counted, or the last new one would have to sit beside another new one.
+    A constraint replaces the scheduler's defaults, so both are named. Pods of the old revision do not count: else the
+    last new pod could share a node with another new one.
     """
     selector = {"matchLabels": names.selector(name, "scanner")}
     return [

@@ -1,4 +1,4 @@
-"""The worker Deployment. How many pods it has is not said here: that is the scaler's, under its own field manager."""
+"""The worker Deployment, without spec.replicas: the scaler writes that with its own field manager."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Facts, Setting
 
 YOUNG_SECONDS: Final = 2
-"""Process 1 of a container is deaf to SIGTERM until it has set a handler for it, which takes Python a moment.
+"""Delay of SIGTERM. Process 1 of a container ignores SIGTERM until Python has set a handler.
 
-A pod that is deleted while it starts, as when a rush turns out smaller, would claim on until it is killed. So SIGTERM
-comes this much later than the deletion; the worker claims meanwhile as it did before.
+A pod that is deleted while it starts would otherwise claim until it is killed. The worker keeps claiming during the
+delay.
 """
 
 
 def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
-    """Make the Deployment."""
+    """Return the Deployment."""
     name = queue.metadata.name
     template = pod.template(name, setting, role(queue, setting))
     own = checksum.of_worker(queue, facts.inputs.get("worker", {}))
@@ -39,8 +39,8 @@ def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         spec={
             "revisionHistoryLimit": revisions(queue.spec.worker.revision_history_limit),
             "selector": {"matchLabels": names.selector(name, "worker")},
-            # Old workers go when new ones are ready, and never before: a handler that cannot be imported stops the
-            # rollout, and the queue is served all the same.
+            # Old workers stop only after new ones are ready: a handler that cannot be imported stops the rollout, and
+            # the old workers keep running.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 0}},
             "template": checksum.annotated(template, inputs),
         },
@@ -48,7 +48,7 @@ def deployment(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
 
 
 def role(queue: DelayQueue, setting: Setting) -> Role:
-    """Say what a worker pod is."""
+    """Return the role of worker pods."""
     spec = queue.spec
     return Role(
         component="worker",
@@ -68,7 +68,7 @@ def role(queue: DelayQueue, setting: Setting) -> Role:
 
 
 def _stops_later(spare_seconds: int) -> Object:
-    """Say how a worker is stopped; of the time that handlers are given to finish, nothing is taken."""
+    """Return the preStop hook, if the grace period leaves time for it after spec.worker.drainTimeoutSeconds."""
     if spare_seconds <= YOUNG_SECONDS:
         return {}
     return {"lifecycle": {"preStop": {"sleep": {"seconds": YOUNG_SECONDS}}}}

@@ -71,7 +71,7 @@ class Leadership:
 
     @property
     def unanswered_seconds(self) -> float:
-        """For how long nothing could be observed of the Lease; without one there is nothing to learn."""
+        """How long ago the Lease was last read or renewed; 0 without a Lease."""
         return 0.0 if self._api is None else time.monotonic() - self._answered_at
 
     async def confirmed(self) -> None:

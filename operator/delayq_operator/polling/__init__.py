@@ -1,1 +1,1 @@
-"""Ask scanners and workers for their metrics, on time."""
+"""Periodic scrapes of scanners and workers."""

@@ -1,4 +1,4 @@
-"""Visits each DelayQueue again and again, all side by side: one that takes long, or breaks, holds up no other."""
+"""Polls each DelayQueue periodically and concurrently: a slow or failing one does not delay others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NEWCOMERS_SECONDS: Final = 0.5
-SPREAD_SECONDS: Final = 2.0  # over which the first visits are, when an operator starts
+SPREAD_SECONDS: Final = 2.0  # jitter of the first visits
 BROKEN_SECONDS: Final = 5.0
 
 
@@ -30,7 +30,7 @@ class Poller:
         self._followed: set[Key] = set()
 
     async def run(self) -> None:
-        """Visit for ever, each queue at its own pace."""
+        """Visit until cancelled, each queue with its own period."""
         async with asyncio.TaskGroup() as group:
             while True:
                 for key in self._queues.keys():  # noqa: SIM118 -- a method, and a copy

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from delayq_operator.status.lateness import Latenesses
 
 PERIOD_SECONDS: Final = 5.0
-"""Between two readings of a queue that is not autoscaled, and at most."""
-MOST_SECONDS: Final = 4.0  # for the scanners of a queue, and for a place before
+"""Period of a queue that is not autoscaled, and the longest period."""
+MOST_SECONDS: Final = 4.0  # for the scanners of a queue, including the wait for a slot
 PLACE_SECONDS: Final = 2.0
 FEW_SHARDS: Final = 4
 AT_ONCE: Final = (512, 128)  # queues of few shards, and of a namespace: an answer may take a quarter of a MiB
@@ -53,7 +53,7 @@ REPORTING: Final = ("scanner", "erase")
 
 @dataclass(slots=True)
 class ScrapeResult:
-    """What the scanners of a queue result."""
+    """The result of a scrape of a queue's scanners."""
 
     reading: Reading | None = None
     """None: none of them answered."""
@@ -76,7 +76,7 @@ class ScannerPoller:
         lateness: Latenesses,
         work: WorkQueue,
     ) -> None:
-        """Mark a queue in `work` whenever a reading of it says something new."""
+        """Enqueue a queue in `work` when a reading of it has changed."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._configs, self.autoscaler, self.guards, self.lateness = configs, autoscaler, guards, lateness
         self._caches: dict[Key, BacklogCache] = {}
@@ -93,7 +93,7 @@ class ScannerPoller:
         return self._known(key).read_error
 
     def erased_shards(self, key: Key) -> int:
-        """How many shards the erase Job of a deleted queue result it has erased."""
+        """Return how many shards the erase Job of a deleted queue reports as erased."""
         return self._known(key).erased
 
     def _known(self, key: Key) -> BacklogCache:
@@ -107,7 +107,7 @@ class ScannerPoller:
         self._covers.pop(key, None)
 
     async def run(self) -> None:
-        """Read for ever, each queue at its own pace; one that takes longer holds up no other."""
+        """Read until cancelled, each queue with its own period."""
         async with aclosing(Client()) as client:
 
             async def visit(key: Key) -> float:
@@ -128,7 +128,7 @@ class ScannerPoller:
             client, key, Question(horizons=asked, shards=max(config.shards, covers))
         )
         if not self._queues.uid(key):
-            return  # it went meanwhile
+            return  # it was deleted meanwhile
         self._covers[key] = _covers(result, covers)
         wait_seconds = self._keep(key, result)
         if wait_seconds:
@@ -150,7 +150,7 @@ class ScannerPoller:
             return ScrapeResult(read_error="the operator was busy reading other queues")
 
     def _speakers(self, key: Key) -> list[Pod]:
-        """Whom to ask, in this order: the erase Job, who led last, who is ready."""
+        """Return the pods to scrape, in this order: the erase Job, the last leader, ready pods, others."""
         leader = self._known(key).leader
         found = [pod for pod in self._pods.of(key) if pod.component in REPORTING and reachable(pod)]
         return sorted(
@@ -158,7 +158,7 @@ class ScannerPoller:
         )
 
     def _keep(self, key: Key, result: ScrapeResult) -> float | None:
-        """Keep what was result, or why nothing was; how long a reconciliation can wait, None if none is needed."""
+        """Store a result. Return how long a reconciliation can wait; None if none is needed."""
         cache, now = self._caches.setdefault(key, BacklogCache()), time.time()
         if result.reading is None:
             return cache.fail(result.read_error, now) if result.read_error else cache.expire(now)
@@ -170,7 +170,7 @@ class ScannerPoller:
         return cache.take(made, erased, self._configs.of(key).lateness_seconds if made.due else math.inf)
 
     def _evaluate(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
-        """Have the number of workers decided, no more often than the spec says."""
+        """Let the autoscaler decide, at most once per period of the spec."""
         policy, now = self._configs.of(key).policy, time.time()
         if policy is None or self.guards.down(
             key
@@ -183,14 +183,14 @@ class ScannerPoller:
 
 
 def _covers(result: ScrapeResult, before: int) -> int:
-    """For how many shards to be prepared next time: while they become fewer, more are told of than the spec says."""
+    """Return the shards to expect next time: while their number shrinks, scanners report more than the spec has."""
     if result.reading is not None:
         return result.reading.shard_map.covers if result.reading.shard_map else 0
     return MOST_SHARDS if result.read_error.endswith(TOO_MUCH) else before
 
 
 def _asked(policy: Policy, stats: WorkerStats) -> tuple[float, ...]:
-    """Return the horizons that a decision needs: as many workers as are allowed may have to start together."""
+    """Return the horizons that a decision needs, if maxReplicas workers start together."""
     return _horizons(policy.window(stats.lead.of(policy.max_replicas)))
 
 
@@ -198,7 +198,7 @@ _horizons = lru_cache(1024)(horizons)  # most windows are the same all the time
 
 
 async def _scrape(client: Client, pods: Iterable[Pod], question: Question, until: float) -> ScrapeResult:
-    """Ask one scanner after the other until every shard was told of: mostly, the first leads them all."""
+    """Scrape one scanner after the other until every shard is reported: usually the first leads them all."""
     result, reading = ScrapeResult(), Reading()
     for pod in pods:
         answer = await client.ask(pod, question)

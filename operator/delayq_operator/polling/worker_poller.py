@@ -1,8 +1,7 @@
-"""Asks workers how they started, what they are busy with, and whether their guard serves, all queues side by side.
+"""Scrapes workers of all queues concurrently: start, running tasks, lateness and guard.
 
-No decision waits for it: what they say goes to the stats of their queue, from where a decision takes what is known by
-then, and to guards.py. One that hangs costs a second of a place, of which each namespace has its share. Not here: who
-is to be asked when (worker_stats.py, guards.py).
+Decisions do not wait for it: they use the last WorkerStats. A worker that hangs occupies a slot for a second; each
+namespace has its share of slots. Not here: which worker is due for a scrape (worker_stats.py, guards.py).
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS: Final = 5.0  # while workers are asked for their lateness alone
-FULL_SECONDS: Final = 0.25  # when there were more than can be asked at a time
+IDLE_SECONDS: Final = 5.0  # while only lateness is needed
+FULL_SECONDS: Final = 0.25  # while more workers are due than one poll can scrape
 WORKERS_SECONDS: Final = 1.0
-"""For a worker to answer, and to get a place before."""
+"""For the response of a worker, including the wait for a slot."""
 AT_ONCE: Final = (256, 64)  # workers, and of a namespace
 OF_A_WORKER: Final = Question(worker_stats.NEEDED, shards=1)
 
 
 class WorkerPoller:
-    """The questions to the workers of all queues."""
+    """Scrapes the workers of all queues."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class WorkerPoller:
         guards: Guards,
         lateness: Latenesses,
     ) -> None:
-        """Have the crews of `autoscaler` learn, and `guards` and `lateness` know."""
+        """Feed the worker statistics of `autoscaler`, `guards` and `lateness`."""
         self._queues, self._configs, self._autoscaler = inventory.queues, configs, autoscaler
         self._guards, self._lateness = guards, lateness
         self._places = Limiter(*AT_ONCE)
@@ -90,7 +89,7 @@ class WorkerPoller:
         return IDLE_SECONDS if known is None and guarded is None else worker_stats.SOON_SECONDS
 
     async def busy(self, key: Key, pods: list[Pod]) -> dict[str, int]:
-        """Ask workers how many tasks they run now; who does not answer soon is left out."""
+        """Return how many tasks each worker runs now; a worker that does not answer in time is left out."""
         if self._client is None:
             return {}
         answers = zip(pods, await self._each(self._client, key.namespace, pods), strict=True)
@@ -117,5 +116,5 @@ def _take(
     try:
         for each in consumers:
             each.take(pod, answer, time.time())
-    except Exception:  # whatever one says, the others are heard
+    except Exception:  # an invalid response must not affect other workers
         log.exception("scrape_crashed", extra={"fields": {"queue": str(key), "pod": pod.name}})

@@ -1,7 +1,7 @@
-"""What the scanners of a queue say of it: one reading of their metrics, summed over shards. Pure.
+"""One reading of the metrics of a queue's scanners, summed over shards. Pure.
 
-Scanners run an image that a tenant chose: whatever they say is taken for what it may be, and never for more. Not here:
-when a reading is worth a reconciliation (backlog_cache.py).
+Scanners run images that tenants choose: their numbers are not trusted and are clamped. Not here: when a reading
+enqueues a reconciliation (backlog_cache.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MOST: Final = 2.0**53  # beyond, JSON's numbers are not exact; status has int64
 LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a time has to stay within what the API can write
 EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
 ON_TIME_SECONDS: Final = 12.0
-"""For how long nothing has to be late until tasks are said to begin on time again."""
+"""Tasks count as on time again after none was late for this long."""
 BLIND_SECONDS: Final = 20.0
-"""For how long some shard has to be missing until it is more than a fail-over, or another scanner that takes over."""
+"""A shard that is missing for longer than this is more than a failover or a leader election."""
 SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
 NEEDED: Final = frozenset(
@@ -54,7 +54,7 @@ NEEDED: Final = frozenset(
         table.QUEUE_RECLAIMED,
     )
 )
-"""Names of the metrics that are looked at; scanners export some times as much."""
+"""Names of the metrics that the operator reads; scanners export several times as many."""
 
 _OF_ALL_SHARDS: Final = frozenset(
     metric.name for metric in (table.REDIS_UP, table.REDIS_DOWN, table.DURABILITY_RISK, table.ERASED_SHARDS)
@@ -87,7 +87,7 @@ class Backlog:
     late_at: float = -math.inf
     """When a reading last found tasks later than allowed, Unix seconds."""
     whole_at: float = math.inf
-    """When a reading last was whole; before there was one, when the first one was. Unix seconds."""
+    """Time of the last whole reading; before there was one, time of the first reading. Unix seconds."""
 
     @property
     def late_seconds(self) -> float:
@@ -100,7 +100,7 @@ class Backlog:
         return not self.whole and self.read_at - self.whole_at >= BLIND_SECONDS
 
     def late(self, allowed_seconds: float) -> bool:
-        """Whether tasks begin later than allowed, or did a moment ago: near its objective, a queue turns often."""
+        """Whether tasks are later than allowed, or were within ON_TIME_SECONDS: this avoids flapping."""
         lately = 0 <= self.read_at - self.late_at < ON_TIME_SECONDS
         return self.whole and (lately or self.late_seconds > allowed_seconds)
 
@@ -112,7 +112,7 @@ class Backlog:
         return max(1.0, self.due * share)
 
     def turned(self, before: Backlog, allowed_seconds: float) -> bool:
-        """Whether what people are told in words became another; `allowed_seconds` is how late tasks may start."""
+        """Whether the state that messages describe changed; `allowed_seconds` is how late tasks may start."""
         return self._facts(allowed_seconds) != before._facts(allowed_seconds)
 
     def _facts(self, allowed_seconds: float) -> tuple[object, ...]:
@@ -121,7 +121,7 @@ class Backlog:
         return (*redis, self.whole, due, late, self.blind, *self.shards.facts)
 
     def moved(self, before: Backlog) -> bool:
-        """Whether a person would say that numbers or times became others."""
+        """Whether numbers or times changed significantly."""
         return self._numbers() != before._numbers() or not (
             _same_time(self.oldest_due_at, before.oldest_due_at)
             and _same_time(self.next_due_at, before.next_due_at)
@@ -147,12 +147,12 @@ class Reading:
     """Samples of the scanners of one queue, each shard's from one scanner only."""
 
     def __init__(self, expositions: Iterable[Sequence[Sample]] = ()) -> None:
-        """Take what leaders say of their shards: a standby has no numbers, and for an instant two may lead."""
+        """Take the numbers of each shard from its leader: standbys have none; during an election, two may lead."""
         self._values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
         self._shards: set[str] = set()
         self._counted: set[str] = set()
         self.shard_map: ShardMap | None = None
-        self._reporters = 0  # scanners that said anything of shards
+        self._reporters = 0  # scanners that report shards
         self._down: dict[str, list[Down]] = defaultdict(list)
         """By shard, once for each scanner that Redis does not serve with it."""
         for samples in expositions:
@@ -165,12 +165,12 @@ class Reading:
 
     @property
     def _expected(self) -> set[str]:
-        """Shards that there are, by the newest shard map; a scanner that knows an older one may tell of others."""
+        """Shards of the newest shard map; a scanner with an older one may report others."""
         return self._shards if self.shard_map is None else set(map(str, range(self.shard_map.covers)))
 
     def take(self, samples: Iterable[Sample]) -> bool:
-        """Add what one scanner says; whether it leads a shard that no other did."""
-        # NaN stands for none, and nothing is fewer than none.
+        """Add the samples of one scanner. Return whether it leads a shard that no other scanner did."""
+        # NaN stands for an absent value.
         sane = [
             (name, labels, min(max(value, 0.0), MOST))
             for name, labels, value in samples
@@ -192,8 +192,8 @@ class Reading:
             if name == table.SHARD_LEADER.name and "shard" in has
         }
         # A leader that Redis does not serve has no numbers, which is not the same as zero.
-        told = {has.get("shard") for name, has, _ in sane if name == table.TASKS.name}
-        ours = {shard for shard, value in leads.items() if value == 1 and shard in told} - self._counted
+        counted = {has.get("shard") for name, has, _ in sane if name == table.TASKS.name}
+        ours = {shard for shard, value in leads.items() if value == 1 and shard in counted} - self._counted
         self._reporters += bool(leads)
         self._shards |= leads.keys()
         self._counted |= ours
@@ -227,11 +227,11 @@ class Reading:
 
     def sharding(self) -> Shards:
         missing = self._expected - self._counted
-        # One that just starts is not served yet, and one may be cut off: what serves another scanner is not down.
+        # A starting or isolated scanner may report a shard as down that serves another scanner.
         down = {
-            told[0].shard: told[0]
-            for shard, told in self._down.items()
-            if shard in missing and len(told) >= self._reporters
+            reports[0].shard: reports[0]
+            for shard, reports in self._down.items()
+            if shard in missing and len(reports) >= self._reporters
         }
         silent = {int(shard) for shard in missing if shard.isdecimal()} - down.keys()
         tasks = self.values(table.RESHARDING_TASKS)
@@ -246,7 +246,7 @@ class Reading:
         )
 
     def outage(self) -> str:
-        """Why Redis does not serve, as the first scanner says that knows."""
+        """Return why Redis does not serve, as scanners report; empty if unknown."""
         held = {has.get("cause", "") for has, value in self._values[table.REDIS_DOWN.name] if value == 1}
         return next((cause for cause in table.OUTAGES if cause in held), "")
 

@@ -1,7 +1,7 @@
-"""One pod's metrics over HTTP, or what is wrong with it in our own words.
+"""Scrapes one pod's metrics over HTTP; on failure returns an error text of the operator's.
 
-The image is a tenant's, and so is every byte that comes: an answer costs a bounded share of memory and time, leads to
-no other address, and nothing of it gets into what people read but a number.
+The image is a tenant's, and the response is not trusted: it costs bounded memory and time, causes no request to another
+address, and only its numbers reach status and logs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 2.0
 TOO_LONG: Final = 384  # for a line that is needed
-AT_A_TIME: Final = 128  # lines that are parsed before others get their turn
+AT_A_TIME: Final = 128  # lines parsed before yielding to the event loop
 MOST_CHARACTERS: Final = 200
 PLAIN_LINES: Final = 24  # of a shard, in the metrics that count, but for horizons that were asked for
 LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest name
@@ -40,12 +40,12 @@ _NO_METRICS: Final = "answers something that is no metrics exposition"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to ask a pod for, and how much that can be."""
+    """What to request from a pod, and the limit of the response."""
 
     needed: frozenset[str] = NEEDED
-    """Names of the metrics that count; all others are dropped as they come."""
+    """Names of the metrics to keep; all others are dropped while reading."""
     horizons: tuple[float, ...] = ()
-    """What a scanner is to look ahead; none: what it tells everybody."""
+    """Horizons that a scanner shall count; empty: the default metrics."""
     shards: int = MOST_SHARDS
 
     @property
@@ -54,31 +54,31 @@ class Question:
 
     @property
     def most_needed(self) -> int:
-        """Lines that can be needed."""
+        """Most lines to keep."""
         return (PLAIN_LINES + len(self.horizons)) * self.shards + 64
 
     @property
     def most_lines(self) -> int:
-        """Lines in all: there are twice as many metrics, histograms, and two lines of comment for each."""
+        """Most lines in all: other metrics, histograms and comments included."""
         return 2 * self.most_needed + 512
 
 
 @lru_cache(1024)
 def _path(horizons: tuple[float, ...]) -> str:
-    """Write the path of the URL; the same hundred horizons are asked for all the time."""
+    """Return the path of the URL; cached, as polls repeat the same horizons."""
     query = "&".join(f"horizon={horizon_label(each)}" for each in horizons)
     return f"/metrics?{query}" if query else "/metrics"
 
 
 class InvalidAnswer(Exception):
-    """A pod answered what none of ours would; the message has no word of the answer."""
+    """A response that delayq's processes would not send; the message contains nothing of it."""
 
 
 class Client:
-    """Asks scanners and workers; in a running event loop, and to be closed."""
+    """HTTP client for scanners and workers; needs a running event loop and aclose()."""
 
     def __init__(self, port: int = names.METRICS_PORT, horizons_port: int = names.HORIZONS_PORT) -> None:
-        """Connections are closed after use: 1,000 kept ones are more files than many nodes let a process open."""
+        """Connections are closed after use: 1,000 open ones exceed the file limit of many nodes."""
         self._port, self._horizons_port = port, horizons_port
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None),  # ask() has one, over parsing too
@@ -92,12 +92,12 @@ class Client:
         await self._session.close()
 
     async def ask(self, pod: Pod, question: Question | None = None) -> list[Sample] | str:
-        """Return what one pod exports, or what is wrong."""
+        """Return the samples of one pod, or an error text."""
         asked = question or Question()
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 found = await _samples(await self._answer(pod, asked), asked)
-        except Exception as error:  # noqa: BLE001 -- whatever an answer makes a client or a parser raise
+        except Exception as error:  # noqa: BLE001 -- an untrusted response can raise anything
             metrics.SCRAPE_ERRORS.labels(pod.component).inc()
             why = f"{pod.name} {_sentence(error)}"
             _log(pod, why, error)
@@ -106,7 +106,7 @@ class Client:
         return found
 
     async def _answer(self, pod: Pod, asked: Question) -> list[bytes]:
-        """Fetch what counts. A redirect is not followed: it could lead to what only the operator can reach."""
+        """Fetch the needed lines. Redirects are not followed: they could reach addresses only the operator can."""
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         horizons = asked.horizons and pod.component == "scanner"
         url = f"http://{host}:{self._horizons_port if horizons else self._port}{asked.path}"
@@ -119,14 +119,14 @@ class Client:
 def _log(pod: Pod, why: str, error: Exception) -> None:
     fields = {"fields": {"pod": pod.name, "address": pod.address, "error": why}}
     if pod.component == "worker":
-        log.debug("scrape_failed", extra=fields)  # one that starts is no news
+        log.debug("scrape_failed", extra=fields)  # normal while a worker starts
     else:
         log.info("scrape_failed", extra=fields)
     log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_CHARACTERS]}})
 
 
 async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
-    """Return the lines of the metrics that count, of a whole answer, however large the rest is within its bound."""
+    """Return the lines of the needed metrics of a complete response within its limits."""
     starts, most_lines, most_needed = _starts(asked.needed), asked.most_lines, asked.most_needed
     found, size, ends, rest = list[bytes](), 0, 0, b""
     async for chunk in body.iter_any():

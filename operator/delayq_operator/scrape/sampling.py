@@ -1,6 +1,6 @@
-"""From what scanners and workers say to what a decision is made from. Pure.
+"""Builds the sample for a decision from the readings of scanners and workers. Pure.
 
-A missing number is not zero: it makes the look one that told nothing, or not all.
+A missing number is not zero: the sample is then partial or None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet: Fleet) -> Sample | None:
-    """Sum a reading up; None when no shard was told of, or one of them lacks a number."""
+    """Sum up a reading; None if it has no shard, or a shard lacks a number."""
     overdue = reading.values(table.TASKS, state="due")
     in_flight = reading.values(table.TASKS, state="in_flight")
     if not reading.shards or not len(overdue) == len(in_flight) == reading.shards:
@@ -46,7 +46,7 @@ def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet
 
 
 def _in_flight(reading: Reading) -> int:
-    """How many tasks workers hold: a lease that ran out, and waits for a check, needs no worker."""
+    """Return the tasks that workers run: an expired lease that waits for a check needs no worker."""
     return max(0, reading.total(table.TASKS, state="in_flight") - reading.total(table.EXPIRED_LEASES))
 
 
@@ -60,7 +60,7 @@ def _next_due(reading: Reading) -> float | None:
 
 
 def _due_within(reading: Reading, asked: Collection[float]) -> tuple[tuple[float, int], ...]:
-    """Sum shards up on the horizons asked for; one that was left out has as many as the next smaller one."""
+    """Sum up shards by requested horizon; a missing horizon has the value of the next smaller one."""
     shards = reading.by_shard(table.DUE_WITHIN_TASKS, "horizon_seconds")
     if not any(shards):
         return ()  # nothing falls due, which is the same on any horizons
@@ -75,7 +75,7 @@ def _due_within(reading: Reading, asked: Collection[float]) -> tuple[tuple[float
 
 
 def _fallen_due(reading: Reading, overdue: int) -> int | None:
-    """How many tasks ever fell due, a retry anew each time; None unless every shard tells."""
+    """Return how many tasks ever fell due, each retry counted; None unless every shard reports it."""
     counters = (table.QUEUE_CLAIMED, table.QUEUE_RELEASED, table.QUEUE_RECLAIMED)
     claimed, released, reclaimed = (reading.values(each) for each in counters)
     if not reading.whole or not len(claimed) == len(released) == len(reclaimed) == reading.shards:

@@ -1,8 +1,7 @@
 """How many shards a queue has, had and will have, as its scanners report, and which shards are not served. Pure.
 
-A change takes three steps, and each scanner counts them: settled, announced (everybody looks after the new shards),
-moving (new tasks go to their new place, the others are moved or just run), settled. Not here: what people are told of
-it (sharding_conditions.py).
+Resharding takes three steps: settled, announced (scanners and workers also serve the new shards), moving (new tasks go
+to their new home, others migrate or run), settled. Not here: the condition (sharding_conditions.py).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SERVER: Final = re.compile(r"[][A-Za-z0-9._:-]{3,253}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardMap:
-    """The newest that some scanner knows; each number is at least 1."""
+    """The newest shard map that a scanner reports; each number is at least 1."""
 
     epoch: int
     now: int
@@ -34,7 +33,7 @@ class ShardMap:
 
     @classmethod
     def of(cls, samples: Iterable[tuple[str, Mapping[str, str], float]]) -> Self | None:
-        """Read what one scanner tells; None when it tells nothing, as one of an older version."""
+        """Read the shard map of one scanner; None if it reports none, as older versions do."""
         epoch, shards = -1, dict[str, int]()
         for name, labels, value in samples:
             if name == table.SHARD_MAP_EPOCH.name:
@@ -47,18 +46,18 @@ class ShardMap:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing moves and nothing is about to."""
+        """Whether no resharding is in progress or announced."""
         return self.now == self.was == self.target
 
     @property
     def covers(self) -> int:
-        """How many shards have to be looked after."""
+        """How many shards may have tasks."""
         return max(self.now, self.was, self.target)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Down:
-    """A shard that Redis does not serve any scanner with that told of it."""
+    """A shard that Redis does not serve, according to every scanner that reports."""
 
     shard: int
     cause: str
@@ -68,7 +67,7 @@ class Down:
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Self | None:
-        """Read what one scanner says of a shard; None for nonsense."""
+        """Read one scanner's report of a shard; None if it is invalid."""
         shard, cause, server = (labels.get(name, "") for name in ("shard", "cause", "server"))
         if not shard.isdecimal() or int(shard[:4]) >= MOST_SHARDS or cause not in table.OUTAGES:
             return None
@@ -77,7 +76,7 @@ class Down:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shards:
-    """What one reading says of the shards of a queue."""
+    """The shards of a queue in one reading."""
 
     shard_map: ShardMap | None = None
     down: tuple[Down, ...] = ()
@@ -85,7 +84,7 @@ class Shards:
     leaderless: tuple[int, ...] = ()
     """Shards that no scanner reports, though Redis may serve them."""
     tasks: int | None = None
-    """Tasks to look at while they move; None: not every shard told."""
+    """Tasks to check while resharding; None: not every shard reports it."""
     checked: int = 0
     moved: int = 0
     waiting: int = 0
@@ -93,7 +92,7 @@ class Shards:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What moves by itself."""
+        """The numbers."""
         return self.tasks or 0, self.checked, self.moved, self.waiting
 
     @property

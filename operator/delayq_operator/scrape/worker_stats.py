@@ -1,7 +1,7 @@
-"""The workers of one queue: who claims, who is on the way, what they are busy with, what they teach. Pure.
+"""Statistics of the workers of one queue: ready, starting, handler time and lead time. Pure.
 
-They run an image that a tenant chose: one that tells nothing, or nonsense, is one less to learn from and nothing else.
-Those on their way are asked often and all others now and then; of too many, those that were asked longest ago.
+Workers run images that tenants choose: missing or invalid numbers of one are ignored. Starting workers are scraped
+often, others rarely; if there are too many, those with the oldest scrape come first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AGAIN_SECONDS: Final = 6.0
 SOON_SECONDS: Final = 1.0  # one on its way
 MOST_AT_ONCE: Final = 32
-PATIENCE: Final = 3  # times the usual start-up, until a worker counts as one that will not come
+PATIENCE: Final = 3  # times the lead time, after which a worker no longer counts as starting
 LEAST_PATIENCE_SECONDS: Final = 60.0
 TOGETHER_SECONDS: Final = 3.0
 """Workers that were created within so long of each other start together: a decision later, or the API server's pace."""
@@ -40,7 +40,7 @@ NEEDED: Final = frozenset(
         f"{table.WORKER_HANDLER.name}_count",
     }
 )
-"""Names of the metrics that are looked at."""
+"""Names of the metrics that the operator reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class Fleet:
 
 
 class WorkerStats:
-    """What is known of the workers of one queue."""
+    """Statistics of the workers of one queue."""
 
     def __init__(self, status: Mapping[str, object], since: float = 0.0) -> None:
-        """Take up what an earlier operator has observed, from `status.scaling`; who is older than `since` was there."""
+        """Start from `status.scaling` of the previous operator; `since`: pods older than this existed before."""
         self._since = since
         self.handler = HandlerTime(
             _number(status.get("handlerMilliseconds"), per=1000, most=LONGEST_HANDLER_SECONDS)
@@ -71,21 +71,21 @@ class WorkerStats:
 
     @property
     def patience_seconds(self) -> float:
-        """How long a worker may take until it is one that will not come."""
+        """How long a worker counts as starting."""
         return max(LEAST_PATIENCE_SECONDS, PATIENCE * (self.lead.seconds or LEAD_SECONDS))
 
     def to_ask(self, pods: Collection[Pod], now: float) -> list[Pod]:
-        """Whom to ask now: those whose turn it is, and who was asked longest ago before others."""
+        """Return the workers to scrape now, the oldest scrape first."""
         self._created = {pod.name: pod.created_at for pod in pods}
         return turns(pods, self._asked_at, lambda pod: self._pause_seconds(pod, now), now)
 
     def _pause_seconds(self, pod: Pod, now: float) -> float:
-        """One that is ready and silent, or should long have come, is not worth more than one that told all."""
+        """Only a starting worker within its patience is scraped often."""
         coming = pod.name not in self._claimed and not pod.ready and not pod.trouble
         return SOON_SECONDS if coming and now - pod.created_at < self.patience_seconds else AGAIN_SECONDS
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
-        """Take note of what a worker says."""
+        """Add the samples of a worker."""
         values = valid_values(samples)
         total, count = (values.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
         if total is not None and count is not None:
@@ -95,7 +95,7 @@ class WorkerStats:
         if first_claim is None:
             return
         self._claimed.add(pod.name)
-        # One that started anew, or waited for Redis or for leave to claim, has not taken as long to start.
+        # A restart, or a wait for Redis or for permission to claim, is not lead time.
         if not pod.restarts and pod.name not in self._blocked:
             self.lead.take(pod.name, first_claim - pod.created_at, self._together(pod))
 
@@ -105,14 +105,14 @@ class WorkerStats:
         return 1 + sum(1 for at in others if abs(at - pod.created_at) <= TOGETHER_SECONDS)
 
     def block(self, pods: Iterable[Pod], now: float) -> None:
-        """Note that no worker can claim: starting workers take longer through no fault of theirs."""
+        """Take note that no worker can claim: the delay of starting workers is not lead time."""
         usual = self.lead.seconds or LEAD_SECONDS
         created = {pod.name: pod.created_at for pod in pods}
         late = {name for name, at in created.items() if now - at > usual}
         self._blocked = (self._blocked | late - self._claimed) & created.keys()
 
     def fleet(self, pods: Sequence[Pod], now: float) -> Fleet:
-        """Count the workers, and forget those that are gone."""
+        """Count the workers, and drop those that are gone."""
         self._forget({pod.name for pod in pods})
         here = [pod for pod in pods if not pod.leaving | pod.failed]
         ready = [pod for pod in here if self._claims(pod)]
@@ -126,7 +126,7 @@ class WorkerStats:
         return Fleet(ready=len(ready), starting=len(coming), starting_seconds=min(coming, default=0.0))
 
     def _claims(self, pod: Pod) -> bool:
-        """Whether it claims; its first claim comes before Kubernetes calls it ready."""
+        """Whether it claims; its first claim precedes readiness in Kubernetes."""
         return pod.ready or (pod.name in self._claimed and pod.name not in self._came)
 
     def _forget(self, but: set[str]) -> None:
@@ -141,7 +141,7 @@ class WorkerStats:
 def turns(
     pods: Iterable[Pod], asked_at: dict[str, float], pause_seconds: Callable[[Pod], float], now: float
 ) -> list[Pod]:
-    """Return whom to ask now, as noted in `asked_at`: who was asked longest ago before others."""
+    """Return the pods to scrape now, the oldest scrape first, and update `asked_at`."""
 
     def asked(pod: Pod) -> float:
         return asked_at.get(pod.name, 0.0)
@@ -153,21 +153,21 @@ def turns(
 
 
 def reachable(pod: Pod) -> bool:
-    """Whether what answers at its address is this pod: that of one which ended may be another's by now."""
+    """Whether its address still belongs to this pod: the address of an ended one may be reused."""
     return bool(pod.address) and not pod.leaving | pod.failed
 
 
 def busy(samples: Iterable[Sample]) -> int | None:
-    """Return how many tasks a worker says it runs; None when it does not say."""
+    """Return how many tasks a worker reports as running; None if it does not report it."""
     found = valid_values(samples).get(table.WORKER_BUSY_SLOTS.name)
     return None if found is None else int(min(found, MOST_BUSY))
 
 
 def valid_values(samples: Iterable[Sample]) -> dict[str, float]:
-    """Return what can be counted with: neither NaN, nor what is below zero, nor an int of 400 digits."""
+    """Return the valid values: no NaN, not negative, not above MOST."""
     return {name: float(value) for name, _, value in samples if 0 <= value <= MOST}
 
 
 def _number(value: object, *, per: int, most: float) -> float | None:
-    """Read what a status says; anybody may have written it."""
+    """Read a number from status; any client may have written it."""
     return value / per if isinstance(value, int) and 0 < value <= most * per else None

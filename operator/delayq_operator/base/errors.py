@@ -1,4 +1,4 @@
-"""What can go wrong with the API server, told apart by what to do about it.
+"""Errors of the API server, by how the operator handles them.
 
 OperatorError
 ├── ApiError               the API server answered with an error

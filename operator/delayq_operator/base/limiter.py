@@ -1,7 +1,7 @@
-"""A bounded number of places for what is done at a time, shared out evenly among those who want them.
+"""A concurrency limit with fair queuing by owner.
 
-Pods run images of tenants, and one that hangs keeps its place for seconds. In a plain FIFO, one namespace with enough
-of them would delay all others. Here the next free place goes to the namespace with the fewest.
+Pods run images of tenants, and one that hangs occupies a slot for seconds. In a FIFO queue, one namespace with many of
+these would delay all others. Here the namespace with the fewest slots gets the next free one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus about itself. The only module that imports prometheus_client."""
+"""The operator's own metrics. The only module that imports prometheus_client."""
 
 from __future__ import annotations
 

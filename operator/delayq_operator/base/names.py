@@ -1,4 +1,4 @@
-"""What everything is called: children, labels, annotations, field managers. Each name is born here and only here."""
+"""Names of children, labels, annotations and field managers. They are defined only here."""
 
 from __future__ import annotations
 

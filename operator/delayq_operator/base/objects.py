@@ -1,4 +1,4 @@
-"""What everybody speaks of, in one place so that parts which only decide need not know those that do I/O."""
+"""Shared types and helpers for API objects, so that pure modules need not import modules that do I/O."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Unwanted additions to a pod spec: the fields that must be reported if other clients add them.
 
 Fields that others add stay theirs (drift.py), and most are harmless. Not these: what the Pod Security Standard
-`restricted` forbids, and what makes a container run something else. A field that is wanted is none of them: when it
-has another value, that is drift, and put right.
+`restricted` forbids, and what makes a container run something else. A desired field with another value is drift, which
+the operator repairs.
 """
 
 from __future__ import annotations

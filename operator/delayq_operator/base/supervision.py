@@ -1,6 +1,6 @@
-"""Runs parts side by side. The first that fails, ends all: its error is the process' error.
+"""Runs the operator's tasks concurrently. The first failure ends all; its error ends the process.
 
-A watch that died or rights that were withdrawn are nothing to carry on without; to start anew is better.
+After a failed watch or withdrawn rights, a restart is safer than to continue.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The objects that the operator made, and those that carry our labels without an owner.
+"""Cache of the children, and of objects with the operator's labels that have no owner.
 
-Kept as compact JSON, and only ever replaced by a newer one, as in queues.py. Anybody can write our labels: of an object
-that no queue can have, or that is too large, only an outline is kept.
+Objects are stored as compact JSON, and only newer versions replace them, as in queues.py. Any client can set the
+labels: of an object that cannot be a child, or is too large, only an outline is stored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WITH_STATUS: Final = (names.DEPLOYMENT, names.CRON_JOB, names.JOB)
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """An object that carries our labels, or did."""
+    """An object that has or had the operator's labels."""
 
     kind: Kind
     name: str
@@ -44,9 +44,9 @@ class Child:
     owner_uid: str | None
     """The DelayQueue that controls it."""
     ours: bool
-    """Whether we have ever applied it."""
+    """Whether this operator has applied it."""
     scaled: bool
-    """Whether our scaler owns its spec.replicas."""
+    """Whether the operator's scaler owns its spec.replicas."""
     text: bytes
     """The object, or its outline."""
 
@@ -56,7 +56,7 @@ class Child:
         return body
 
     def belongs_to(self, uid: str) -> bool:
-        """Whether it is of this DelayQueue: labels alone make nothing ours, for anybody can write them."""
+        """Whether it belongs to this DelayQueue: labels alone prove nothing, as any client can set them."""
         return self.owner_uid == uid or (self.owner_uid is None and self.ours)
 
     @property
@@ -81,11 +81,11 @@ class Children:
         return dict(self._of.get(key, {}))
 
     def get(self, key: Key, kind: Kind, name: str) -> Child | None:
-        """Return one of them, if it is there."""
+        """Return one child; None if it does not exist."""
         return self._of.get(key, {}).get((kind.kind, name))
 
     def owned(self, resource: Resource, kind: Kind, name: str) -> Child | None:
-        """Return one of them, if it is there and belongs to this very DelayQueue."""
+        """Return one child; None if it does not exist or belongs to another DelayQueue."""
         child = self.get(resource.key, kind, name)
         return child if child is not None and child.belongs_to(resource.uid) else None
 
@@ -109,7 +109,7 @@ class Children:
         self._enqueue(key)
 
     def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
-        """Forget a child, or one that does not carry our labels any more; `ours` if we deleted it."""
+        """Drop a child that is deleted or has lost the labels; `ours` if this operator deleted it."""
         where = (kind.kind, name)
         if where in self._writing:
             self._writing[where] = True
@@ -129,7 +129,7 @@ class Children:
 
     @contextmanager
     def written(self, kind: Kind, name: Name) -> Iterator[Callable[[Object], None]]:
-        """Take note of the answer to a write, unless the watch has told meanwhile that the child is gone.
+        """Store the response to a write, unless the watch has meanwhile delivered the deletion of the child.
 
         The answer may be older than the watch event: it would restore a deleted object, and no later event would remove
         it.
@@ -154,7 +154,7 @@ class Children:
         return self._lost.pop((kind.kind, name), None) is not None
 
     def _put_by(self, kind: Kind, body: Object) -> None:
-        """Keep what carries our labels and has no owner, until its DelayQueue is seen: lists come in any order."""
+        """Buffer an object without owner until its DelayQueue is seen: lists arrive in any order."""
         metadata = body["metadata"]
         label = (metadata.get("labels") or {}).get(names.QUEUE_LABEL)
         if label is not None and not metadata.get("ownerReferences"):
@@ -182,7 +182,7 @@ class Children:
         if owner is not None:
             return Key(metadata["namespace"], owner["name"])
         if any(reference.get("controller") for reference in metadata.get("ownerReferences") or ()):
-            return None  # a Job of the reaper's CronJob: that one's business
+            return None  # a Job of the reaper's CronJob, which manages it
         label = (metadata.get("labels") or {}).get(names.QUEUE_LABEL, "")
         return self._queues.labelled(metadata["namespace"], label)
 

@@ -1,4 +1,4 @@
-"""What matters of a pod: where it is reached, whether it works, and if not, why. Pure."""
+"""Reads of a pod what the operator needs: address, readiness, and the cause of a failure. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Complet
 
 LONGEST_WORDS: Final = 300
 LOGGED: Final = '{"time": '
-"""How a line of our logs begins."""
+"""Prefix of delayq's log lines."""
 SIGNALLED: Final = 128
 """Exit codes above are this and the number of the signal that ended a process."""
 _SIGNALS: Final = {each.value: each.name for each in signal.Signals}
@@ -34,22 +34,22 @@ class Pod:
     address: str
     ready: bool
     leaving: bool
-    """Whether it was deleted and has not stopped yet."""
+    """Whether it is terminating."""
     created: str
     """When, as the API writes times: later ones compare greater."""
     created_at: float = 0.0
     """The same in Unix seconds."""
     uid: str = ""
     restarts: int = 0
-    """How often a container of it was started anew."""
+    """Restarts of its containers."""
     cost: str = ""
-    """What it costs to delete it, as a ReplicaSet that has to choose reads it; empty: nothing."""
+    """Its deletion cost annotation, which a ReplicaSet reads; empty: none."""
     failed: bool
-    """Whether it came to a bad end and stays only to be looked at."""
+    """Whether it has failed; the object stays for inspection."""
     trouble: str
-    """Why it does not work, in the words of Kubernetes and its own last ones; empty while there is no reason known."""
+    """Why it does not work: reason of Kubernetes and last message of the container; empty if unknown."""
     waiting: str = ""
-    """What it waits for, if it runs and is not ready."""
+    """What it waits for while it runs and is not ready."""
 
 
 def read(body: Object) -> Pod:
@@ -81,7 +81,7 @@ def _unix(time: str) -> float:
 
 
 def _waiting(body: Object) -> str:
-    """Say which container runs and is not ready, and what ours lacks: it is ready while Redis answers it."""
+    """Name the container that runs and is not ready; delayq's own is ready while Redis answers."""
     name, component = body["metadata"]["name"], body["metadata"]["labels"].get(names.COMPONENT_LABEL, "")
     for container in body.get("status", {}).get("containerStatuses") or ():
         if container.get("ready") or "running" not in container.get("state", {}):
@@ -95,11 +95,11 @@ def _waiting(body: Object) -> str:
 
 
 def _trouble(body: Object) -> str:
-    words = next((words for words in _complaints(body) if words), "")
-    return f"{body['metadata']['name']}: {words}"[:LONGEST_WORDS] if words else ""
+    trouble = next((trouble for trouble in _troubles(body) if trouble), "")
+    return f"{body['metadata']['name']}: {trouble}"[:LONGEST_WORDS] if trouble else ""
 
 
-def _complaints(body: Object) -> Iterator[str]:
+def _troubles(body: Object) -> Iterator[str]:
     status = body.get("status", {})
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled", {})
@@ -107,36 +107,36 @@ def _complaints(body: Object) -> Iterator[str]:
         yield f"{scheduled.get('reason', '')}: {scheduled.get('message', '')}"
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         yield _container_trouble(container)
-    # The kubelet called it ready, and has not taken that back: Kubernetes has, for it does not hear of the kubelet.
+    # The node controller has set Ready to False, because the kubelet does not report.
     gates = body.get("spec", {}).get("readinessGates")
     if conditions.get("ContainersReady", {}).get("status") == "True" and not gates:
         yield "NodeNotReady: its node is not heard of; its containers may still run, and work"
 
 
 def _container_trouble(container: dict[str, Any]) -> str:
-    """Say why a container waits or has ended, and how it came to its end."""
+    """Return why a container waits or has ended."""
     waiting = container.get("state", {}).get("waiting", {})
     ended = (
         container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated") or {}
     )
     killed = _killed(ended)
-    last_words = killed or _last_words(ended)
+    termination_message = killed or _termination_message(ended)
     reason = waiting.get("reason") or (not killed and ended.get("reason")) or ""
-    if reason in PASSING and not last_words:
+    if reason in PASSING and not termination_message:
         return ""
-    return ": ".join(part for part in (reason, last_words or waiting.get("message", "")) if part)
+    return ": ".join(part for part in (reason, termination_message or waiting.get("message", "")) if part)
 
 
 def _killed(ended: dict[str, Any]) -> str:
-    """Say what killed a process: it has no last words, for the end of its log is about something else."""
+    """Return what killed a process; the end of its log does not contain the cause."""
     if ended.get("reason") == "OOMKilled":
         return "OOMKilled: it took more memory than its limit"
     number = ended.get("exitCode", 0) - SIGNALLED
     return f"killed by {_SIGNALS.get(number, f'signal {number}')}" if number > 0 else ""
 
 
-def _last_words(ended: dict[str, Any]) -> str:
-    """Return what a process said of its end, without the events that it logged before; the reason says "Error"."""
+def _termination_message(ended: dict[str, Any]) -> str:
+    """Return the termination message of a process without its earlier log events; the reason is just "Error"."""
     lines = (ended.get("message") or "").strip().splitlines()
     spoken = [line for line in lines if not line.startswith(LOGGED)] or lines[-1:]
     return " ".join(" ".join(spoken).split()).removeprefix("error: ")

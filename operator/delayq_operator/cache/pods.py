@@ -1,4 +1,4 @@
-"""The pods of all queues, and not more of each than matters."""
+"""Cache of the pods of all queues, reduced to what the operator needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Pods:
         pod, known = read(body), self._of[namespace, label].get(name)
         self._label[namespace, name] = label
         self._of[namespace, label][name] = pod
-        if known is None or _news(known) != _news(pod):
+        if known is None or _significant(known) != _significant(pod):
             self._changed(namespace, label)
 
     def gone(self, _kind: Kind, name: Name) -> None:
@@ -55,7 +55,7 @@ class Pods:
         pods.pop(name[1], None)
         if not pods:
             del self._of[name[0], label]
-            if self._queues.labelled(name[0], label) is None:  # it went before its pods
+            if self._queues.labelled(name[0], label) is None:  # it was deleted before its pods
                 self._runs.pop((name[0], label), None)
         self._changed(name[0], label)
 
@@ -78,5 +78,5 @@ class Pods:
             self._enqueue(key)
 
 
-def _news(pod: Pod) -> tuple[bool, str, str]:
+def _significant(pod: Pod) -> tuple[bool, str, str]:
     return pod.ready, pod.trouble, pod.waiting

@@ -1,7 +1,7 @@
-"""The DelayQueues there are, as kopf brings them and as our own writes answer.
+"""Cache of the DelayQueues, fed by kopf and by responses to the operator's writes.
 
-Kept as compact JSON, for as Python dicts they take ten times the memory. One is only ever replaced by a newer one, so
-that the answer to our own write and the watch that tells of it can come in either order.
+They are stored as compact JSON: Python dicts take ten times the memory. Only a newer version replaces one, so that the
+response to a write and its watch event can arrive in either order.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MOST_BYTES: Final = 393_216
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is asked of other DelayQueues: parsing the body of each would cost milliseconds."""
+    """Parsed fields for lookups over all DelayQueues: parsing every body would cost milliseconds each."""
 
     uid: str
     asked: tuple[str, int, str, bool, bool]
     tasks: frozenset[str]
     credentials: Credentials
     going: bool
-    """Whether it was deleted, and its tasks are to go with it."""
+    """Whether it is being deleted with its tasks."""
 
 
 def _known(resource: Resource) -> _Known:
@@ -49,7 +49,7 @@ def _known(resource: Resource) -> _Known:
 
 
 def _bounded(resource: Resource) -> bytes:
-    """Keep of one that is too large only what it takes to refuse and delete it: all bodies are in memory."""
+    """Store of a too large DelayQueue only what is needed to reject and delete it: all bodies are in memory."""
     text = compact(resource.body)
     if len(text) <= MOST_BYTES:
         return text
@@ -60,7 +60,7 @@ def _bounded(resource: Resource) -> bytes:
 
 
 class Queues:
-    """The DelayQueues there are."""
+    """All DelayQueues."""
 
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for each that changes."""
@@ -71,12 +71,12 @@ class Queues:
         self._gone: OrderedDict[str, None] = OrderedDict()  # uids; none of them comes back
         self._enqueue = enqueue
         self.newcomers: list[Callable[[Key], None]] = []
-        """Who wants to know of each DelayQueue that is seen for the first time."""
+        """Callbacks for each DelayQueue that is seen for the first time."""
 
     def seen(self, body: Mapping[str, Any], *, ours: bool = False) -> None:
-        """Take note of a DelayQueue as it is now; what we wrote ourselves (`ours`) is nothing to react to.
+        """Store a DelayQueue; `ours`: it is the response to a write of this operator, which enqueues nothing.
 
-        But the answer to our own write can be the first that we see of an edit which came just before it.
+        But such a response can be the first sight of an edit that came just before the write.
         """
         resource = Resource(dict(body))
         key, version = resource.key, int(resource.version)
@@ -94,7 +94,7 @@ class Queues:
                     tell(key)
 
     def gone(self, key: Key, uid: str) -> None:
-        """Forget a DelayQueue, unless a later one of that name is there by now."""
+        """Drop a DelayQueue, unless a later one of that name exists by now."""
         self._gone[uid] = None
         while len(self._gone) > MOST_REMEMBERED:
             self._gone.popitem(last=False)
@@ -109,7 +109,7 @@ class Queues:
         return Resource(json.loads(body)) if body else None
 
     def sharing(self, key: Key) -> list[Key]:
-        """Name the other DelayQueues whose specs name the same tasks, but for those that are to go with their tasks."""
+        """Return the other DelayQueues with the same tasks, except those that are being deleted with their tasks."""
         known = self._known.get(key)
         others = self._with(known.tasks if known else frozenset()) - {key}
         return sorted(other for other in others if not self._known[other].going)
@@ -124,7 +124,7 @@ class Queues:
         return {key for place in tasks for key in self._sharers.get(place, ())}
 
     def _know(self, key: Key, now: _Known | None) -> None:
-        """Remember what is looked up without its body, and tell those who share its tasks now, or did."""
+        """Update the lookups, and enqueue the DelayQueues that share its tasks now or did before."""
         before = self._known.pop(key, None)
         if now is not None:
             self._known[key] = now

@@ -1,9 +1,8 @@
-"""Which installation of the operator serves a DelayQueue, where several do by mistake. Pure.
+"""Decides which installation of the operator serves a DelayQueue, if several do by mistake. Pure.
 
-Each writes its claim, the age of its Lease and the Lease's name, into the ConfigMap of a queue. The older one writes
-its own claim back like any other drift. The newer one writes nothing but a claim, and waits: it serves the queue when
-its claim stays, because the older one is gone, and leaves it alone when its claim is replaced. It tries again now and
-then, which keeps the older one informed.
+Each writes its claim, the age and the name of its Lease, into the ConfigMap of a queue. The older one restores its
+claim as it repairs drift. The newer one writes its claim only, and waits: if the claim stays, the older one is gone,
+and it serves the queue; if it is replaced, it yields. It claims again periodically, and the older one reports that.
 
 Not here: replicas of one installation, of which one leads (lease.py); they have one claim.
 """
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Object
 
 CLAIM_SECONDS: Final = 60.0
-"""How long a claim has to stay: an operator that restarts is back sooner, and writes its own."""
+"""How long a claim has to stay: an operator that restarts replaces it sooner."""
 YIELD_SECONDS: Final = 120.0
 """After this, a newer installation claims again."""
-TOLD_SECONDS: Final = 300.0
+REPORT_SECONDS: Final = 300.0
 """For how long the older one reports a claim; longer than the pause between two."""
 
 _CLAIM: Final = re.compile(
@@ -88,9 +87,9 @@ class Rivals:
         return key in self._claimed
 
     def seen(self, key: Key, now: float) -> str:
-        """Name the newer installation that claimed a queue of late; empty when none did."""
+        """Name the newer installation that claimed a queue within REPORT_SECONDS; empty if none did."""
         name, at = self._seen.get(key, ("", 0.0))
-        return name if now - at < TOLD_SECONDS else ""
+        return name if now - at < REPORT_SECONDS else ""
 
     def forget(self, key: Key) -> None:
         for each in (self._claimed, self._yielded, self._seen):

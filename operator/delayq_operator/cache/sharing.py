@@ -1,8 +1,8 @@
 """Where a DelayQueue's tasks are, as far as its spec tells: two that have a place in common share them. Pure.
 
 Each node that the spec names is a place: of one Cluster, or of the Sentinels of one master, two documents may name
-different nodes in different orders. Two names of one server cannot be told to be one, nor can a master that one
-document names itself and another by its Sentinels. The spec may not fit the model.
+different nodes in different orders. Two names of one server are not recognized as one, nor is a master that one
+document names itself and another by its Sentinels. The spec may be invalid.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Credentials = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def credentials(redis: Mapping[str, Any]) -> Credentials:
-    """Name the Secrets with which a spec logs in; none: everybody who reaches that Redis may do everything."""
+    """Return the Secrets of a spec's Redis login; none: that Redis has no authentication."""
     auth, tls = mapping(redis.get("auth")), mapping(redis.get("tls"))
     named = (
         (mapping(auth.get("usernameSecretRef")), "username"),

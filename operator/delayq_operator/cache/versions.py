@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps: which there are, at which version, and who refers to them."""
+"""Cache of Secrets and ConfigMaps: versions, digests, and the queues that refer to them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Digest:
     """Of what a Secret or ConfigMap holds."""
 
     safe: str
-    """For annotations. Of a Secret it is keyed with its uid, which only those can read who can read the Secret."""
+    """For annotations. Of a Secret it is keyed with its UID, which only readers of the Secret know."""
     plain: str
-    """Without a key. It lets anybody try passwords; earlier versions put it into annotations."""
+    """Without a key, so passwords can be guessed from it. Earlier versions wrote it into annotations."""
 
 
 def content_digest(body: Object) -> Digest:
@@ -37,7 +37,7 @@ def content_digest(body: Object) -> Digest:
 
 
 class Versions:
-    """Which version each Secret or ConfigMap is at, and who refers to it; a Listener of metadata only.
+    """The version of each Secret or ConfigMap, and the queues that refer to it; a Listener of metadata only.
 
     Contents are never kept: only digests of those that a queue refers to, and of the value of each key, until they
     change.

@@ -1,8 +1,8 @@
-"""A second pair of eyes on DelayQueues: their names and versions, by a watch of our own.
+"""Verifies kopf's events with a separate metadata watch of DelayQueues.
 
-kopf does not tell which DelayQueues a new list lacks, nor that it is refused the list or the watch. This sees both:
-what is gone is forgotten, what kopf owes us is fetched, and a kopf that owes for long, while the API server
-answers us, fails the liveness probe.
+kopf reports neither which DelayQueues a new list lacks, nor that its list or watch is denied. The verifier drops
+deleted DelayQueues and fetches versions that kopf has not delivered. If kopf stays behind while the API server answers,
+the liveness probe fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATIENCE: Final = 2  # periods; kopf brings a version within milliseconds, or wi
 
 
 class WatchVerifier:
-    """Compares what kopf brought with what there is; a Listener of metadata only."""
+    """Compares the versions that kopf delivered with the live ones; a Listener of metadata only."""
 
     def __init__(self, api: Api, queues: Queues) -> None:
         """`queues` is what kopf feeds."""
@@ -55,7 +55,7 @@ class WatchVerifier:
         self._queues.gone(key, self._uids.pop(key, ""))
 
     def brought(self, key: Key, version: int, *, last: bool = False) -> None:
-        """Take note that kopf brought a version, or the news that the DelayQueue is gone."""
+        """Take note that kopf delivered a version, or the deletion of a DelayQueue."""
         self._brought[key] = version
         if last:
             del self._brought[key]
@@ -65,13 +65,13 @@ class WatchVerifier:
             self.listed.set()
 
     async def run(self) -> None:
-        """Look after what kopf owes, for ever."""
+        """Verify periodically until cancelled."""
         while True:
             await self.step()
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def step(self) -> None:
-        """Fetch what kopf has owed us for long. Only time in which we get answers counts: not an outage."""
+        """Fetch versions that kopf has not delivered in time. An outage of the API server does not count."""
         late = [key for key, periods in self._owed.items() if periods >= PATIENCE]
         for key in late[1:]:
             if not self._has(key):

@@ -1,1 +1,1 @@
-"""The way to the Kubernetes API: client, kopf, watches that it cannot do, the Lease of the leader."""
+"""Access to the Kubernetes API: client, kopf, reflectors, leader election."""

@@ -187,7 +187,7 @@ class Api:
                 total=None, sock_connect=TIMEOUT_SECONDS, sock_read=silence_seconds
             ),
         }
-        async with _told_apart():
+        async with _translated():
             response = await self._dynamic.request("get", path(kind, namespace), serialize=False, **arguments)
             try:
                 async for line in _lines(response):
@@ -199,7 +199,7 @@ class Api:
         if verb != "get" and not self.may_write():
             raise Unavailable("another operator may lead by now")
         arguments.setdefault("_request_timeout", self._timeout_seconds)
-        async with _told_apart(), asyncio.timeout(self._timeout_seconds):
+        async with _translated(), asyncio.timeout(self._timeout_seconds):
             response = await self._dynamic.request(verb, where, serialize=False, **arguments)
             result: Object = json.loads(await response.read())
         if verb != "get":
@@ -237,7 +237,7 @@ def _event(line: Object) -> Event:
 
 
 @asynccontextmanager
-async def _told_apart() -> AsyncIterator[None]:
+async def _translated() -> AsyncIterator[None]:
     """Turn the client's exceptions into ours."""
     try:
         yield

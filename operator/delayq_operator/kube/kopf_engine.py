@@ -1,6 +1,6 @@
-"""Runs kopf: how it is set up, how it asks the API server, and how it begins anew after an error.
+"""Runs kopf: settings, API backoff, and restart after an error.
 
-Not here: what is done with what it brings (handlers.py); what it cannot watch (reflector.py).
+Not here: event handlers (handlers.py); watches that kopf cannot do (reflector.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A copy of what the API server holds of one kind, kept by list and watch; exact, also about what vanished meanwhile.
+"""Reflector: keeps a copy of all objects of one kind by list and watch, including deletions during an outage.
 
-kopf tells of the events of a watch, but not of objects that were deleted while no watch was open: a child that goes
-during an outage would stay in our memory and never be repaired. A reflector compares each new list with what it knew.
+kopf delivers watch events, but no deletions that happen while no watch is open: such a child would stay in the cache
+and never be repaired. A reflector compares each new list with its copy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Limits:
 
 
 class Listener(Protocol):
-    """Who keeps the copy."""
+    """Receives the objects of a reflector."""
 
     def seen(self, kind: Kind, body: Object) -> None:
         """There is such an object, new or changed or as before."""
@@ -72,7 +72,7 @@ class Reflector:
         self._label_selector, self._metadata_only = label_selector, metadata_only
         self._optional, self._limits = optional, limits
         self.known: set[Name] = set()
-        """What there is, as far as the listener was told."""
+        """Names of the objects that the listener has received."""
         self._version = ""
         self._seen_at = self._tried_at = time.monotonic()
         self.synced = asyncio.Event()
@@ -84,7 +84,7 @@ class Reflector:
 
     @property
     def idle_seconds(self) -> float:
-        """How long ago it last did anything, if only in vain."""
+        """How long ago it last made an attempt."""
         return time.monotonic() - max(self._seen_at, self._tried_at)
 
     async def run(self) -> None:

@@ -138,7 +138,7 @@ class ScannerPoller:
         self._evaluate(key, result.reading, asked)
 
     async def _scanners(self, client: Client, key: Key, question: Question) -> ScrapeResult:
-        pods = self._speakers(key)
+        pods = self._pods_to_scrape(key)
         if not pods:
             return ScrapeResult()
         places = self._places if question.shards <= FEW_SHARDS else self._large
@@ -149,7 +149,7 @@ class ScannerPoller:
         except TimeoutError:
             return ScrapeResult(read_error="the operator was busy reading other queues")
 
-    def _speakers(self, key: Key) -> list[Pod]:
+    def _pods_to_scrape(self, key: Key) -> list[Pod]:
         """Return the pods to scrape, in this order: the erase Job, the last leader, ready pods, others."""
         leader = self._known(key).leader
         found = [pod for pod in self._pods.of(key) if pod.component in REPORTING and reachable(pod)]

@@ -1,1 +1,1 @@
-"""The process: parts put together, probes, command line."""
+"""The operator process: composition, probes, command line."""

@@ -53,7 +53,7 @@ class Health:
             metrics.LOOP_LAG.set(self.lag_seconds)
             report_ages(self.reflectors)
 
-    def complaints(self) -> list[str]:
+    def failures(self) -> list[str]:
         """Why the operator should be restarted; nothing while it is well."""
         found = [
             f"the watch of {reflector.kind.plural} has done nothing for {reflector.idle_seconds:.0f} s"
@@ -78,7 +78,7 @@ class Health:
         return []
 
     async def healthz(self, _query: Query) -> Response:
-        return _verdict(self.complaints(), 500)
+        return _verdict(self.failures(), 500)
 
     async def readyz(self, _query: Query) -> Response:
         return _verdict(self.unready(), 503)
@@ -91,5 +91,5 @@ class Health:
         return HttpServer({"/healthz": self.healthz, "/readyz": self.readyz, "/metrics": self.metrics})
 
 
-def _verdict(complaints: list[str], status: int) -> Response:
-    return Response("\n".join(complaints) + "\n", status) if complaints else Response("ok\n")
+def _verdict(failures: list[str], status: int) -> Response:
+    return Response("\n".join(failures) + "\n", status) if failures else Response("ok\n")

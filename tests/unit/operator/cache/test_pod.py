@@ -100,7 +100,7 @@ def test_a_pod_whose_node_is_gone_may_still_work() -> None:
     assert read(gated).trouble == ""
 
 
-def test_long_last_words_are_cut() -> None:
+def test_long_termination_messages_are_cut() -> None:
     talkative = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "x" * 5000}}}
     assert len(read(pod(talkative)).trouble) == LONGEST_WORDS
 

@@ -9,7 +9,14 @@ import pytest
 from delayq_operator.base import names
 from delayq_operator.base.names import Key
 from delayq_operator.base.work_queue import LATER_SECONDS
-from delayq_operator.cache.rivals import CLAIM_SECONDS, TOLD_SECONDS, YIELD_SECONDS, Rivals, Stance, claim_in
+from delayq_operator.cache.rivals import (
+    CLAIM_SECONDS,
+    REPORT_SECONDS,
+    YIELD_SECONDS,
+    Rivals,
+    Stance,
+    claim_in,
+)
 from delayq_operator.reconcile.reconcile import Reconciler
 
 ORDERS = Key("shop", "orders")
@@ -68,7 +75,7 @@ def test_the_older_one_serves_and_reports_for_as_long_as_claims_come() -> None:
     assert rivals.stance(ORDERS, NEW, 0) is Stance.SERVE
     assert rivals.stance(ORDERS, OLD, 1) is Stance.SERVE
     assert rivals.seen(ORDERS, YIELD_SECONDS + CLAIM_SECONDS) == "delayq/delayq-operator"
-    assert rivals.seen(ORDERS, TOLD_SECONDS) == ""
+    assert rivals.seen(ORDERS, REPORT_SECONDS) == ""
     rivals.stance(ORDERS, NEW, 5)
     rivals.forget(ORDERS)
     assert rivals.seen(ORDERS, 5) == ""

@@ -73,7 +73,7 @@ def test_4xx_without_a_status_keeps_its_meaning() -> None:
     assert found.message == "Not Found"
 
 
-def test_an_error_in_a_watch_is_told_apart_like_an_answer() -> None:
+def test_an_error_in_a_watch_is_mapped_like_a_response() -> None:
     line = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "old"}}
     with pytest.raises(Gone):
         api._event(line)

@@ -29,7 +29,7 @@ def probe(**seen: Any) -> Health:  # noqa: ANN401 -- any attribute
 
 def test_a_leader_that_works_is_alive_and_ready() -> None:
     found = probe()
-    assert (found.complaints(), found.unready()) == ([], [])
+    assert (found.failures(), found.unready()) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_a_leader_that_works_is_alive_and_ready() -> None:
     ],
 )
 def test_what_a_restart_would_mend_ends_it(seen: dict[str, float], read_error: str) -> None:
-    assert probe(**seen).complaints() == [read_error]
+    assert probe(**seen).failures() == [read_error]
 
 
 def test_an_api_server_that_is_away_is_no_reason_to_restart() -> None:
     """Its Lease cannot be read, and it does not lead: it is not ready, and it is alive."""
     found = probe(unanswered_seconds=300, leads=False)
-    assert found.complaints() == []
+    assert found.failures() == []
     assert found.unready() == ["the Lease could not be read"]
 
 
@@ -58,4 +58,4 @@ def test_a_standby_is_ready() -> None:
 
 def test_a_leader_that_has_not_seen_everything_is_not_ready() -> None:
     found = probe(synced=False)
-    assert (found.complaints(), found.unready()) == ([], ["not everything was listed yet"])
+    assert (found.failures(), found.unready()) == ([], ["not everything was listed yet"])

@@ -292,7 +292,7 @@ def test_what_was_learnt_stays_while_nothing_is_decided_and_goes_without_autosca
     assert made["scaling"].keys() == {"lastScaleTime", "leadSeconds", "handlerMilliseconds"}
 
 
-def test_a_restart_is_no_news() -> None:
+def test_a_restart_changes_nothing() -> None:
     """Until the first look, what the last operator said stays as it was."""
     made = queue(autoscaling={"maxReplicas": 10})
     before = status(view(**scaled(WAKES), observed=replace(LEARNT, rush=RUSH)), {}, NOW)

@@ -1,4 +1,4 @@
-"""What goes wrong is told where people look, and not left to be found: conditions and events for each."""
+"""Failures outside of the operator are reported in conditions and events."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_key_that_a_secret_lacks_is_named(world: World) -> None:
     world.until("Accepted", "True")
 
 
-def test_what_the_kubelet_says_of_a_variable_is_told(world: World) -> None:
+def test_what_the_kubelet_says_of_a_variable_is_reported(world: World) -> None:
     """A key that a template names for a variable is the pod's to miss: in words that reach Ready and Degraded."""
     variable = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "shop-db", "key": "token"}}}
     world.make("secrets", {"metadata": {"name": "shop-db"}, "stringData": {"other": "s3cret"}})
@@ -107,7 +107,7 @@ def test_what_the_kubelet_says_of_a_variable_is_told(world: World) -> None:
 
 
 @pytest.mark.usefixtures("process_node")
-def test_code_that_is_not_in_the_operators_image_is_told_of(world: World) -> None:
+def test_code_that_is_not_in_the_operators_image_is_reported(world: World) -> None:
     """The worker says what it did not find, and the operator which field is missing."""
     world.create(handler={"python": {"callable": "nowhere:handle"}})
     told = world.until("Degraded", "True", "PodsFailing", timeout_s=60)["message"]
@@ -116,7 +116,7 @@ def test_code_that_is_not_in_the_operators_image_is_told_of(world: World) -> Non
 
 
 @pytest.mark.full
-def test_a_queue_that_never_gets_ready_has_an_event_after_a_minute(world: World) -> None:
+def test_a_queue_that_never_becomes_ready_has_an_event_after_a_minute(world: World) -> None:
     """Whatever happens to others meanwhile, and not before pods had the time to start."""
     world.create()
     world.settle()

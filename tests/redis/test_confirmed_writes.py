@@ -349,7 +349,7 @@ def test_the_command_says_what_is_stored_and_that_nobody_confirmed_it(
         "error: task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms"
     )
     assert hint.startswith(
-        "hint:  repeat it with --id ID --if-exists keep: a task that is done by then runs once more; "
+        "hint:  repeat it with --id ID --if-exists keep: a task that has already finished runs once more; "
         f"delayq doctor {document} "
     )
     lines = b'{"payload": 1, "id": "b", "in": "30m"}\n{"payload": 2, "id": "c", "in": "30m"}'

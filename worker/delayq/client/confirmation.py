@@ -1,4 +1,4 @@
-"""Whether the servers of a queue can confirm what they are told to, and what they have confirmed.
+"""Confirmations of a queue's servers: whether they can confirm writes, and which ones they have confirmed.
 
 Generators, as in operations.py.
 """
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Confirmation:
-    """What asks the servers of one queue for confirmations."""
+    """Requests confirmations from the servers of one queue."""
 
     def __init__(self, commands: Commands, asked: Durability) -> None:
-        """`asked` is what a client, or its document, wants confirmed."""
+        """`asked` is the durability of the client or its document."""
         self.asked, self._commands = asked, commands
-        self._able: set[int] = set()  # shards whose servers were asked
+        self._able: set[int] = set()  # shards whose servers can confirm
 
     def behind(self, *, hurry: bool = False) -> Behind:
-        """What has to confirm a round trip; not waited for in a `hurry`, when what it says does not matter any more."""
+        """Return the confirmation of a round trip; with `hurry`, it does not wait, as its result is not needed."""
         return self.asked.behind(MIN_WAIT_MS if hurry else None)
 
     def check(self, shards: Iterable[int]) -> Operation[None]:
-        """Find out, before anything is stored there, whether the Redis of these can confirm, and speaks the truth."""
+        """Check, before the first write, whether the servers of these shards can confirm reliably."""
         asked, missing = self.asked, set(shards) - self._able
         if not missing:
             return
@@ -50,10 +50,9 @@ class Confirmation:
         self._able |= missing
 
     def _answers_early(self, settings: list[Any], held: tuple[Keys, ...]) -> Operation[str]:
-        """Ask for two confirmations in a row: a disk that is synced once a second cannot give the second at once.
+        """Request two consecutive confirmations: with a sync per second, the second one cannot be immediate.
 
-        The better of three, for each server: a sync may last as long as the time to the next, and a server may be slow
-        to answer.
+        The majority of three tries counts for each server, because a sync or a reply may be slow.
         """
         if all(setting[1] != b"everysec" for setting in settings):
             return ""
@@ -67,7 +66,7 @@ class Confirmation:
         return EARLY_WAITAOF
 
     def again(self, shards: Iterable[int], *, hurry: bool = False) -> Operation[Any]:
-        """Ask the servers that hold these shards once more; returns the worst of their replies, or the error."""
+        """Request a confirmation from these shards' servers again; returns the worst of their replies, or the error."""
         held = tuple(map(self._commands.keys, sorted(set(shards))))
         try:
             found = yield from self._told(self.behind(hurry=hurry), held)
@@ -76,7 +75,7 @@ class Confirmation:
         return worst(found) if isinstance(found, list) else found
 
     def _told(self, behind: Behind, held: tuple[Keys, ...]) -> Operation[list[Any] | DelayQError]:
-        """Return what each server replies to this, or why one refuses; what will pass is tried again."""
+        """Return the replies of all servers, or the error of one; outages are retried."""
         try:
             replies = yield from persistently([], behind, held)
         except Unavailable:

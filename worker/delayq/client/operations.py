@@ -1,6 +1,6 @@
-"""What a client does, without the waiting: generators that yield calls (or seconds to pause) and are sent the answers.
+"""A client's operations without I/O: generators that yield calls (or seconds to pause) and receive the replies.
 
-Client and SyncClient drive the same generators; they differ in how they wait and in nothing else.
+Client and SyncClient drive the same generators; they differ only in their I/O.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Operations:
     # schedule
 
     def schedule(self, task: NewTask, if_exists: IfExists) -> Operation[Scheduled]:
-        """Store one task, or raise why it was refused or is in doubt."""
+        """Store one task, or raise why it was refused or not confirmed."""
         results = yield from self._storing.one(task, if_exists)
         for error in results.refused.values():
             raise error
@@ -50,7 +50,7 @@ class Operations:
     # single tasks
 
     def cancel(self, task_id: str) -> Operation[Cancelled]:
-        """Forget a task that is not running."""
+        """Delete a task that is not running."""
         return (
             yield from self.homes.find(
                 checked_id(task_id),
@@ -60,7 +60,7 @@ class Operations:
         )
 
     def reschedule(self, task_id: str, delay_ms: int | None, due_ms: int | None) -> Operation[Rescheduled]:
-        """Move a task's due time; raises DelayTooLong."""
+        """Change a task's due time; raises DelayTooLong."""
         moment, limit_ms = when(checked_id(task_id), delay_ms, due_ms), self.limits.max_delay_seconds * 1000
         done = yield from self.homes.find(
             task_id,
@@ -72,7 +72,7 @@ class Operations:
         return done
 
     def get(self, task_id: str) -> Operation[TaskView | None]:
-        """Return everything the queue knows of a task."""
+        """Return everything that is stored about a task."""
         return (
             yield from self.homes.find(
                 checked_id(task_id),
@@ -84,7 +84,7 @@ class Operations:
     # whole queue
 
     def counts(self, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()) -> Operation[Counts]:
-        """Count all shards together, and those that are no more: their counters are part of the queue's."""
+        """Count all shards together, including dropped ones, whose counters are part of the queue's."""
         by = yield from self.homes.asked()
         shards = range(by.shard_map.widest)
         found = yield from persistently([by.counts(shard, horizons_ms, instants_ms) for shard in shards])

@@ -1,4 +1,4 @@
-"""Which shard takes which tasks, and where those go that it did not take. Enqueue meets resharding here only.
+"""Which shard stores which tasks, also during resharding; the rest of enqueue ignores resharding.
 
 Generators, as in operations.py.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Onward(NamedTuple):
-    """Tasks of a chunk that have another home; `moving` are on their way there."""
+    """Tasks of a chunk that have another home; `moving` migrate there."""
 
     chunk: Chunk
     moving: list[str]
@@ -33,24 +33,24 @@ class Placement:
         self._commands, self._router = commands, router
 
     def shard_map(self) -> ShardMap:
-        """Return the one that holds now; it may change while a call goes on."""
+        """Return the current shard map; it may change during a call."""
         return self._commands.shard_map
 
     def placed(self, chunks: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
-        """Ask for the shard map before something is stored for the first time: until then it is a guess."""
+        """Read the shard map before the first task is stored; until then it is assumed."""
         if all(chunk.shard_map.epoch for chunk in chunks):
             return chunks
         by = yield from self._router.known(chunks[0].shard, use=True)
         return _regrouped(chunks, by.shard_map)
 
     def refused(self, answer: object) -> bool:
-        """Whether a shard stored nothing of a chunk, because it knows a newer shard map: take note of that."""
+        """Whether a shard rejected a chunk because it has a newer shard map, which is adopted."""
         if isinstance(answer, ShardMapOutdated):
             self._commands.learn(answer.shard_map)
         return isinstance(answer, ShardMapOutdated)
 
     def unsettled(self, chunk: Chunk, error: ShardMapOutdated) -> bool:
-        """Whether to wait before a chunk that was refused is sent again: no newer shard map is known."""
+        """Whether to wait before a rejected chunk is sent again, because no newer shard map is known."""
         return error.shard_map is None or chunk.shard_map is self._commands.shard_map
 
     def again(self, stale: Sequence[Chunk], onward: Sequence[Onward]) -> Operation[list[Chunk]]:
@@ -73,23 +73,23 @@ class Placement:
 
 
 def _regrouped(chunks: Iterable[Chunk], shard_map: ShardMap) -> list[Chunk]:
-    """Return the tasks of chunks for where they are to be asked for first in another shard map."""
+    """Group the tasks of chunks by the first shard to call under another shard map."""
     return _grouped(chunks, shard_map, shard_map.first_lookup)
 
 
 def _at_home(chunk: Chunk) -> list[Chunk]:
-    """Return the tasks of a chunk for the shards that are their homes."""
+    """Group the tasks of a chunk by their homes."""
     shard_map = chunk.shard_map
     return _grouped([chunk], shard_map, lambda task_id: (shard_map.home(task_id), False))
 
 
 def _grouped(
-    chunks: Iterable[Chunk], shard_map: ShardMap, door: Callable[[str], tuple[int, bool]]
+    chunks: Iterable[Chunk], shard_map: ShardMap, lookup: Callable[[str], tuple[int, bool]]
 ) -> list[Chunk]:
     found: dict[tuple[int, bool, bool], Chunk] = {}
     for chunk in chunks:
         for nth, position in enumerate(chunk.positions):
-            where = door(chunk.flat[3 * nth])
+            where = lookup(chunk.flat[3 * nth])
             new = found.setdefault((*where, chunk.doubtful), Chunk(shard_map, *where, [], [], chunk.doubtful))
             new.positions.append(position)
             new.flat.extend(chunk.flat[3 * nth : 3 * nth + 3])

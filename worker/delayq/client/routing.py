@@ -1,4 +1,4 @@
-"""Where to ask for a task, in what order, and what to do when the answer is: not here, not any more, not yet.
+"""Routing: which shards to call for a task, in which order, also while it migrates.
 
 Generators, as in operations.py. docs/decisions/0026 says why the order matters.
 """
@@ -25,15 +25,16 @@ T = TypeVar("T")
 Operation = Generator[Any, Any, T]
 
 PAUSES_SECONDS = (0.05, 0.2, 1.0)  # between tries while Redis is unavailable
-# A task that seems to move though it is at home: only after a fail-over, and for some seconds.
-AGAIN_SECONDS = 0.5
+AGAIN_SECONDS = (
+    0.5  # pause while a task seems to migrate although it is at home, for some seconds after a fail-over
+)
 TRIES = 20
 
 
 class Trip(NamedTuple):
-    """Send these calls and what is behind them; answered as Finish is.
+    """Send these calls and the confirmation behind them; the result is that of Finish.
 
-    Without calls, what is behind them goes to every server that holds one of these shards: a list of replies from each.
+    Without calls, the confirmation goes to every server of these shards; the result has a list of replies from each.
     """
 
     calls: list[Call[Any]]
@@ -42,19 +43,19 @@ class Trip(NamedTuple):
 
 
 class Each(NamedTuple):
-    """Send these calls and what is behind them; of those that come to nothing, the error is the answer."""
+    """Send these calls and the confirmation behind them; errors are returned as values."""
 
     calls: list[Call[Any]]
     behind: Behind | None = None
 
 
 class ShardRouter:
-    """The shards of one queue, by the newest shard map that anybody told us of."""
+    """Routes calls by the newest known shard map of one queue."""
 
     def __init__(self, commands: Commands) -> None:
         """Share the queue."""
         self._commands = commands
-        self.apart = False  # shards may be on several servers: what one of them cannot tell, another may
+        self.apart = False  # whether shards may be on several servers
 
     def known(self, shard: int = 0, *, use: bool = False) -> Operation[Commands]:
         """Return the commands under the current shard map; for an unused queue, under the caller's.
@@ -64,14 +65,14 @@ class ShardRouter:
         """
         first = ShardMap.first(self._commands.shard_map.shards) if use else None
         if not self._commands.shard_map.epoch:
-            asking = self._anybody(shard if self.apart else 0, first)
-            self.follow((yield from patiently(asking)))
+            reading = self._from_any(shard if self.apart else 0, first)
+            self.follow((yield from patiently(reading)))
         return self._commands.by(self._commands.shard_map)
 
-    def _anybody(self, shard: int, first: ShardMap | None) -> Callable[[], Operation[ShardMap | None]]:
-        """Return what asks a shard, then shard 0, which decides, and while one of them is away all others.
+    def _from_any(self, shard: int, first: ShardMap | None) -> Callable[[], Operation[ShardMap | None]]:
+        """Return an operation that reads the shard map from a shard, then from shard 0; at an outage, from all others.
 
-        Each knows the newest shard map that it was told of. Should that be an old one, by-id calls are refused.
+        Each shard has the newest map that it received. If that is outdated, shards reject calls by id.
         """
 
         def ask() -> Operation[ShardMap | None]:
@@ -107,14 +108,14 @@ class ShardRouter:
         return self._commands.by(self._commands.shard_map)
 
     def follow(self, shard_map: ShardMap | None) -> None:
-        """Go by the shard map that a shard told us, if it knows any."""
+        """Adopt the shard map of a shard, if it has one."""
         if shard_map is not None:
             self._commands.learn(shard_map)
 
     def find(
         self, task_id: str, call: Callable[[Commands, int], Call[T]], missing: Callable[[T], bool]
     ) -> Operation[T]:
-        """Ask the task's homes, until one of them does not answer that the task is missing."""
+        """Call the task's homes until one of them has the task."""
         stays: DelayQError | None = None
         for _ in range(TRIES):
             by = yield from self.known(self._commands.shard_of(task_id))
@@ -152,14 +153,14 @@ class ShardRouter:
         return last  # type: ignore[no-any-return] # answers travel untyped between a generator and its driver
 
     def whole(self, call: Call[Any]) -> Operation[Any]:
-        """Ask, and go on asking while the answer is a part of a search."""
+        """Repeat a call while its result is Searching."""
         [answer] = yield from persistently([call])
         while isinstance(answer, Searching):
             [answer] = yield from persistently([answer.next])
         return answer
 
     def at_once(self, calls: Callable[[Commands], list[Call[Any]]]) -> Operation[list[Any] | None]:
-        """Answer calls by id together; None when some of the tasks may have to be asked for at two places."""
+        """Run calls by id in one round trip; None if tasks migrate, so that they may be in two shards."""
         by = yield from self.known()
         if by.shard_map.moves:
             return None
@@ -167,14 +168,14 @@ class ShardRouter:
             answers: list[Any] = yield from persistently(calls(by))
         except ShardMapOutdated as error:
             self._commands.learn(error.shard_map)
-        except TaskMigrating:  # a fail-over forgot that it had left
+        except TaskMigrating:  # a fail-over lost the commit of its migration
             pass
         else:
             return answers
         return None
 
     def bring(self, by: Commands, shard: int, task_id: str) -> Operation[set[str]]:
-        """See to it that a task that departed from a shard arrives; returns those that came with it."""
+        """Complete the migration of a task out of a shard; returns the ids of its batch."""
         while True:
             [batch] = yield from persistently([by.list_migrating(shard, task_id=task_id)])
             for to, tasks in batch.by_shard().items():
@@ -187,14 +188,14 @@ class ShardRouter:
                 yield from persistently([by.migrate_retoken(shard, batch.token, to, answer)])
                 break
             else:
-                return {task_id}  # it has arrived, and left
+                return {task_id}  # it has migrated already
 
     def everywhere(
         self, ids: Sequence[str], call: Callable[[Commands, int, list[str]], Call[int]], tries: int = TRIES
     ) -> Operation[int]:
-        """Do something to each of these tasks that is there, wherever it is; returns to how many it was done.
+        """Run a call on each of these tasks in whichever shard it is; returns the number of tasks affected.
 
-        Safe to repeat, as what is done to them is: they are not there afterwards.
+        The call must be idempotent.
         """
         by, count = (yield from self.known(self._commands.shard_of(ids[0]) if ids else 0)), 0
         for hop in range(2):
@@ -225,12 +226,12 @@ class ShardRouter:
 
 
 def strayed(task_id: str) -> DelayQError:
-    """Say of a task that its shards send us to and fro."""
-    return DelayQError(f"task {task_id} is between two shards, and stays there: no scanner seems to run")
+    """Return the error of a task that does not stop migrating."""
+    return DelayQError(f"task {task_id} is still migrating after {TRIES} tries: check that a scanner runs")
 
 
 def _batches(shard_map: ShardMap, ids: Iterable[str], hop: int) -> Iterator[tuple[int, list[str]]]:
-    """Group ids by the shard to ask first, or second."""
+    """Group ids by the shard to call first, or second."""
     by_shard: dict[int, list[str]] = {}
     for task_id in ids:
         for shard in shard_map.homes(task_id)[hop : hop + 1]:
@@ -243,7 +244,7 @@ def _batches(shard_map: ShardMap, ids: Iterable[str], hop: int) -> Iterator[tupl
 def persistently(
     calls: list[Call[Any]], behind: Behind | None = None, shards: tuple[Keys, ...] = ()
 ) -> Operation[list[Any]]:
-    """Yield calls until Redis answers, a few times. They have to be safe to repeat: each try may have been done."""
+    """Yield calls until Redis replies, a few times. They must be idempotent: each try may have been executed."""
     asked = Trip(calls, behind, shards) if behind else calls
 
     def ask() -> Operation[list[Any]]:
@@ -254,7 +255,7 @@ def persistently(
 
 
 def patiently(ask: Callable[[], Operation[T]]) -> Operation[T]:
-    """Ask until Redis answers, a few times."""
+    """Repeat an operation until Redis replies, a few times."""
     for pause in PAUSES_SECONDS:
         try:
             answer = yield from ask()

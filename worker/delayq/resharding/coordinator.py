@@ -72,7 +72,7 @@ class DesiredShards:
         return shard_map.asked == self.found  # of another DelayQueue of this name, which was there before us
 
     def refused(self, shard_map: ShardMap) -> str:
-        """Return why it wants another number and may not ask, or nothing; pods of an older document know why."""
+        """Return why the document's number may not be proposed; empty if it may, or for pods of an older document."""
         self.found = self.found or shard_map.asked
         if self.shards == shard_map.target or self._may(shard_map):
             return ""
@@ -85,7 +85,7 @@ class DesiredShards:
 
 
 class ReshardingCoordinator:
-    """Asks for the shard map that the document wants, and takes the steps to it while we lead shard 0."""
+    """Proposes the document's number of shards, and carries out the steps while this scanner leads shard 0."""
 
     name, blocks = "resharding", True
 
@@ -99,21 +99,18 @@ class ReshardingCoordinator:
         led: Callable[[], Collection[int]],
         announce_seconds: float,
     ) -> None:
-        """`durability` is what has to confirm tasks that move.
-
-        `announce_seconds` is how long everybody may take to look after shards that are new.
-        """
+        """`durability` must confirm migrated tasks. Within `announce_seconds` all processes serve announced shards."""
         self._commands, self._connection, self._wish, self._led = commands, connection, wish, led
         self._durability, self._announce_seconds = durability, announce_seconds
-        self._epoch, self._since = -1, 0.0  # that we saw last, and since when; monotonic seconds
+        self._epoch, self._since = -1, 0.0  # the last epoch, and since when, monotonic seconds
         self._tell_at = 0.0
-        self._strays: dict[int, ShardMigration] = {}  # shards that are no more, and hold tasks
-        self._refused = ""  # what we said of it last
+        self._strays: dict[int, ShardMigration] = {}  # dropped shards that hold tasks
+        self._refused = ""  # the last logged refusal
         self._refusals = PerShard(self.name)
         self.alarm = Alarm()
 
     async def step(self) -> float:
-        """Learn the shard map, ask for another, take a step."""
+        """Read the shard map, propose another, carry out a step."""
         known = self._commands.shard_map if self._commands.shard_map.epoch else None
         if not known and self._wish.shards > 1:
             await self._check_placed()
@@ -132,7 +129,7 @@ class ReshardingCoordinator:
         return await self._lead(self._commands.shard_map)
 
     async def _check_placed(self) -> None:
-        """Say so when tasks are there and no shard map: who stored them may have placed them otherwise than we do."""
+        """Warn of tasks without a shard map: they may have been stored with another number of shards."""
         told = await self._connection.one(self._commands.sync_shard_map(0))
         if told.shard_map is None and told.tasks:
             fields = {"queue": self._commands.queue, "tasks": told.tasks, "shards": self._wish.shards}
@@ -148,7 +145,7 @@ class ReshardingCoordinator:
         return told.shard_map is not None and self._commands.learn(told.shard_map)
 
     async def _propose(self, shard_map: ShardMap) -> None:
-        """Have shard 0 decide; before, make sure that no other shard knows more than it does."""
+        """Propose a shard map to shard 0, unless another shard has a newer one than shard 0."""
         if not await self._tell_all(self._commands.shard_map):
             return
         self._follow(await self._connection.one(self._commands.sync_shard_map(0, shard_map, proposed=True)))
@@ -156,7 +153,7 @@ class ReshardingCoordinator:
         self._wish.asked |= replace(decided, epoch=shard_map.epoch) == shard_map
 
     async def _tell_all(self, shard_map: ShardMap, first: int = 0) -> list[ShardMapState] | None:
-        """Tell every shard there ever was; None when one knows more, or cannot be reached."""
+        """Send the shard map to all shards, dropped ones included; None when one has a newer map or is unreachable."""
         by, shards = self._commands.by(shard_map), range(first, shard_map.widest)
         answers = await self._connection.answers(
             [
@@ -165,8 +162,8 @@ class ReshardingCoordinator:
             ]
         )
         found = [answer for answer in answers if not isinstance(answer, DelayQError)]
-        news = [self._follow(told) for told in found]
-        return None if any(news) or len(found) < len(answers) else found
+        changed = [self._follow(told) for told in found]
+        return None if any(changed) or len(found) < len(answers) else found
 
     async def _lead(self, shard_map: ShardMap) -> float:
         now = time.monotonic()
@@ -190,9 +187,9 @@ class ReshardingCoordinator:
         return LOOK_SECONDS / 2
 
     async def _keep(self, shard_map: ShardMap, now: float) -> float:
-        """Tell dropped shards what holds now and then; should one have got a task all the same, have it moved."""
+        """Send the shard map to all shards periodically; migrate tasks that a dropped shard has received."""
         if now >= self._tell_at:
-            found = await self._tell_all(shard_map, first=1) or []  # shard 0 was told just now
+            found = await self._tell_all(shard_map, first=1) or []  # shard 0 has it already
             self._tell_at = now + TELL_SECONDS
             if await self._revived(shard_map, found[: shard_map.covers - 1]):
                 return 0.0
@@ -214,7 +211,7 @@ class ReshardingCoordinator:
         return pause
 
     async def _revived(self, shard_map: ShardMap, found: Sequence[ShardMapState]) -> bool:
-        """Renew the epoch if a shard was erased and others were not: the erased one refuses older epochs."""
+        """Increase the epoch if a shard was erased but others were not: the erased one rejects older epochs."""
         erased = max((told.erased for told in found), default=0)
         if erased:
             log.warning("partial_erase_detected", extra={"fields": {"queue": self._commands.queue}})

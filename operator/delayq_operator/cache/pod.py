@@ -90,7 +90,7 @@ def _waiting(body: Object) -> str:
             return f"{name}: container {container.get('name')} runs and is not ready"
         if container.get("started") is False:
             return f"{name} is starting: it has not answered its startup probe"
-        return f"{name} runs and waits until Redis answers it; kubectl logs {name} says what it gets"
+        return f"{name} runs and waits until Redis answers it; see kubectl logs {name}"
     return ""
 
 
@@ -110,7 +110,7 @@ def _troubles(body: Object) -> Iterator[str]:
     # The node controller has set Ready to False, because the kubelet does not report.
     gates = body.get("spec", {}).get("readinessGates")
     if conditions.get("ContainersReady", {}).get("status") == "True" and not gates:
-        yield "NodeNotReady: its node is not heard of; its containers may still run, and work"
+        yield "NodeNotReady: the kubelet of its node does not report; its containers may still run"
 
 
 def _container_trouble(container: dict[str, Any]) -> str:

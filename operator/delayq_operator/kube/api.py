@@ -238,7 +238,7 @@ def _event(line: Object) -> Event:
 
 @asynccontextmanager
 async def _translated() -> AsyncIterator[None]:
-    """Turn the client's exceptions into ours."""
+    """Convert the client's exceptions to OperatorErrors."""
     try:
         yield
     except ApiException as error:
@@ -260,7 +260,7 @@ def _answered(error: ApiException) -> ApiError | Unavailable:
 
 
 def _status(body: str | None) -> Object:
-    """Read the Status; an answer that has none is not the API server's, but that of something before it."""
+    """Read the Status of a response; one without it comes from a proxy, not from the API server."""
     try:
         found = json.loads(body or "")
     except ValueError:

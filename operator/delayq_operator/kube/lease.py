@@ -175,7 +175,7 @@ class Leadership:
         }
 
     async def resign(self) -> None:
-        """Hand the Lease back, so that another need not wait until it runs out."""
+        """Release the Lease, so that a successor need not wait for its expiry."""
         if self._api is None or not self.leads:
             return
         try:

@@ -1,4 +1,4 @@
-"""The operator's process: puts the parts together, stands by, leads, stops. supervision.py keeps them running."""
+"""The operator's process: composes the parts, stands by, leads, stops. supervision.py runs them."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Operator:
             await self.leadership.resign()
 
     async def _release(self) -> None:
-        """Let the DelayQueues of its own namespace go when that is being deleted, and the operator with it."""
+        """Remove the finalizers in the operator's namespace if that is being deleted."""
         own = self.options.setting.own_namespace
         if own is None or not self.leadership.leads:
             return
@@ -184,7 +184,7 @@ class Operator:
         self.watches.follow(names.DELAY_QUEUE, self.watch_verifier, metadata_only=True)
 
     async def _resync(self) -> None:
-        """Look at every queue again now and then, and whether the API serves more kinds by now, or fewer."""
+        """Enqueue every queue periodically, and refresh the optional kinds that the API serves."""
         period = self.options.resync_seconds
         while True:
             await self.optional.refresh()

@@ -95,7 +95,7 @@ def test_what_a_running_pod_waits_for(body: dict[str, Any], waiting: str) -> Non
 def test_a_pod_whose_node_is_gone_may_still_work() -> None:
     """Kubernetes takes Ready away from its pods, and nothing else: it cannot know."""
     lost = pod(RUNNING, conditions=[{"type": "ContainersReady", "status": "True"}])
-    assert read(lost).trouble.startswith("w-1: NodeNotReady: its node is not heard of")
+    assert read(lost).trouble.startswith("w-1: NodeNotReady: the kubelet of its node does not report")
     gated = lost | {"spec": {"readinessGates": [{"conditionType": "mesh"}]}}
     assert read(gated).trouble == ""
 

@@ -144,7 +144,7 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: Wor
     assert (
         said == f'error: no DelayQueue "order" in namespace {world.namespace}\nhint:  did you mean orders?\n'
     )
-    assert "there is orders; -n tells another namespace" in dq.err("top", "xyzzy", code=6)
+    assert "there is orders; -n selects another namespace" in dq.err("top", "xyzzy", code=6)
     assert "there is none in kube-public; -n tells another" in dq.err(
         "top", "orders", "-n", "kube-public", code=6
     )
@@ -186,7 +186,7 @@ def test_without_a_scanner_it_is_said_why(dq: Plugin, world: World) -> None:
     """Nothing runs the pods here: there is nowhere to work from, and Redis is no Service."""
     world.start()
     said = dq.err("task", "list", "orders", code=4)
-    assert said.startswith("error: no scanner pod of orders to work from: ")
+    assert said.startswith("error: no scanner pod of orders is available: ")
     assert "kubectl dq status orders" in said
     assert "expected spec.redis.standalone.host to name a Service" in dq.err(
         "task", "list", "orders", "--port-forward", code=2

@@ -117,7 +117,7 @@ def test_a_secret_that_is_not_here_stops_a_worker_here_and_nobody_else(
     with monkeypatch.context() as pod:
         pod.setattr("delayq.cli.doctor.guard.CONFIG_FILE", str(doctor.home / "queue.yaml"))
         assert doctor.ask({"sqlUnique": DATABASE}) == (0, "ok")
-        assert "the condition GuardAvailable says" in doctor.said
+        assert "the condition GuardAvailable shows" in doctor.said
     doctor.store("nonsense")
     assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
 
@@ -135,4 +135,4 @@ def test_a_redlock_says_which_servers_are_away(doctor: Doctor) -> None:
 def test_a_redlock_with_a_minority_away_is_a_warning(doctor: Doctor, aof_server: RedisServer) -> None:
     doctor.store(doctor.server.url, aof_server.url, "redis://127.0.0.1:1")
     assert doctor.ask({"redlock": {"urlsSecretRef": {"name": "store"}}}) == (0, "warning")
-    assert doctor.said.startswith("redlock serves, but 1 of 3 servers are away: 127.0.0.1:1 →")
+    assert doctor.said.startswith("redlock serves, but 1 of 3 servers are unavailable: 127.0.0.1:1 →")

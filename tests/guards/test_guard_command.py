@@ -58,7 +58,8 @@ def database(home: Path) -> SqlUnique:
 @pytest.mark.parametrize("named", [("queue.yaml",), ("orders",), ("--config", "queue.yaml")])
 def test_every_command_takes_the_document_in_the_same_way(home: Path, named: tuple[str, ...]) -> None:
     assert (
-        guard("init", *named).stdout == f"made the table delayq_processed in sqlite:///{home}/shop.sqlite\n"
+        guard("init", *named).stdout
+        == f"created the table delayq_processed in sqlite:///{home}/shop.sqlite\n"
     )
     assert guard("prune", *named).stdout == "deleted the rows of 0 tasks\n"
     if named[0] != "--config":
@@ -80,7 +81,7 @@ def test_without_a_document_init_says_what_to_give() -> None:
 
 def test_a_file_is_named_by_its_whole_path(home: Path) -> None:
     init = guard("init", "--database", "sqlite:///other.sqlite")
-    assert init.stdout == f"made the table delayq_processed in sqlite:///{home}/other.sqlite\n"
+    assert init.stdout == f"created the table delayq_processed in sqlite:///{home}/other.sqlite\n"
 
 
 @pytest.mark.parametrize("named", [(), ("queue.yaml",)])
@@ -115,7 +116,7 @@ def test_a_run_that_never_said_how_it_ended_is_told_and_nobody_knows_more(home: 
     used.close_sync()
     asked = guard("seen", "queue.yaml", "order-7")
     assert asked.stdout.startswith("order-7: a run (token 3) began at 20")
-    assert asked.stdout.endswith("Z and never said how it ended, or still goes on\n")
+    assert asked.stdout.endswith("Z and never said how it ended, or is still running\n")
     asked = guard("seen", "queue.yaml", "order-7", "-o", "json")
     assert json.loads(asked.stdout) == {"id": "order-7", "seen": None}
 
@@ -141,7 +142,7 @@ def test_a_statement_of_a_table_that_is_not_there_is_no_traceback(home: Path) ->
 
 
 def test_a_row_that_says_done_is_forgotten_by_force_only(home: Path) -> None:
-    assert [guard("init", "queue.yaml").stdout[:5] for _ in range(2)] == ["made ", "found"]
+    assert [guard("init", "queue.yaml").stdout[:5] for _ in range(2)] == ["creat", "found"]
     used = database(home)
     with used(task()):
         pass
@@ -149,7 +150,7 @@ def test_a_row_that_says_done_is_forgotten_by_force_only(home: Path) -> None:
     asked = guard("seen", "queue.yaml", "order-7", "-o", "json")
     assert json.loads(asked.stdout) == {"id": "order-7", "seen": True}
     refused = guard("forget", "queue.yaml", "order-7")
-    assert (refused.exit_code, refused.stderr.splitlines()[0]) == (5, "error: order-7: done already")
+    assert (refused.exit_code, refused.stderr.splitlines()[0]) == (5, "error: order-7: already finished")
     forced = guard("forget", "queue.yaml", "order-7", "order-8", "--force")
     assert forced.stdout == "forgot order-7, which was done\n"
     assert (forced.exit_code, "no record of order-8" in forced.stderr) == (6, True)

@@ -368,7 +368,7 @@ def test_drivers_words_are_short_and_on_one_line_and_never_hold_the_password() -
     from sqlalchemy import make_url  # noqa: PLC0415 -- here only
 
     url = make_url(f"postgresql://{USER}:{PASSWORD}@host/test")
-    words = errors.told(RuntimeError(f"cannot\nlog in with {PASSWORD} " + "x" * 500), url)
+    words = errors.driver_message(RuntimeError(f"cannot\nlog in with {PASSWORD} " + "x" * 500), url)
     assert words.startswith("cannot log in with *** xxx")
     assert len(words) == errors.MAX_TEXT
 

@@ -28,7 +28,7 @@ class Asker:
         self._keeps = keeps
         self._kept: dict[Address, Connection] = {}
 
-    async def told(self, address: Address, questions: Sequence[Command]) -> list[Any]:
+    async def replies(self, address: Address, questions: Sequence[Command]) -> list[Any]:
         """Return what one server replies, an error reply as a value."""
         kept = self._kept.pop(address, None)
         if kept is not None:

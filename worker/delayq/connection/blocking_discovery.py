@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from delayq.connection.redirects import Redirect
     from delayq.connection.topology_state import Topology
 
-ANSWER_SECONDS: Final = 1.0  # that each is waited for, one after the other, until one is sure
-LOOK_SHARE: Final = 20  # such looks take a twentieth of the time at most, even where Sentinels do not answer
+ANSWER_SECONDS: Final = 1.0  # timeout of each server; they are queried one by one until one answer is certain
+LOOK_SHARE: Final = (
+    20  # periodic queries take at most a twentieth of the time, even if Sentinels do not answer
+)
 
 
 class BlockingDiscovery:
-    """What one SyncConnection knows of its topology, and the finding out."""
+    """Discovers the topology of one SyncConnection, and stores the result."""
 
-    def __init__(self, address: Address, news: Callable[[], None] = lambda: None) -> None:
-        """Send nothing until the first call; `news` is called when an answer differs."""
-        self.address, self._news = address, news
+    def __init__(self, address: Address, on_change: Callable[[], None] = lambda: None) -> None:
+        """Send nothing until the first call; `on_change` is called when the topology changes."""
+        self.address, self._on_change = address, on_change
         self.topology = None if address.kind == "standalone" else topology_of(address)
-        self._told = self.topology and self.topology.known()
+        self._announced = self.topology and self.topology.known()
         self._rounds = 0
         self._asked_at = self._look_at = -math.inf  # monotonic seconds
         self._doubted: set[Place] = set()
@@ -61,11 +63,11 @@ class BlockingDiscovery:
         return place
 
     def doubt(self, place: Place) -> None:
-        """It may be a master no more: ask before the next call that would go there. Others go on."""
+        """Require a query before the next call to this server, which may no longer be a master."""
         self._doubted.add(place)
 
     def learn(self, said: Redirect | None) -> None:
-        """Believe a node that has handed over a slot, and ask in time what is new; None: its Cluster is down."""
+        """Apply a redirect of a Cluster node, and query before the next call to the old one; None: Cluster down."""
         if not isinstance(self.topology, ClusterTopology):
             return
         if said is None:
@@ -77,7 +79,7 @@ class BlockingDiscovery:
             self.doubt(before)
 
     def ask(self, deadline: Deadline | None = None, *, waits: bool = True) -> None:
-        """Ask anew, unless another thread is asking or just has; `waits` for it."""
+        """Query the topology, unless another thread does or just did; `waits`: wait for that thread."""
         if self.topology is None:
             return
         deadline = deadline or Deadline(self.address.timeout_seconds)
@@ -113,9 +115,9 @@ class BlockingDiscovery:
         self._rounds += 1
         self._asked_at = time.monotonic()
         self._look_at = self._asked_at + max(LOOK_SECONDS, LOOK_SHARE * (self._asked_at - began))
-        before, self._told = self._told, topology.known()
-        if before != self._told:
-            self._news()
+        before, self._announced = self._announced, topology.known()
+        if before != self._announced:
+            self._on_change()
 
     def _lines(self, topology: Topology, doubted: set[Place]) -> list[Wire]:
         """Return connections to all who may be asked: open ones first, those who did not answer others last."""

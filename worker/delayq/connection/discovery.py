@@ -185,7 +185,7 @@ class Discovery:
 
     async def _answers(self, address: Address) -> bool:
         try:
-            replies = await self._asker.told(address, self.topology.questions)
+            replies = await self._asker.replies(address, self.topology.questions)
             return self.topology.learn(address.places[0], replies)
         except (RedisError, OSError) as error:
             self._error = translated(error, address.where, "questions")

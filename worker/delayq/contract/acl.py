@@ -46,21 +46,21 @@ CONNECTION: Final = ("blpop", "eval", "evalsha", "ping", "role", "select", "wait
 """What connections send. HELLO and AUTH take no right."""
 
 CLUSTER: Final = ("asking", "cluster|info", "cluster|slots")
-"""What else a Cluster is asked for."""
+"""Further commands for a Cluster."""
 
 YOUNGER: Final = ("waitaof",)
 """What came with Redis 7.2, for `durability.confirm: Fsynced`: older ones refuse a rule with it."""
 YOUNGER_SINCE: Final = (7, 2)
 
 CURIOUS: Final = ("command|info",)
-"""What tells whether Redis knows WAITAOF. Without it, delayq works."""
+"""Command to detect WAITAOF. It is optional."""
 
 REVEALING: Final = ("config|get",)
 """What tells how often Redis forces its file to the disk, and with it every other setting: also `requirepass` and
 `masterauth`, in clear. Redis cannot allow single settings. Only `durability.confirm: Fsynced` takes it."""
 
 SENTINEL: Final = ("ping", "sentinel|get-master-addr-by-name", "sentinel|master")
-"""What Sentinels are asked for, by a user of their own."""
+"""Commands for the Sentinels' own user."""
 
 
 def rule(

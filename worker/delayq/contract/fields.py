@@ -48,12 +48,12 @@ def text(kind: Text, *, doc: str, default: str | None = REQUIRED) -> str:
 
 
 def choice(*options: T, doc: str, default: T = REQUIRED) -> T:
-    """Declare one of a few words."""
+    """Declare an enumeration."""
     return _declare(Choice(tuple(map(str, options))), default, doc)
 
 
 def constant(value: T, *, doc: str) -> T:
-    """Declare a word the document must repeat, though Python code need not."""
+    """Declare a constant that a document must contain, but Python code need not."""
     kind = Choice((str(value),))
     return field(default=value, metadata={"kind": kind, "doc": doc, "required": True})
 

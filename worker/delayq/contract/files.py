@@ -22,12 +22,12 @@ CONFIG_MAPS: Final = "_configmaps"
 
 
 def secret_path(secrets_dir: Path, name: str, key: str) -> Path:
-    """Say which file holds a key of a Secret; a name that could lead elsewhere is a ValueError."""
+    """Return the file of a key of a Secret; ValueError for a name that could leave the directory."""
     return secrets_dir / _checked(name, SECRET_NAME) / _checked(key, SECRET_KEY)
 
 
 def config_map_path(secrets_dir: Path, name: str, key: str) -> Path:
-    """Say which file holds a key of a ConfigMap, in the same way."""
+    """Return the file of a key of a ConfigMap, in the same way."""
     return secrets_dir / CONFIG_MAPS / _checked(name, CONFIG_MAP_NAME) / _checked(key, SECRET_KEY)
 
 

@@ -28,7 +28,7 @@ class Kind:
             """What is wanted, to follow the word "expected"."""
 
     def fits(self, value: object) -> bool:
-        """Tell whether a document takes the value."""
+        """Whether the value is valid."""
         raise NotImplementedError
 
     def read(self, value: object, place: Place) -> object:
@@ -42,7 +42,7 @@ class Kind:
         return value
 
     def shown(self, value: object) -> str:
-        """Return what an error says of a value that does not fit."""
+        """Return the error message for an invalid value."""
         return show(value)
 
 
@@ -107,7 +107,7 @@ class Text(Kind):
 
 
 def plain(text: str) -> bool:
-    """Tell whether the text can be stored as UTF-8, which a lone surrogate cannot."""
+    """Whether the text is valid Unicode, without lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 

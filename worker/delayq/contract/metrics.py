@@ -93,7 +93,7 @@ node; or unknown."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric: what it is called, what it counts, and by what it is told apart."""
+    """A metric: name, help text and labels."""
 
     name: str
     kind: MetricKind

@@ -1,4 +1,4 @@
-"""What is wrong with a document, said so that its author can correct it.
+"""The problems of a document, described so that its author can correct them.
 
 No secret is ever quoted: where a value could be one, only its type is named.
 """
@@ -76,7 +76,7 @@ class Place:
         return Place(f"{self.path}[{index}]", self.problems)
 
     def key(self, key: str) -> Place:
-        """Go to one value of this map, whose keys are the author's own words."""
+        """Go to a value of this map, whose keys the author chooses."""
         return Place(f"{self.path}[{quote(key)}]", self.problems)
 
     def refuse(self, message: str) -> Literal[Invalid.INVALID]:

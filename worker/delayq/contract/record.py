@@ -60,7 +60,7 @@ class Declared:
     doc: str
     required: bool
     default: object
-    """What stands there when the document says nothing; None when nothing does."""
+    """Default value; None without a default."""
 
 
 @dataclass(frozen=True, slots=True)

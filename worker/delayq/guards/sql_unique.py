@@ -62,7 +62,7 @@ class SqlUnique(SqlGuard):
         `(token 3) began at 2026-11-20T09:00:00Z and never said how it ended`, which may be one that still goes on.
         """
         row = await self._aio.once(partial(ledger.look, task=task))
-        return "" if row is None or row.done else _told(row)
+        return "" if row is None or row.done else _begun(row)
 
     def enter(self, connection: Connection, task: Task) -> None:
         """Add the task's row: done, for it is rolled back with the handler; or running, for the handler is apart."""
@@ -83,7 +83,7 @@ class SqlUnique(SqlGuard):
             return
         if self._on_incomplete_run == "Bury":
             raise Bury(
-                f"an earlier run {_told(row)}; it may have taken effect (spec.guard.sqlUnique.onIncompleteRun: Bury); "
+                f"an earlier run {_begun(row)}; it may have taken effect (spec.guard.sqlUnique.onIncompleteRun: Bury); "
                 "once you know, leave it dead, or `delayq guard forget` it and redrive it"
             )
         if not ledger.take_over(connection, task, row.token):
@@ -106,5 +106,5 @@ class SqlUnique(SqlGuard):
         ledger.remove(connection, hold.task)
 
 
-def _told(row: ledger.Row) -> str:
+def _begun(row: ledger.Row) -> str:
     return f"(token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and never said how it ended"

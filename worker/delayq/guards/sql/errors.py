@@ -97,22 +97,22 @@ def _of_sqlite(code: int, words: str) -> Meaning | None:
     return "unavailable" if code in _SQLITE_GONE else None
 
 
-def told(error: BaseException, url: URL | None) -> str:
-    """Return the driver's own words on one line, short, and without the password, which no driver should say."""
-    words = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
+def driver_message(error: BaseException, url: URL | None) -> str:
+    """Return the driver's message on one line, shortened, and without the password."""
+    text = " ".join(str(getattr(error, "orig", None) or error).split()) or type(error).__name__
     password = None if url is None else url.password
     if password:
-        words = words.replace(password, "***")
-    return words if len(words) <= MAX_TEXT else words[: MAX_TEXT - 1] + "…"
+        text = text.replace(password, "***")
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def untyped(error: BaseException) -> bool:
-    """Tell whether PostgreSQL only does not know what type a NULL is to have."""
+    """Whether PostgreSQL only cannot infer the type of a NULL."""
     return isinstance(error, DBAPIError) and _code(error.orig) in _UNTYPED
 
 
 def unfit(error: BaseException) -> bool:
-    """Tell whether a value has a type or size that the statement cannot use; no retry changes a task's values."""
+    """Whether a value has a type or size that the statement cannot use; a retry would not help."""
     if not isinstance(error, DBAPIError):
         return isinstance(error, OverflowError)  # SQLite's driver
     if isinstance(error.orig, OverflowError):
@@ -122,17 +122,17 @@ def unfit(error: BaseException) -> bool:
 
 
 def lost_under(error: BaseException) -> bool:
-    """Tell whether an exception of a handler comes from a connection that broke under it."""
+    """Whether a broken connection caused an exception of a handler."""
     return any(isinstance(each, DBAPIError) and each.connection_invalidated for each in _causes(error))
 
 
 def undone_under(error: BaseException) -> bool:
-    """Tell whether an exception of a handler is a deadlock, or two transactions that cannot be put in an order."""
+    """Whether a deadlock or a serialization failure caused an exception of a handler."""
     return any(isinstance(each, DBAPIError) and _code(each.orig) in _UNDONE for each in _causes(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(20):  # causes may go in circles
+    for _ in range(20):  # causes can be cyclic
         if error is None:
             return
         yield error
@@ -149,21 +149,20 @@ def spread_ms(delay_ms: int, rand: float) -> int:
 
 
 def busy(reason: str) -> GuardBusy:
-    """Report that another transaction has what the task needs."""
+    """Return the error for a row or lock that another transaction holds."""
     return GuardBusy(reason, delay_ms=spread_ms(BUSY_MS, random.random()))  # noqa: S311 -- spreads, guards nothing
 
 
 def away(where: str, why: str) -> GuardUnavailable:
-    """Say that the database is not there for us."""
+    """Return the error for an unavailable database."""
     return GuardUnavailable(where, why, delay_ms=spread_ms(AWAY_MS, random.random()))  # noqa: S311 -- as above
 
 
 @contextmanager
 def translated(url: Callable[[], URL]) -> Iterator[None]:
-    """Turn drivers' errors into GuardBusy and GuardUnavailable; what is neither stays what it is.
+    """Translate drivers' errors into GuardBusy and GuardUnavailable; pass on all others.
 
-    Only an unavailable store is not charged. An error of the user's statement is a failed attempt: uncharged, it would
-    repeat without end.
+    An unavailable store charges no attempt. An error of the user's statement does: otherwise it would repeat forever.
     """
     try:
         yield
@@ -181,15 +180,15 @@ def translated(url: Callable[[], URL]) -> Iterator[None]:
 
 
 def of(error: BaseException, url: URL) -> GuardBusy | GuardUnavailable | None:
-    """Say what a driver's error means, None when it means nothing to a guard."""
-    words = told(error, url)
+    """Return the guard's error for a driver's error; None for an error of another kind."""
+    text = driver_message(error, url)
     match meaning(error):
         case "busy":
-            return busy(f"guard at {where(url)} is busy: {words}")
-        case "unusable" if NAME in words:
-            hint = "delayq guard init makes the table, and workers need to read and write it"
-            return away(where(url), f"{words}: {hint}")
+            return busy(f"guard at {where(url)} is busy: {text}")
+        case "unusable" if NAME in text:
+            hint = "delayq guard init creates the table, and workers need to read and write it"
+            return away(where(url), f"{text}: {hint}")
         case "unavailable":
-            return away(where(url), words)
+            return away(where(url), text)
         case _:
             return None

@@ -11,7 +11,7 @@ from delayq.guards.base import Guard
 from delayq.guards.sql import settings, urls
 from delayq.guards.sql.aio import Aio
 from delayq.guards.sql.engines import SqlHold
-from delayq.guards.sql.errors import away, told, untyped
+from delayq.guards.sql.errors import away, driver_message, untyped
 from delayq.guards.sql.guarded import SqlGuarded
 from delayq.guards.sql.plain import Plain
 from delayq.guards.sql.pools import Pools
@@ -101,9 +101,9 @@ class SqlGuard(Steps, Guard[SqlHold]):
     async def finish(self, hold: SqlHold) -> None:
         """Commit. Raises if nothing has taken effect, or if the result of the commit is unknown.
 
-        Seen: another run has done it meanwhile. GuardBusy, GuardUnavailable: as in begin, after 15 s of trying when the
-        handler was apart. GuardLost: the locked row is gone. RuntimeError: the handler ended the transaction itself.
-        Errors of the handler's own, such as those of a deferred constraint, come through.
+        Seen: another run has taken effect. GuardBusy, GuardUnavailable: as in begin; with a separate handler, after
+        15 s of retries. GuardLost: the locked row is gone. RuntimeError: the handler ended the transaction itself.
+        Other errors of the handler's transaction, such as those of a deferred constraint, pass through.
         """
         step = partial(self._finish, hold=hold)
         await (self._aio.persist(step) if hold.pool is None else self._aio.finish(hold, step))
@@ -119,14 +119,13 @@ class SqlGuard(Steps, Guard[SqlHold]):
             self._not_abandoned(hold, error)
 
     async def seen(self, task: Task) -> bool | None:
-        """Tell whether the task has taken effect; a run that still goes on has not. Raises what begin does but Seen."""
+        """Whether the task has taken effect; a running one has not. Raises the errors of begin, except Seen."""
         return await self._aio.once(partial(self.has, task=task))
 
     async def check(self) -> None:
-        """Connect, and look whether everything is there; whatever is wrong, no task could begin.
+        """Check the connection, the table and the statements within 5 s; GuardUnavailable if no task could begin.
 
-        Within 5 s, however long a task may wait. A pool that is all in use serves. So does a query whose parameters
-        have a type only with a task's values.
+        A fully used pool is not an error, nor is a query whose parameters have types only with a task's values.
         """
         try:
             await self._aio.look(self._probe)
@@ -136,32 +135,32 @@ class SqlGuard(Steps, Guard[SqlHold]):
             raise
         except Exception as error:
             if not untyped(error):
-                raise away(self.where, told(error, self._pools.url())) from error
+                raise away(self.where, driver_message(error, self._pools.url())) from error
 
     async def prune(self, batch: int = BATCH) -> int:
-        """Delete at most `batch` rows past their retention; returns how many: fewer than that, and all are gone.
+        """Delete at most `batch` rows past their retention; return how many. Fewer than `batch` means all.
 
-        Raises GuardBusy, GuardUnavailable, and the driver's error when the table is not as it should be.
+        Raises GuardBusy, GuardUnavailable, and the driver's error for an unsuitable table.
         """
         return await self._aio.once(partial(self._prune, batch=batch))
 
     async def forget(self, queue: str, task_id: str, *, done: bool = False) -> str | None:
-        """Delete the ledger's row of a run that never ended, so that the task may run again; with `done`, any row.
+        """Delete the ledger's row of an incomplete run, so that the task can run again; with `done`, any row.
 
-        Returns the state that the row had: running, done, or None for no row. Nothing keeps a run that still goes on
-        from ending well afterwards. Raises GuardBusy while one holds the row, GuardUnavailable.
+        Returns the row's state: running, done, or None for no row. A run that is still in progress can succeed
+        afterwards. Raises GuardBusy while another transaction locks the row, GuardUnavailable.
         """
         return await self._aio.once(partial(self._forget, queue=queue, task_id=task_id, done=done))
 
     async def install(self) -> bool:
-        """Make the ledger's table unless it is there; True when that was needed.
+        """Create the ledger's table unless it exists; return whether it was created.
 
-        Raises GuardBusy, GuardUnavailable, and the driver's error when the user must not make tables.
+        Raises GuardBusy, GuardUnavailable, and the driver's error without the right to create tables.
         """
         return await self._aio.once(install)
 
     async def problems(self) -> list[str]:
-        """Say what of the table is not as it should be."""
+        """Return the differences between the table and the expected one."""
         return await self._aio.once(problems)
 
     async def close(self) -> None:
@@ -169,11 +168,11 @@ class SqlGuard(Steps, Guard[SqlHold]):
         await self._aio.close()
 
     def begin_sync(self, task: Task) -> SqlHold:
-        """Let the task run, in plain code."""
+        """Begin, for code without an event loop."""
         return self._plain.begin(partial(self._begin, task=task))
 
     def finish_sync(self, hold: SqlHold) -> None:
-        """Commit, in plain code."""
+        """Commit, for code without an event loop."""
         step = partial(self._finish, hold=hold)
         if hold.pool is None:
             self._plain.persist(step)
@@ -181,7 +180,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
             self._plain.finish(hold, step)
 
     def abandon_sync(self, hold: SqlHold) -> None:
-        """Roll back, or forget that it began, in plain code."""
+        """Abandon, for code without an event loop."""
         try:
             if hold.pool is not None:
                 self._plain.abandon(hold)
@@ -191,22 +190,22 @@ class SqlGuard(Steps, Guard[SqlHold]):
             self._not_abandoned(hold, error)
 
     def install_sync(self) -> bool:
-        """Make the ledger's table unless it is there, in plain code."""
+        """Install, for code without an event loop."""
         return self._plain.once(install)
 
     def close_sync(self) -> None:
-        """Close the idle connections of plain code."""
+        """Close the idle connections of code without an event loop."""
         self._pools.end()
 
     async def undone(self, hold: SqlHold) -> bool:
-        """Tell whether the hold's transaction is one that the database has rolled back; False when it does not say."""
+        """Whether the database has rolled back the hold's transaction; False if unknown."""
         try:
             return await self._aio.ask(hold, partial(self._undone, hold=hold))
         except Exception:  # noqa: BLE001 -- the handler has failed in any case
             return False
 
     def undone_sync(self, hold: SqlHold) -> bool:
-        """Tell the same in plain code."""
+        """The same for code without an event loop."""
         try:
             return self._undone(hold.connection, hold)
         except Exception:  # noqa: BLE001 -- as above

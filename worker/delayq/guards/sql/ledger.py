@@ -84,7 +84,7 @@ def look(
 
 
 def complete(connection: Connection, task: Task, *, version: int | None = None) -> bool:
-    """Say that the task is done; False when that is not ours to say, by the token or by a version seen before."""
+    """Mark the task done; return False if the row has another token, or another `version`."""
     ours = _ROW.token == task.token if version is None else _ROW.version == version
     values = {"state": DONE, "done_at": NOW, "version": _ROW.version + 1}
     changed = update(TABLE).where(_own(task), _ROW.state == RUNNING, ours).values(values)
@@ -99,12 +99,12 @@ def take_over(connection: Connection, task: Task, token: int) -> bool:
 
 
 def remove(connection: Connection, task: Task) -> None:
-    """Forget that this run began."""
+    """Delete the row of this run, if it is running."""
     connection.execute(delete(TABLE).where(_own(task), _ROW.state == RUNNING, _ROW.token == task.token))
 
 
 def forget(connection: Connection, queue: str, task_id: str, *, done: bool) -> str | None:
-    """Delete the row of a run that never ended, with `done` any; returns the state that it had, None for no row."""
+    """Delete the row of an incomplete run, with `done` any row; return its state, None for no row."""
     own = and_(_ROW.queue == queue, _ROW.task_id == task_id)
     state = connection.execute(select(_ROW.state).where(own).with_for_update()).scalar_one_or_none()
     if state is not None and (done or state != DONE):
@@ -113,7 +113,7 @@ def forget(connection: Connection, queue: str, task_id: str, *, done: bool) -> s
 
 
 def prune(connection: Connection, queue: str | None, *, kept: int, run: int, batch: int) -> int:
-    """Delete at most `batch` rows: done `kept` seconds ago, or begun before that, when no run can still go on."""
+    """Delete at most `batch` rows: done more than `kept` seconds ago, or too old for a run in progress."""
     done = and_(_ROW.done_at.is_not(None), _ROW.done_at < Ago(kept))
     forgotten = and_(_ROW.done_at.is_(None), _ROW.began_at < Ago(kept + run + FORGOTTEN_SECONDS))
     old = and_(_ROW.began_at < Ago(kept), or_(done, forgotten))
@@ -127,7 +127,7 @@ def prune(connection: Connection, queue: str | None, *, kept: int, run: int, bat
     if connection.dialect.name == "postgresql":
         free = keys.with_for_update(skip_locked=True)
         return connection.execute(delete(TABLE).where(tuple_(_ROW.queue, _ROW.task_id).in_(free))).rowcount
-    # MariaDB's DELETE waits for every row that it looks at, those of runs that go on, too: look without locks first.
+    # MariaDB's DELETE waits for every row that it scans, also for rows of running tasks: first select without locks.
     rows = [{"its_queue": queue, "its_id": task_id} for queue, task_id in connection.execute(keys)]
     if rows:
         own = and_(_ROW.queue == bindparam("its_queue"), _ROW.task_id == bindparam("its_id"))

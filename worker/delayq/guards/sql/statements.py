@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from delayq.contract.problems import quote, type_name
 from delayq.errors import Bury, InvalidDocument
-from delayq.guards.sql.errors import told, unfit
+from delayq.guards.sql.errors import driver_message, unfit
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ class Statement:
             return connection.execute(clause, values)
         except Exception as error:
             if unfit(error) and any(name.startswith(PAYLOAD) for name in values):
-                raise Bury(f"{self.field}: the database takes no such value: {told(error, None)}") from error
+                raise Bury(
+                    f"{self.field}: the database takes no such value: {driver_message(error, None)}"
+                ) from error
             raise
 
     def try_out(self, connection: Connection, *, end: str = "") -> CursorResult[Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.cluster.operator import Operator
 FOREIGN = "DELAYQ_TEST_KUBECONFIG"
 """Names a kubeconfig whose cluster is used instead of one of our own; what tests make there, they delete."""
+RIGHTS = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +78,7 @@ def plane(bare: ControlPlane) -> Iterator[ControlPlane]:
     yield bare
     for release in json.loads(bare.helm("list", "--all-namespaces", "--output=json").stdout):
         bare.helm("uninstall", release["name"], f"--namespace={release['namespace']}", "--no-hooks")
+    bare.kubectl("delete", RIGHTS, "--selector=app.kubernetes.io/name=delayq")  # applied without Helm
     bare.kubectl("delete", "crd", CRD, "--ignore-not-found")
     bare.kubectl("delete", "namespace", "shop", "delayq-system", "--ignore-not-found")  # which pages name
 

@@ -112,7 +112,7 @@ class Reconciler:
         key = resource.key
         child = self._children.get(key, names.CONFIG_MAP, names.config(key.name))
         found = self._rivals.stance(key, claim_in(child.body if child else None), time.time())
-        fields = {"queue": str(key), "hint": CURE}
+        fields = {"queue": str(key), "other": "", "hint": CURE}
         if other := self._rivals.yielded_to.pop(key, ""):
             log.warning("queue_yielded", extra={"fields": fields | {"other": other}})
         if other := self._rivals.claimed_by.pop(key, ""):

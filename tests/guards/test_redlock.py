@@ -335,3 +335,7 @@ def answered(value: object) -> asyncio.Task[Any]:
         return await asyncio.Event().wait() if value is None else value
 
     return asyncio.ensure_future(answer())
+
+
+def test_a_server_has_less_time_to_answer_than_a_lock_lasts() -> None:
+    assert [server_seconds(ttl) for ttl in (1, 5, 30, 3600)] == [0.2, 1.0, 1.0, 1.0]

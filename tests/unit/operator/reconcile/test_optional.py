@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from delayq_operator.base.errors import Unavailable
 from delayq_operator.base.supervision import Parts
 from delayq_operator.cache.watches import Watches
 from delayq_operator.reconcile.optional import OptionalKinds
@@ -31,8 +32,11 @@ class Served:
     plurals: set[str] = field(default_factory=lambda: {"podmonitors", "prometheusrules"})
     slow: dict[str, asyncio.Event] = field(default_factory=dict)
     """Lists of these namespaces take until the event."""
+    unavailable: bool = False
 
     async def serves(self, kind: Kind) -> bool:
+        if self.unavailable:
+            raise Unavailable("connection refused")
         return kind.plural in self.plurals
 
     async def pages(
@@ -116,6 +120,14 @@ async def test_nothing_is_wanted_before_all_of_it_was_listed() -> None:
     await turns()
     assert cluster.referents.kinds == BOTH
     assert len(cluster.copy.known) == 2
+    await cluster.parts.end()
+
+
+async def test_an_unavailable_api_server_does_not_mean_that_a_kind_is_not_served() -> None:
+    cluster = Cluster()
+    await cluster.refresh()
+    cluster.api.unavailable = True
+    assert await cluster.refresh() == BOTH
     await cluster.parts.end()
 
 

@@ -28,7 +28,8 @@ LANES: Final = (
 """Each lane runs its parts one after the other. The last lane mostly computes, and lets the others go first."""
 PROGRESS_SECONDS: Final = 30.0
 PERCENT: Final = re.compile(rb"\[ *(\d+)%\]")
-CLOSING_LINE: Final = re.compile(r"^=+ (.* in [0-9.]+s)\b.* =+$", re.MULTILINE)
+CLOSING_LINE: Final = re.compile(r"^=+ .* in [0-9.]+s(?: \([0-9:]+\))? =+$", re.MULTILINE)
+"""pytest's last line. `.ci/run` looks for it in the output of `make test`."""
 
 
 class Part:
@@ -55,7 +56,7 @@ class Part:
         output, took = self.log.read_text(errors="replace"), minutes(self.began)
         if self.process.returncode:
             return f"── output of {self.name} ──\n{output}\n· {self.name} FAILED after {took}"
-        return "; ".join((f"· {self.name} passed after {took}", *CLOSING_LINE.findall(output)))
+        return "\n".join((f"· {self.name} passed after {took}", *CLOSING_LINE.findall(output)))
 
 
 def minutes(began: float) -> str:

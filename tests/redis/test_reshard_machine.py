@@ -18,6 +18,7 @@ from delayq.errors import QueueFull, TaskExists
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import INDEXES as INDEX_OF
 from delayq.protocol.results import Cancelled, LostTask, Outcome
+from delayq.protocol.scripts import load
 from delayq.protocol.shard_map import ShardMap
 from delayq.resharding import migration
 from delayq.resharding.coordinator import DesiredShards, ReshardingCoordinator
@@ -54,7 +55,8 @@ NEAR_MS, LEASE_MS = 1000, 5000
 DELAYS = st.sampled_from([0, 500, 50_000, 50_000, 90_000])
 KINDS = ["reject", "keep", "replace", "cancel", "get", "reschedule", "redrive", "purge"]
 INDEXES = ("delayed", "retry", "suspect", "processing", "dlq")
-MOVERS = {"tell", "walk", "walked", "depart", "departed", "arrive", "landed", "leave"}
+MIGRATION = [f"migrate_{verb}" for verb in ("out", "in", "verify", "commit", "retoken", "done")]
+MOVERS = {load(name).name for name in ("sync_shard_map", "scan", "list_migrating", *MIGRATION)}
 
 
 class Place(NamedTuple):

@@ -35,6 +35,7 @@ MOVING = ShardMap(3, 2, 1, 2, 2)
 # Of "a" to "h" with two shards: b, c, d and f belong to shard 1; the test of keys.py says so for ever.
 AWAY = [name for name in "abcdefgh" if MOVING.home(name) == 1]
 HERE = [name for name in "abcdefgh" if MOVING.home(name) == 0]
+ALL = State(delayed=dict.fromkeys("abcdefgh", FAR))
 
 
 @pytest.fixture
@@ -80,8 +81,7 @@ def test_a_task_of_each_kind_goes_with_all_that_is_known_of_it(pair: Shard) -> N
     put(pair, before)
     batch = depart(pair, first, second, third)
     assert arrive(pair, batch) == 3
-    assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
-    assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 3
+    assert landed(pair, batch) == 3
     assert at(pair, 1) == before
     assert at(pair, 0) == State(stats={"moved": 3})
     weight = sum(len(name) + len(before.envelopes[name]) for name in before.envelopes)
@@ -171,8 +171,7 @@ def test_a_batch_arrives_once_however_often_it_is_sent(pair: Shard) -> None:
     assert [arrive(pair, batch), arrive(pair, batch)] == [1, 0]
     pair.run(pair.commands.cancel(AWAY[0]))
     assert arrive(pair, batch) == 0
-    assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
-    assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 1
+    assert landed(pair, batch) == 1
     assert arrive(pair, batch) == 0, "a copy that comes late, after everybody has forgotten the batch"
     pair.redis.hset(pair.commands.keys(1).arrived, "0", batch.token + 1)
     [tasks] = batch.by_shard().values()
@@ -280,8 +279,7 @@ def test_a_batch_that_its_shard_forgot_lets_nothing_in_that_has_landed(pair: Sha
     pair.redis.zadd(keys.delayed, {AWAY[0]: FAR})
     batch = depart(pair, AWAY[0])
     arrive(pair, batch)
-    assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
-    assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 1
+    assert landed(pair, batch) == 1
     assert pair.run(pair.commands.cancel(AWAY[0])) is Cancelled.CANCELLED
     assert not pair.run(pair.commands.migrate_verify(1, 0, forgotten.token))
     assert arrive(pair, batch) == arrive(pair, forgotten) == 0
@@ -365,8 +363,7 @@ def test_full_memory_lets_arrive_what_has_departed_and_nothing_depart(pair: Shar
         with pytest.raises(DelayQError, match="OOM"):
             depart(pair, AWAY[1])
         assert arrive(pair, batch) == 1
-        assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
-        assert pair.run(pair.commands.migrate_commit(0, batch.token)) == 1
+        assert landed(pair, batch) == 1
     assert (at(pair, 0).delayed, at(pair, 1).delayed) == ({AWAY[1]: FAR}, {AWAY[0]: FAR})
 
 
@@ -381,6 +378,17 @@ def test_a_shard_is_not_done_while_tasks_are_on_their_way(pair: Shard) -> None:
     assert pair.run(pair.commands.sync_shard_map(0)).home_epoch == MOVING.epoch
 
 
+def newcomer(pair: Shard) -> Operations:
+    """A client that does not know the shard map yet."""
+    return Operations(Commands(pair.commands.queue), Limits())
+
+
+def landed(pair: Shard, batch: MigrationBatch) -> int:
+    """How many tasks the source forgets, once the target has confirmed the batch."""
+    assert pair.run(pair.commands.migrate_verify(1, 0, batch.token))
+    return pair.run(pair.commands.migrate_commit(0, batch.token))
+
+
 # a whole migrator
 
 
@@ -390,6 +398,16 @@ def migrator(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> tuple[ShardMigrati
     connection: Any = Connection()
     move = ShardMigration(0, pair.commands, connection, near_ms=0)
     return move, Stepping(pair.run, move.step)
+
+
+def settle(move: ShardMigration, stepping: Stepping, *, steps: int = 40) -> None:
+    for _ in range(steps):
+        stepping.whole()
+    assert move.scan.done
+
+
+def each_at_home(pair: Shard) -> bool:
+    return (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
 
 
 def test_a_mover_that_knows_no_shard_map_brings_nothing_anywhere(
@@ -411,27 +429,25 @@ def test_a_mover_that_knows_no_shard_map_brings_nothing_anywhere(
 def test_another_goes_on_wherever_a_mover_died(
     pair: Shard, monkeypatch: pytest.MonkeyPatch, crash_after: int
 ) -> None:
-    put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
+    put(pair, ALL)
     _, dies = migrator(pair, monkeypatch)
     for _ in range(crash_after):
         dies.advance()
     move, stepping = migrator(pair, monkeypatch)
-    for _ in range(40):
-        stepping.whole()
-    assert move.scan.done
-    assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
+    settle(move, stepping)
+    assert each_at_home(pair)
     if not crash_after:
         assert (move.scan.tasks, move.scan.checked, move.scan.moved) == (8, 8, len(AWAY))
     for _ in range(40):
         dies.whole()  # it was not dead, it slept
-    assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
+    assert each_at_home(pair)
 
 
 def test_a_fail_over_that_forgets_arrivals_loses_nothing(
     pair: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new shard is as it was a second ago: the tasks are kept where they came from for longer than that."""
-    put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
+    put(pair, ALL)
     move, stepping = migrator(pair, monkeypatch)
     monkeypatch.setattr(migration, "KEEP_SECONDS", 3600.0)
     while not move.under_way:
@@ -440,10 +456,8 @@ def test_a_fail_over_that_forgets_arrivals_loses_nothing(
     pair.run(pair.commands.erase(1))
     pair.redis.delete(pair.commands.keys(1).shard_map)
     monkeypatch.setattr(migration, "KEEP_SECONDS", 0.0)
-    for _ in range(40):
-        stepping.whole()
-    assert move.scan.done
-    assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
+    settle(move, stepping)
+    assert each_at_home(pair)
 
 
 def ahead(pair: Shard, seconds: int = 5) -> None:
@@ -454,13 +468,11 @@ def ahead(pair: Shard, seconds: int = 5) -> None:
 def test_a_clock_that_is_behind_what_landed_loses_nothing(
     pair: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
+    put(pair, ALL)
     ahead(pair)
     move, stepping = migrator(pair, monkeypatch)
-    for _ in range(60):
-        stepping.whole()
-    assert move.scan.done
-    assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
+    settle(move, stepping, steps=60)
+    assert each_at_home(pair)
     assert at(pair, 1).stats == {}, "none came twice"
 
 
@@ -469,8 +481,7 @@ def test_a_task_that_comes_late_by_its_token_is_brought(pair: Shard) -> None:
     ahead(pair)
     depart(pair, AWAY[0])
     pair.run(pair.commands.sync_shard_map(0, MOVING))
-    operations = Operations(Commands(pair.commands.queue), Limits())
-    assert Operating(pair.run, operations.cancel(AWAY[0])).whole().result is Cancelled.CANCELLED
+    assert Operating(pair.run, newcomer(pair).cancel(AWAY[0])).whole().result is Cancelled.CANCELLED
 
 
 def test_only_what_goes_where_it_would_be_late_gets_a_later_token(pair: Shard) -> None:
@@ -517,14 +528,12 @@ def test_a_batch_of_somebody_else_that_is_older_goes_first(
     pair: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a later one has landed, it would be taken for a copy that comes late."""
-    put(pair, State(delayed=dict.fromkeys("abcdefgh", FAR)))
+    put(pair, ALL)
     move, stepping = migrator(pair, monkeypatch)
     stepping.whole()  # there is nothing on its way yet
     depart(pair, AWAY[0])
-    for _ in range(40):
-        stepping.whole()
-    assert move.scan.done
-    assert (sorted(at(pair, 0).delayed), sorted(at(pair, 1).delayed)) == (HERE, AWAY)
+    settle(move, stepping)
+    assert each_at_home(pair)
 
 
 def test_reapers_go_on_with_what_no_scanner_does(pair: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -565,7 +574,7 @@ def test_a_task_on_its_way_is_found(
     if arrived:
         arrive(pair, batch)
     pair.run(pair.commands.sync_shard_map(0, MOVING))
-    operations = Operations(Commands(pair.commands.queue), Limits())
+    operations = newcomer(pair)
     new = NewTask("new", delay_ms=5000, task_id=name)
     begins: dict[str, Callable[[], Any]] = {
         "get": lambda: operations.get(name),
@@ -585,7 +594,7 @@ def test_a_task_that_moves_from_its_home_is_not_followed_for_ever(pair: Shard, k
     pair.redis.hset(keys.moving_info, AWAY[0], f"1 delayed {FAR}")
     pair.redis.hset(keys.tasks, AWAY[0], envelope(FAR, AWAY[0]))
     pair.run(pair.commands.sync_shard_map(0, MOVING))
-    operations = Operations(Commands(pair.commands.queue), Limits())
+    operations = newcomer(pair)
     task = NewTask(1, delay_ms=5000, task_id=AWAY[0])
     begun = operations.schedule(task, "keep") if kind == "schedule" else operations.cancel(AWAY[0])
     asking, seconds = Operating(pair.run, begun), 0.0
@@ -602,7 +611,7 @@ def test_dead_letters_on_their_way_are_redriven_and_purged(pair: Shard) -> None:
     put(pair, State(dlq=dict.fromkeys(AWAY[:2], NOW), dlq_info=dict.fromkeys(AWAY[:2], "1 0 buried x")))
     depart(pair, *AWAY[:2])
     pair.run(pair.commands.sync_shard_map(0, MOVING))
-    letters = DeadLetters(Operations(Commands(pair.commands.queue), Limits()))
+    letters = DeadLetters(newcomer(pair))
     assert Operating(pair.run, letters.redrive([AWAY[0]], None, dry_run=False)).whole().result.tasks == 1
     assert Operating(pair.run, letters.purge([AWAY[1]])).whole().result == 1
     assert (at(pair, 1).delayed, at(pair, 1).dlq) == ({AWAY[0]: NOW}, {})

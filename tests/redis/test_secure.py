@@ -52,8 +52,12 @@ def serving(tmp_path: Path, tls: Tls | None = None, **config: str) -> Iterator[R
 
 def address(secrets: Path, server: RedisServer, **tls: Any) -> Address:  # noqa: ANN401  of spec.redis.tls
     """Where a document leads that knows this server, its user and what to trust and show."""
+    return logged_in(secrets, server, tls=SHOWN | tls)
+
+
+def logged_in(secrets: Path, server: RedisServer, **tls: Any) -> Address:  # noqa: ANN401  spec.redis.tls, if any
     standalone = {"host": server.host, "port": server.port}
-    return Address.from_spec(spec(standalone=standalone, auth=LOGIN, tls=SHOWN | tls), secrets)
+    return Address.from_spec(spec(standalone=standalone, auth=LOGIN, **tls), secrets)
 
 
 def refused(client: SyncClient) -> Unavailable:
@@ -94,12 +98,8 @@ def test_the_systems_authorities_do_not_count_beside_the_one_that_is_named(
         mounted(tmp_path, tls, authority=trustme.CA().cert_pem.bytes())
         monkeypatch.setenv("SSL_CERT_FILE", str(tls.ca))
         assert refused(make(address(tmp_path, server))).outage == "tls"
-        standalone, shown = (
-            {"host": server.host, "port": server.port},
-            {"certSecretRef": {"name": "certs"}, "keySecretRef": {"name": "certs"}},
-        )
-        redis = spec(standalone=standalone, auth=LOGIN, tls=shown)
-        reconnected(make(Address.from_spec(redis, tmp_path)))
+        shown = {"certSecretRef": {"name": "certs"}, "keySecretRef": {"name": "certs"}}
+        reconnected(make(logged_in(tmp_path, server, tls=shown)))
 
 
 def test_the_name_in_the_certificate_is_the_hosts_or_the_one_expected(make: Make, tmp_path: Path) -> None:
@@ -135,8 +135,7 @@ def test_a_password_rotates_while_calls_go_on(make: Make, tmp_path: Path) -> Non
     """Redis takes both for as long as the old one is mounted: then no call fails."""
     with serving(tmp_path) as server, server.client() as redis:
         mount(tmp_path, "login", username=USER.encode(), password=PASSWORD.encode())
-        standalone = {"host": server.host, "port": server.port}
-        client = make(Address.from_spec(spec(standalone=standalone, auth=LOGIN), tmp_path))
+        client = make(logged_in(tmp_path, server))
         ended = threading.Event()
 
         def rotate() -> None:
@@ -163,8 +162,7 @@ def test_a_password_rotates_while_calls_go_on(make: Make, tmp_path: Path) -> Non
 def test_a_password_that_was_changed_too_early_heals_by_itself(make: Make, tmp_path: Path) -> None:
     with serving(tmp_path) as server, server.client() as redis:
         mount(tmp_path, "login", username=USER.encode(), password=PASSWORD.encode())
-        standalone = {"host": server.host, "port": server.port}
-        client = make(Address.from_spec(spec(standalone=standalone, auth=LOGIN), tmp_path))
+        client = make(logged_in(tmp_path, server))
         reconnected(client)
         redis.execute_command("ACL", "SETUSER", USER, "resetpass", ">s3cret-2")
         cut(server)

@@ -60,12 +60,9 @@ def test_slots_are_read_with_their_masters_and_everybody_to_ask() -> None:
     assert (found.holders[0], found.holders[8191], found.holders[8192]) == (ASKED, ASKED, OTHER)
     assert found.nodes == {ASKED, OTHER, Place("10.0.0.9", 7000)}
     assert (found.masters, found.epoch, found.healthy) == (frozenset({ASKED, OTHER}), 7, True)
-
-
-def test_slots_that_nobody_serves_have_no_holder() -> None:
-    found = slots.read([HEALTHY, HALVES[:1]], ASKED)
-    assert found is not None
-    assert found.holders[8192] is None
+    half = slots.read([HEALTHY, HALVES[:1]], ASKED)
+    assert half is not None
+    assert (half.holders[8191], half.holders[8192]) == (ASKED, None)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 def acl(
     *, server: str, sentinel: bool, queue: str | None, key_prefix: str, config_get: bool, user: str | None
 ) -> None:
-    """Print the minimal rights of delayq's user, as one command for redis-cli.
+    """Print the ACL rule of a queue's Redis user, for redis-cli.
 
     Create one user for each queue with --queue: without it, the user can read, run and delete the tasks of all queues.
     Replace PASSWORD, and run the command on every node, replicas included: Redis does not replicate users.

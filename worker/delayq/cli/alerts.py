@@ -17,7 +17,9 @@ WIDTH = 1_000_000  # an expression on one line can be searched
 @click.command()
 @click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def alerts(documents: tuple[Path, ...]) -> None:
-    """Print the alerting rules of the queues of DOCUMENTs, as a file for Prometheus' rule_files.
+    """Print alerting rules for Prometheus.
+
+    The output has the rules of the queues of DOCUMENTs, as a file for rule_files.
 
     On Kubernetes, the operator creates them: spec.monitoring.prometheusRule. Elsewhere, write them to a file:
     delayq alerts orders.yaml >delayq.rules.yaml. Write them again when a document changes.

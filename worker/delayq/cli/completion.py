@@ -12,10 +12,7 @@ WHERE = {
 }
 
 
-@click.command(
-    help="Print the script with which a shell completes commands and options.\n\n\b\n"
-    + "\n".join(WHERE.values())
-)
+@click.command(help="Print the script for completion in a shell.\n\n\b\n" + "\n".join(WHERE.values()))
 @click.argument("shell", type=click.Choice(list(WHERE)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

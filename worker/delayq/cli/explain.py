@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="[FIELD]", default="")
 @output_option
 def explain(path: str, *, output: Output) -> None:
-    """Describe a field of the DelayQueue document, like spec.delivery.backoff, and the fields inside it."""
+    """Describe a field of the document, like spec.delivery.backoff.
+
+    It also lists the fields inside it.
+    """
     about, record = _find(path)
     fields = [_view(each) for each in declared(record)] if record else []
     value = {**(_view(about) if about else {"field": "", "doc": DelayQueue.__doc__}), "fields": fields}

@@ -68,7 +68,9 @@ def forecast(
     output: Output,
     **where: Any,  # noqa: ANN401 -- redis_options
 ) -> None:
-    """Show when tasks fall due, how many workers they need, and how late they start with the allowed workers.
+    """Forecast when tasks fall due, and how many workers they need.
+
+    It also shows how late tasks start with the allowed workers.
 
     QUEUE's document sets the concurrency of a worker, the accepted lateness, and the number of workers. The forecast
     does not include tasks that are scheduled or retried from now on.

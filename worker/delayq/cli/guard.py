@@ -30,9 +30,10 @@ WORDS = {
 
 @click.group()
 def guard() -> None:
-    """Create, query and prune the table in which SQL guards record finished tasks.
+    """Create, query and prune the table of SQL guards.
 
-    QUEUE is the path of a DelayQueue document, or the name of a queue that has one.
+    SQL guards record finished tasks in it. QUEUE is the path of a DelayQueue document, or the name of a
+    queue that has one.
     """
 
 

@@ -23,7 +23,9 @@ ONE_PASS_SECONDS = 180.0  # maximum: a DelayQueue's Job has 300 s, image pull in
     help="How long to run; 0s: until SIGTERM. Without it, the process ends after one pass over all tasks.",
 )
 def reaper(sweep_ms: int | None, **options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
-    """Reclaim expired leases, reconcile the indexes, and purge dead letters older than their retention.
+    """Run a reaper: repair and clean up.
+
+    A reaper reclaims expired leases, reconciles the indexes, and purges dead letters older than their retention.
 
     One pass takes three minutes at most. For more than half a million tasks, run the reaper with --for 0s.
     """

@@ -15,9 +15,10 @@ MOST_BYTES: Final = 1 << 20
 @click.command()
 @click.argument("file", type=click.File("rb"))
 def replay(file: BinaryIO) -> None:
-    """Recompute a scaling decision of the operator, and print it with its inputs.
+    """Recompute a scaling decision of the operator.
 
-    FILE contains the annotation delayq.dev/decision of a ScaledUp or ScaledDown event; - reads from stdin.
+    The output has the decision and its inputs. FILE contains the annotation delayq.dev/decision of a ScaledUp or
+    ScaledDown event; - reads from stdin.
     """
     try:
         decision = replayed(file.read(MOST_BYTES).decode())

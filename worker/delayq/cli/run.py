@@ -73,7 +73,9 @@ def run(  # noqa: PLR0913 -- one parameter an option
     log_format: LogFormat,
     log_level: str,
 ) -> None:
-    """Run the queue of DOCUMENT on this machine: scanner, worker, reaper, and an embedded Redis unless given a URL.
+    """Run the queue of DOCUMENT on this machine.
+
+    It starts scanner, worker, reaper, and an embedded Redis unless given a URL.
 
     The command uses spec.redis only with --redis spec, and reads its Secrets below $DELAYQ_SECRETS_DIR. For a Cluster
     with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels:

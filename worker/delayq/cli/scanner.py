@@ -22,6 +22,9 @@ from delayq.processes.scanner import run_scanner
     help="Port of /metrics?horizon=… for the operator. Without it, the scanner does not serve that path.",
 )
 def scanner(**options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
-    """Wake workers when tasks fall due, reclaim expired leases, and export the metrics of the queue."""
+    """Run a scanner: wake workers when tasks fall due.
+
+    A scanner also reclaims expired leases, and exports the metrics of the queue.
+    """
     with errors_as_exits():
         run_scanner(setting_of(**options))

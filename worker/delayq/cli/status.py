@@ -41,7 +41,9 @@ def pause_seconds(interval_ms: int) -> float:
 @interval_option
 @output_option
 def status(client: TargetClient, *, watch: bool, interval: int, output: Output) -> None:
-    """Show how many tasks of a queue are in each state, how late the oldest is, and when the next falls due.
+    """Show the number of tasks in each state.
+
+    It also shows how late the oldest task is, and when the next one falls due.
 
     While a node of a Cluster is unavailable, the command counts the tasks of the other shards and exits with 4.
     """

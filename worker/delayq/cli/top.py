@@ -139,7 +139,10 @@ def rates(before: Counts, after: Counts) -> dict[str, float]:
 @interval_option
 @output_option
 def top(queues: tuple[str, ...], *, once: bool, interval: int, output: Output, **where: Any) -> None:  # noqa: ANN401 -- redis_options
-    """Show the current states, overdue and upcoming tasks, and rates of queues. Quit with q or Ctrl-C."""
+    """Show the tasks and rates of queues, updated continuously.
+
+    Quit with q or Ctrl-C.
+    """
     pause = pause_seconds(interval)
     with errors_as_exits(), ExitStack() as stack:
         targets = [resolve(queue, **where) for queue in queues]

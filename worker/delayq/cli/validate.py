@@ -83,7 +83,7 @@ def _lines(name: str, wrong: list[Problem]) -> list[str]:
 
 @click.command()
 def crd() -> None:
-    """Print the CustomResourceDefinition of DelayQueue, for kubectl apply -f -."""
+    """Print the CustomResourceDefinition, for kubectl apply -f -."""
     click.echo(crd_text(), nl=False)
 
 

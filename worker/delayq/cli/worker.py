@@ -14,7 +14,7 @@ from delayq.processes.worker import run_worker
 @click.command()
 @process_options
 def worker(**options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
-    """Claim due tasks and run the document's handler.
+    """Run a worker: claim due tasks and run their handler.
 
     The first SIGTERM drains the worker. The second SIGTERM releases the running tasks at once.
     """

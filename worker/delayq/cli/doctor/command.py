@@ -45,7 +45,7 @@ VIEW = ("check", "level", "message", "hint")
 @click.option("--strict", is_flag=True, help="Count warnings as failures.")
 @output_option
 def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  # noqa: ANN401 -- redis_options
-    """Check every requirement of a working queue, and suggest corrections.
+    """Check all that a working queue needs, and suggest corrections.
 
     Exits with 1 if a check fails, with 4 if Redis or the guard's store is unreachable. It changes nothing. It imports
     the document's callable, to check whether a worker can start.

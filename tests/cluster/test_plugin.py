@@ -145,7 +145,7 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: Wor
         said == f'error: no DelayQueue "order" in namespace {world.namespace}\nhint:  did you mean orders?\n'
     )
     assert "there is orders; -n selects another namespace" in dq.err("top", "xyzzy", code=6)
-    assert "there is none in kube-public; -n tells another" in dq.err(
+    assert "there is none in kube-public; -n selects another namespace" in dq.err(
         "top", "orders", "-n", "kube-public", code=6
     )
     assert dq.err("hold", "order", code=6)

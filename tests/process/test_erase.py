@@ -107,7 +107,7 @@ def test_a_queue_in_use_is_told(fleet: Fleet) -> None:
         code, _, rest = erase(fleet, "--patience", "1s")
         stop.set()
     going_on.result()
-    expected = f"error: queue {fleet.queue} is in use: what is erased is there again at once"
+    expected = f"error: queue {fleet.queue} is in use: clients create keys as fast as they are erased"
     assert (code, rest) == (1, expected)
 
 

@@ -66,7 +66,7 @@ def test_its_guard_is_told_while_it_is_away_when_it_serves_and_what_it_has_seen(
     home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: database}}}\n")
     env = {"DELAYQ_DATABASE_URL": f"sqlite:///{home.dir}/shop.sqlite"}
     with stopped(home.ready("--status-interval", "0.2s", env=env)) as run, home.client() as client:
-        run.wait_line(r"^guard    away: no such table.*delayq guard init makes the table")
+        run.wait_line(r"^guard    away: no such table.*delayq guard init creates the table")
         init = Process.start(DELAYQ, "guard", "init", str(home.dir / "queue.yaml"), env=env)
         assert init.wait(timeout_s=40) == 0
         run.wait_line(r"^guard    serves$", timeout_s=40)

@@ -171,7 +171,7 @@ def test_risks_are_read_again_after_a_connect_and_hundreds_of_scrapes_cost_redis
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda _: process.wait_http(url), range(400)))
         seconds, calls = time.monotonic() - began, redis.info("commandstats")
-    assert "cmdstat_info" not in calls
+    assert calls.get("cmdstat_info", {"calls": 0})["calls"] <= 2  # the risks are read after a connect
     asked = sum(each["calls"] for name, each in calls.items() if "evalsha" in name)
     assert asked < 30 + 20 * seconds  # of its own, a scanner asks a few times a second
 

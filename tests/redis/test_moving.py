@@ -603,7 +603,7 @@ def test_a_task_that_moves_from_its_home_is_not_followed_for_ever(pair: Shard, k
             break
         seconds += asking.asked if isinstance(asking.asked, float) else 0.0
         asking.advance()
-    assert "stays there" in str(asking.error)
+    assert "is still migrating after" in str(asking.error)
     assert seconds > 5
 
 

@@ -107,10 +107,7 @@ class Target:
     def hint(self) -> str:
         """Hint for an unreachable Redis, without the URL, which may contain a password."""
         option = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
-        doctor = f"delayq doctor {self.document or self.queue}{option} checks each requirement"
-        if self.source == "spec.redis":
-            return f"no delayq run of this document is running: start it, or pass --redis URL; {doctor}"
-        return doctor
+        return f"delayq doctor {self.document or self.queue}{option} checks each requirement"
 
     def client(self) -> TargetClient:
         """Return a client that connects on its first call."""

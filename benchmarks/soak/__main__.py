@@ -27,9 +27,8 @@ PER_MINUTE = 720  # 12 a second: a million in a day
 WARM_HOURS = 2.4
 RUSH_MINUTES = 10  # at once, so that Redis' tables are as large as a busy machine may make them later
 PERCENT = 5.0  # the promise
-SMALL_BYTES = (
-    1024  # of a key below, a counter's next digit is per cents; they are in the sum, and in the JSON
-)
+# Of a key below, a counter's next digit is per cents; they are in the sum, and in the JSON.
+SMALL_BYTES = 1024
 # Hints, leadership, the claims' rate: there or not, and never more than a few bytes.
 PASSING = frozenset({"wake", "alarm", "leader", "scanners", "rate"})
 

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}"
 ACCOUNT: Final = "delayq-operator"
 DENIED: Final = 4
-PATIENCE_SECONDS: Final = (
-    30.0  # a start-up, and the 20 s for which an API server that just started denies everything
-)
+# A start-up, and the 20 s for which an API server that just started denies everything.
+PATIENCE_SECONDS: Final = 30.0
 WATCH_SECONDS: Final = 5  # of 300: rights are only checked when a watch begins
 
 

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 SHARDS = 6
-SOON_SECONDS = (
-    15.0  # from a promotion until all is answered again: about one, on a machine with nothing else to do
-)
+# From a promotion until all is answered again: about one, on a machine with nothing else to do.
+SOON_SECONDS = 15.0
 PATIENT = 60
 
 

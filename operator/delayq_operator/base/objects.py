@@ -16,9 +16,8 @@ Sample: TypeAlias = tuple[str, Mapping[str, str], float]
 """Name, labels and value of a metric, as another process exports it."""
 
 _NOISE: Final = ("managedFields", "selfLink")
-_APPLIED: Final = (
-    "kubectl.kubernetes.io/last-applied-configuration"  # the whole object once more, for kubectl alone
-)
+# The whole object once more, for kubectl alone.
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def mapping(value: object) -> Object:

@@ -29,9 +29,8 @@ LEASE_SECONDS: Final = 15
 RENEW_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 4.0  # a lost request must leave time for two more before the Lease runs out
-MARGIN_SECONDS: Final = (
-    2.0  # no write is begun so shortly before another may lead; one under way may end after it
-)
+# No write is begun so shortly before another may lead; one under way may end after it.
+MARGIN_SECONDS: Final = 2.0
 DENIED_SECONDS: Final = 30.0
 RESIGN_SECONDS: Final = 1.0
 

@@ -126,9 +126,8 @@ class TaskEncoder:
         if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in _texts(headers)):
             raise InvalidTask(task_id, f"headers of task {task_id}: expected a mapping of strings to strings")
         if not isinstance(content_type, str) or _CONTROL.search(content_type):
-            expected = (
-                "expected a string without control characters"  # which no HTTP header or environment can hold
-            )
+            # Which no HTTP header or environment can hold.
+            expected = "expected a string without control characters"
             raise InvalidTask(
                 task_id, f"content_type of task {task_id}: {expected}, got {content_type!r:.60}"
             )

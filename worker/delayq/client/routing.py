@@ -25,9 +25,8 @@ T = TypeVar("T")
 Operation = Generator[Any, Any, T]
 
 PAUSES_SECONDS = (0.05, 0.2, 1.0)  # between tries while Redis is unavailable
-AGAIN_SECONDS = (
-    0.5  # pause while a task seems to migrate although it is at home, for some seconds after a fail-over
-)
+# Pause while a task seems to migrate although it is at home, for some seconds after a fail-over.
+AGAIN_SECONDS = 0.5
 TRIES = 20
 
 

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from delayq.connection.topology_state import Topology
 
 ANSWER_SECONDS: Final = 1.0  # timeout of each server; they are queried one by one until one answer is certain
-LOOK_SHARE: Final = (
-    20  # periodic queries take at most a twentieth of the time, even if Sentinels do not answer
-)
+# Periodic queries take at most a twentieth of the time, even if Sentinels do not answer.
+LOOK_SHARE: Final = 20
 
 
 class BlockingDiscovery:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from delayq.connection.sentinels import Master
     from delayq.connection.slots import SlotMap
 
-NEXT_SECONDS = (
-    0.2  # without an answer, the next is asked as well; behind a sure one, the others are waited for
-)
+# Without an answer, the next is asked as well; behind a sure one, the others are waited for.
+NEXT_SECONDS = 0.2
 REST_SECONDS = 0.1  # between one round of questions and the next
 LOOK_SECONDS = 2.0  # between looks while nothing is wrong, where a master may answer that is none any more
 MOST_ASKED = 8  # of the nodes that are known, and of those that were named; another time it is others

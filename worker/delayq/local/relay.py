@@ -30,9 +30,8 @@ class Relay:
         """Reset for a new process."""
         self.port: int | None = None  # where it answers /metrics
         self.led: set[int] = set()  # shards, of a scanner
-        self.guard: str | None = (
-            None  # of a worker: the guard's error, empty while it serves, None before the first check
-        )
+        # Of a worker: the guard's error, empty while it serves, None before the first check.
+        self.guard: str | None = None
         self._held: list[str] = []  # output before the start, which may explain a failed one
 
     def parse(self, stream: int, line: str) -> bool:

@@ -43,9 +43,8 @@ log = logging.getLogger(__name__)
 
 INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "attempts", "dlq", "dlq_info", "followups")
 RESTORE_LIMIT = 10  # tasks per call of restore_orphans.lua
-PAGE_PAUSE_SECONDS = (
-    0.005  # the shortest pause between pages of reconciliation: about 10,000 entries a second
-)
+# The shortest pause between pages of reconciliation: about 10,000 entries a second.
+PAGE_PAUSE_SECONDS = 0.005
 PAUSES = 4  # pause as a multiple of a page's duration, so that slow pages use at most a fifth of Redis' time
 MOST_PAUSE_SECONDS = 0.5  # the longest pause
 POLL_SECONDS = 0.1  # between two checks whether each service has completed a pass

@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from delayq.protocol.results import MigrationBatch
     from delayq.protocol.write_durability import Durability
 
-NEAR_MS = (
-    60_000  # tasks due sooner stay: longer than the recovery from a dead migrator and a fail-over together
-)
-KEEP_SECONDS = (
-    2.0  # for how long both shards keep a batch: a fail-over may lose a second of the target's writes
-)
+# Tasks due sooner stay: longer than the recovery from a dead migrator and a fail-over together.
+NEAR_MS = 60_000
+# For how long both shards keep a batch: a fail-over may lose a second of the target's writes.
+KEEP_SECONDS = 2.0
 BATCH = 50  # tasks per batch: less than a millisecond of Redis' time
 MOST_UNDER_WAY = 80  # batches that both shards keep
 MOST_WAITING = 100_000  # ids in a process' memory, for all its shards; with more, a shard is scanned again

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Commands
 
-SETTLED_SECONDS = (
-    5.0  # between polls; resharding is announced for more than twice as long before tasks migrate
-)
+# Between polls; resharding is announced for more than twice as long before tasks migrate.
+SETTLED_SECONDS = 5.0
 CHANGING_SECONDS = 1.0  # between polls during resharding
 KNOWN_SECONDS = 3600.0
 

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAD_SECONDS = 4.2  # lease of a leader: shorter than the five seconds within which shards are balanced again
-RENEW_SECONDS = (
-    2.0  # the longest pause between renewals; the lease survives an outage of Redis as long as this
-)
+# The longest pause between renewals; the lease survives an outage of Redis as long as this.
+RENEW_SECONDS = 2.0
 FOLLOW_SECONDS = 1.0  # the same while this scanner leads nothing, so that it replaces a leader that resigns
 EXPIRED_SECONDS = 0.05  # margin after the expiry of a leader or scanner
 

@@ -39,9 +39,8 @@ HELD_SECONDS = 0.005  # margin for the worker that a rate limit stopped to claim
 OVERDUE_SECONDS = 0.02  # between wakes while due tasks wait for no known reason
 RARELY_SECONDS = 0.5  # between wakes while no worker can claim: a stale wake token, or maxInFlight is reached
 HANGS_SECONDS = 5.0  # a step that takes longer counts as an outage of Redis
-EXACT_SECONDS = (
-    0.0025  # the last part of a sleep blocks, because timers of the event loop are up to 2 ms late
-)
+# The last part of a sleep blocks, because timers of the event loop are up to 2 ms late.
+EXACT_SECONDS = 0.0025
 
 
 class ShardScanner:

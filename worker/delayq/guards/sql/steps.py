@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from delayq.guards.sql.settings import Limits
     from delayq.protocol.envelope import Task
 
-CHECK_LOCK_MS = (
-    2000  # a check does not wait long for another transaction: an open one proves that the database serves
-)
+# A check does not wait long for another transaction: an open one proves that the database serves.
+CHECK_LOCK_MS = 2000
 
 
 class Steps:

@@ -131,9 +131,7 @@ def _busy(world: World, name: str, *, edits: int) -> None:
     world.start(name)
     for number in range(edits):
         world.edit(name, scanner={"replicas": number})
-        eventually(
-            lambda number=number: world.get("deployments", f"{name}-scanner")["spec"]["replicas"] == number  # type: ignore[misc]
-        )
+        _until_scanners(world, name, number)
 
 
 def _until_scanners(world: World, name: str, number: int) -> None:

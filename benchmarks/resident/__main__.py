@@ -49,7 +49,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         other = Path(folder) / "other"
-        _export(options.against, other)
+        export(options.against, other)
         trees = {options.against: other, "here": ROOT}
         server = RedisServer.start(PREFERRED, dir=Path(folder) / "redis")
         try:
@@ -61,7 +61,8 @@ def main() -> int:
     return 0
 
 
-def _export(commit: str, folder: Path) -> None:
+def export(commit: str, folder: Path) -> None:
+    """Unpack `worker` of a commit into a new folder."""
     folder.mkdir()
     archive = subprocess.run(
         ["git", "archive", commit, "worker"], cwd=ROOT, check=True, stdout=subprocess.PIPE

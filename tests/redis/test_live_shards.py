@@ -74,7 +74,7 @@ def groups_of(process: Process) -> set[int | None]:
 
 
 def expected(shard: Shard, shards: int) -> set[int | None]:
-    return set(range(shards)) if Address.from_url(shard.server.url).apart else {None}
+    return set(range(shards)) if Address.from_url(shard.server.url).is_cluster else {None}
 
 
 @pytest.mark.every_topology

@@ -27,7 +27,7 @@ class Client(QueueClient):
     """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
 
     _open: AsyncConnection | None = None
-    _confirming: AsyncConnection  # a connection that waits to be confirmed keeps everything behind it waiting
+    _confirming: AsyncConnection  # a connection that waits to be confirmed delays all later calls
     _process: int = 0  # that opened it: an event loop does not survive a fork
     _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in: no other hears answers
     _parents: tuple[
@@ -49,7 +49,7 @@ class Client(QueueClient):
 
     async def open(self) -> Self:
         """Make calls possible, until close(). The first call connects, this does not. Open twice, it stays as it is."""
-        self._leave_behind()
+        self._discard_stale()
         if self._open is None:
             self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
             self._process, self._loop = os.getpid(), asyncio.get_running_loop()
@@ -57,13 +57,13 @@ class Client(QueueClient):
 
     async def close(self) -> None:
         """Close the connections, if there are any; calls under way fail. It can be opened again."""
-        self._leave_behind()
+        self._discard_stale()
         connection, self._open = self._open, None
         if connection is not None:
             await connection.close()
             await self._confirming.close()
 
-    def _leave_behind(self) -> None:
+    def _discard_stale(self) -> None:
         if self._open is not None and self._process != os.getpid():
             self._parents, self._open = (self._open, self._confirming), None
         elif self._loop is not None and self._loop.is_closed():
@@ -105,21 +105,21 @@ class Client(QueueClient):
         asked: Any,  # noqa: ANN401 -- see Operation
         started: set[asyncio.Future[Any]],
     ) -> Any:  # noqa: ANN401 -- see Operation
-        if getattr(asked, "behind", None):
+        if getattr(asked, "confirm", None):
             connection = self._confirming
         match asked:
-            case Start(calls, behind):
-                task = asyncio.ensure_future(connection.answers(calls, behind))
+            case Start(calls, confirm):
+                task = asyncio.ensure_future(connection.answers(calls, confirm))
                 started.add(task)
                 await asyncio.sleep(0)  # lets the task hand its bytes to the socket
                 return task
             case Finish(ticket):
                 started.discard(ticket)
                 return await ticket
-            case Trip(calls, behind, shards):
-                return await connection.run(calls, behind, shards)
-            case Each(calls, behind):
-                return await connection.answers(calls, behind)
+            case Trip(calls, confirm, shards):
+                return await connection.run(calls, confirm, shards)
+            case Each(calls, confirm):
+                return await connection.answers(calls, confirm)
             case float():
                 return await asyncio.sleep(asked)
         return await connection.run(asked)
@@ -138,7 +138,7 @@ class Client(QueueClient):
         """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
 
         `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists,
-        QueueFull, …), which leaves nothing behind, or Unavailable, after which the task may or may not be stored:
+        QueueFull, …), which leaves nothing confirm, or Unavailable, after which the task may or may not be stored:
         call again with the same task_id and if_exists="keep", which stores a second task only when the first is done
         by then. With `durability`, NotConfirmed says that it is stored, and not confirmed in time; the same holds.
         """

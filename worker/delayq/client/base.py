@@ -57,7 +57,7 @@ class QueueClient:
         self.limits = limits or Limits()
         commands = Commands(queue, prefix=key_prefix, shards=shards, limits=limits)
         self._operations = Operations(commands, self.limits, confirmed)
-        self._operations.homes.apart = self.address.apart
+        self._operations.homes.is_cluster = self.address.is_cluster
         self._longest_seconds = longest_seconds(confirmed)
         self._dead_letters = DeadLetters(self._operations)
 

@@ -69,8 +69,8 @@ class DeadLetters:
             return Redriven(len(ids), seconds)
         delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(ids)}
 
-        def call(by: Commands, shard: int, batch: list[str]) -> Call[int]:
-            return by.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
+        def call(pinned: Commands, shard: int, batch: list[str]) -> Call[int]:
+            return pinned.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
 
         return Redriven((yield from self._operations.homes.everywhere(ids, call)), seconds)
 
@@ -78,8 +78,8 @@ class DeadLetters:
         """Forget dead letters for good that died before `before_ms`; returns how many there were."""
         fence = "inf" if before_ms is None else before_ms
 
-        def call(by: Commands, shard: int, batch: list[str]) -> Call[int]:
-            return by.purge(shard, batch, before_ms=fence)
+        def call(pinned: Commands, shard: int, batch: list[str]) -> Call[int]:
+            return pinned.purge(shard, batch, before_ms=fence)
 
         return (yield from self._operations.homes.everywhere(_sequence(ids), call))
 
@@ -91,7 +91,9 @@ class DeadLetters:
         return [view for view in found if view is not None and view.state is State.DEAD]
 
     def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
-        found = yield from self._operations.homes.at_once(lambda by: [by.get(task_id) for task_id in ids])
+        found = yield from self._operations.homes.at_once(
+            lambda pinned: [pinned.get(task_id) for task_id in ids]
+        )
         if found is not None:  # one that is searched for among the leases is no dead letter
             return [None if isinstance(each, Searching) else each for each in found]
         views = []

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from delayq.client.confirmation import Confirmation
 from delayq.client.encoding import Chunk, TaskEncoder, due_ms_of
 from delayq.client.placement import Onward, Placement
-from delayq.client.routing import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Operation, ShardRouter, strayed
+from delayq.client.routing import (
+    AGAIN_SECONDS,
+    PAUSES_SECONDS,
+    TRIES,
+    Each,
+    Operation,
+    ShardRouter,
+    still_migrating,
+)
 from delayq.errors import (
     DelayQError,
     DelayTooLong,
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     from delayq.contract import Limits
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.replies import Stored
-    from delayq.protocol.write_durability import Behind, Durability
+    from delayq.protocol.write_durability import ConfirmCommands, Durability
 
 REFUSALS = frozenset({Outcome.EXISTS, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
 ONWARD = frozenset({Outcome.ELSEWHERE, Outcome.MOVING})
@@ -50,7 +58,7 @@ class Start(NamedTuple):
     """Send these calls and answer with a ticket at once: what follows overlaps with Redis' own work."""
 
     calls: list[Call[Any]]
-    behind: Behind | None = None
+    confirm: ConfirmCommands | None = None
 
 
 class Finish(NamedTuple):
@@ -138,7 +146,7 @@ class TaskWriter:
             ):
                 chunks = yield from self._ready(guessed)
                 asked = self._each(chunks, if_exists, results)
-                ticket = yield Start(asked.calls, asked.behind)
+                ticket = yield Start(asked.calls, asked.confirm)
                 earlier, under_way = under_way, (Finish(ticket), chunks)
                 if earlier:
                     yield from self._collect(*earlier, if_exists, results)
@@ -153,10 +161,12 @@ class TaskWriter:
 
     def _ready(self, guessed: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
         """Return chunks by their shards, after checking that the servers can confirm them."""
-        if self._confirming and not self._router.apart:
+        if self._confirming and not self._router.is_cluster:
             yield from self._confirming.check([0])
         chunks = yield from self._placement.placed(guessed)
-        if self._confirming and self._router.apart:  # a server that is away must not keep us from the others
+        if (
+            self._confirming and self._router.is_cluster
+        ):  # a server that is away must not keep us from the others
             yield from self._confirming.check(chunk.shard for chunk in chunks)
         return chunks
 
@@ -165,7 +175,7 @@ class TaskWriter:
             yield together
 
     def _store(self, chunk: Chunk, if_exists: IfExists) -> Call[Stored]:
-        return self._commands.by(chunk.shard_map).schedule(
+        return self._commands.pinned_to(chunk.shard_map).schedule(
             *(chunk.shard, chunk.flat),
             passing=chunk.passing,
             if_exists=if_exists,
@@ -174,7 +184,7 @@ class TaskWriter:
         )
 
     def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
-        return Each([self._store(chunk, if_exists) for chunk in chunks], self._behind(results))
+        return Each([self._store(chunk, if_exists) for chunk in chunks], self._confirm_commands(results))
 
     def _collect(
         self, asked: Finish | Each, chunks: Sequence[Chunk], if_exists: IfExists, results: Results
@@ -185,7 +195,7 @@ class TaskWriter:
         """
         outages, sent_on = iter((0.0, *PAUSES_SECONDS)), 0
         while True:
-            left = yield from self._noted(chunks, (yield from _answers(asked, chunks)), results)
+            left = yield from self._record_all(chunks, (yield from _answers(asked, chunks)), results)
             if not (left.lost or left.stale or left.onward):
                 return
             if left.outage:
@@ -196,14 +206,14 @@ class TaskWriter:
             if left.onward:
                 sent_on += 1
                 if sent_on > TRIES:
-                    raise strayed(left.onward[0].chunk.flat[0])
+                    raise still_migrating(left.onward[0].chunk.flat[0])
                 if sent_on > HOPS:
                     yield AGAIN_SECONDS
             again = yield from self._placement.again(left.stale, left.onward)
             chunks = yield from self._placement.placed([*left.lost, *again])
             asked = self._each(chunks, if_exists, results)
 
-    def _noted(self, chunks: Sequence[Chunk], answers: list[Any], results: Results) -> Operation[Left]:
+    def _record_all(self, chunks: Sequence[Chunk], answers: list[Any], results: Results) -> Operation[Left]:
         """Note what is stored, confirmed and refused; returns the rest. Raises what waiting would not change."""
         left, stored, refusal = Left(), list[Chunk](), None
         for chunk, answer in zip(chunks, answers, strict=False):
@@ -217,7 +227,7 @@ class TaskWriter:
             elif isinstance(answer, Exception):
                 refusal = refusal or answer
             else:
-                left.onward.extend(self._note(chunk, answer, results))
+                left.onward.extend(self._record(chunk, answer, results))
                 stored.append(chunk)
         if refusal:
             raise refusal
@@ -232,7 +242,7 @@ class TaskWriter:
             results.confirm(self._confirming.asked, replies, new)
         return left
 
-    def _note(self, chunk: Chunk, done: Stored, results: Results) -> Iterator[Onward]:
+    def _record(self, chunk: Chunk, done: Stored, results: Results) -> Iterator[Onward]:
         """Note what became of each task; yield those that became nothing here, for another shard is their home."""
         if done.clamped:
             log.warning(
@@ -261,11 +271,11 @@ class TaskWriter:
             "max_delay_ms": self._limits.max_delay_seconds * 1000,
         }
 
-    def _behind(self, results: Results) -> Behind | None:
+    def _confirm_commands(self, results: Results) -> ConfirmCommands | None:
         """What has to confirm a round trip. After one failed, the call will fail: the rest is not waited for."""
         if self._confirming is None:
             return None
-        return self._confirming.behind(hurry=results.shortfall is not None)
+        return self._confirming.confirm_commands(hurry=results.shortfall is not None)
 
     def _refusal(self, task_id: str, outcome: Outcome) -> Refused:
         shards = self._commands.shard_map.shards

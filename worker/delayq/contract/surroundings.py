@@ -96,7 +96,7 @@ class PrometheusRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monitoring:
-    """What the Prometheus operator is told of the queue."""
+    """Monitoring of the queue by the Prometheus operator."""
 
     pod_monitor: PodMonitor = section(
         PodMonitor, default=PodMonitor(), doc="Scraping, by the Prometheus operator's PodMonitor."

@@ -98,7 +98,7 @@ class RedisLock(LockGuard):
 
     @property
     def _apart(self) -> bool:
-        return self._connection.address.apart
+        return self._connection.address.is_cluster
 
     async def _acquire(self, task: Task, owner: str) -> None:
         lock = self._commands.lock(task.id, owner, self._ttl_ms, shard=task.shard)

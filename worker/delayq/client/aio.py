@@ -28,11 +28,11 @@ class Client(QueueClient):
 
     _open: AsyncConnection | None = None
     _confirming: AsyncConnection  # a connection that waits to be confirmed delays all later calls
-    _process: int = 0  # that opened it: an event loop does not survive a fork
-    _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in: no other hears answers
+    _process: int = 0  # that called open(): an event loop does not survive a fork
+    _loop: asyncio.AbstractEventLoop | None = None  # of open(): other loops do not receive the replies
     _parents: tuple[
         AsyncConnection, ...
-    ] = ()  # kept: a transport that is collected touches the parent's event loop
+    ] = ()  # kept, because collecting a transport would affect the parent's event loop
 
     @property
     def _connection(self) -> AsyncConnection:
@@ -48,7 +48,7 @@ class Client(QueueClient):
         return self._open
 
     async def open(self) -> Self:
-        """Make calls possible, until close(). The first call connects, this does not. Open twice, it stays as it is."""
+        """Allow calls until close(). The first call connects. Does nothing if the client is open."""
         self._discard_stale()
         if self._open is None:
             self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
@@ -56,7 +56,7 @@ class Client(QueueClient):
         return self
 
     async def close(self) -> None:
-        """Close the connections, if there are any; calls under way fail. It can be opened again."""
+        """Close the connections; calls in progress fail. open() opens the client again."""
         self._discard_stale()
         connection, self._open = self._open, None
         if connection is not None:
@@ -67,7 +67,7 @@ class Client(QueueClient):
         if self._open is not None and self._process != os.getpid():
             self._parents, self._open = (self._open, self._confirming), None
         elif self._loop is not None and self._loop.is_closed():
-            self._open = None  # its sockets cannot be closed in an orderly way any more
+            self._open = None  # its event loop is closed, so its sockets cannot be closed
 
     async def __aenter__(self) -> Self:
         """Open."""
@@ -91,9 +91,9 @@ class Client(QueueClient):
                     return result
                 try:
                     answer, error = await self._answer(connection, asked, started), None
-                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                except Exception as raised:  # noqa: BLE001 -- the operation handles it
                     error = raised
-        finally:  # cancellation ends this anywhere
+        finally:  # also after a cancellation
             for task in started:
                 task.cancel()
             if started:
@@ -111,7 +111,7 @@ class Client(QueueClient):
             case Start(calls, confirm):
                 task = asyncio.ensure_future(connection.answers(calls, confirm))
                 started.add(task)
-                await asyncio.sleep(0)  # lets the task hand its bytes to the socket
+                await asyncio.sleep(0)  # lets the task write to the socket
                 return task
             case Finish(ticket):
                 started.discard(ticket)
@@ -137,10 +137,10 @@ class Client(QueueClient):
     ) -> Scheduled:
         """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
 
-        `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists,
-        QueueFull, …), which leaves nothing confirm, or Unavailable, after which the task may or may not be stored:
-        call again with the same task_id and if_exists="keep", which stores a second task only when the first is done
-        by then. With `durability`, NotConfirmed says that it is stored, and not confirmed in time; the same holds.
+        `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists, QueueFull,
+        …), which stores nothing, or Unavailable, after which the task may or may not be stored: call again with the
+        same task_id and if_exists="keep", which stores a second task only if the first has finished by then. With
+        `durability`, NotConfirmed means that the task is stored, but was not confirmed in time; the same applies.
         """
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
         return await self._do(self._operations.schedule(task, if_exists))
@@ -148,9 +148,9 @@ class Client(QueueClient):
     async def schedule_many(
         self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
     ) -> list[Scheduled]:
-        """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused.
+        """Store tasks, 500 per round trip. Raises TasksRefused if some, and only they, were refused.
 
-        With `durability`, NotConfirmed tells which of those stored were not confirmed, and which refused.
+        With `durability`, NotConfirmed lists the stored tasks that were not confirmed, and the refused ones.
         """
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
@@ -169,7 +169,7 @@ class Client(QueueClient):
         return await self._do(self._operations.get(task_id))
 
     async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
-        """Count tasks by state, and what falls due within each horizon and by each instant."""
+        """Count tasks by state, and those that fall due within each horizon and by each instant."""
         return await self._do(self._operations.counts(horizons_ms, instants_ms))
 
     async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:

@@ -68,9 +68,9 @@ class SyncClient(QueueClient):
                     return result
                 try:
                     answer, error = self._answer(connection, asked, started), None
-                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                except Exception as raised:  # noqa: BLE001 -- the operation handles it
                     error = raised
-        finally:  # a KeyboardInterrupt ends this anywhere
+        finally:  # also after a KeyboardInterrupt
             for ticket in started:
                 connection.abandon(ticket)
 

@@ -29,7 +29,7 @@ class Placement:
     """Chunks by the shard map of one queue."""
 
     def __init__(self, commands: Commands, router: ShardRouter) -> None:
-        """Share the queue, and what is known of its shards."""
+        """Share the queue and its router."""
         self._commands, self._router = commands, router
 
     def shard_map(self) -> ShardMap:
@@ -54,10 +54,7 @@ class Placement:
         return error.shard_map is None or chunk.shard_map is self._commands.shard_map
 
     def again(self, stale: Sequence[Chunk], onward: Sequence[Onward]) -> Operation[list[Chunk]]:
-        """Return chunks for where refused tasks belong now, and those that were not where they were asked for.
-
-        The latter once they have arrived at their homes.
-        """
+        """Return chunks of rejected tasks by their current shards, and of tasks that have migrated to their home."""
         chunks = _regrouped(stale, self._commands.shard_map)
         for each in onward:
             pinned = self._commands.pinned_to(each.chunk.shard_map)

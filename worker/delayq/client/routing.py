@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delayq.protocol.write_durability import ConfirmCommands
 
 T = TypeVar("T")
-# Yields calls to run, seconds to pause, Start, Finish or Trip; is sent the answers, which travel untyped.
+# Yields calls to run, seconds to pause, Start, Finish or Trip; receives the results, which are untyped.
 Operation = Generator[Any, Any, T]
 
 PAUSES_SECONDS = (0.05, 0.2, 1.0)  # between tries while Redis is unavailable
@@ -74,7 +74,7 @@ class ShardRouter:
         Each shard has the newest map that it received. If that is outdated, shards reject calls by id.
         """
 
-        def ask() -> Operation[ShardMap | None]:
+        def attempt() -> Operation[ShardMap | None]:
             try:
                 if shard:
                     [state] = yield [self._commands.sync_shard_map(shard)]
@@ -82,19 +82,21 @@ class ShardRouter:
                         return state.shard_map  # type: ignore[no-any-return] # answers travel untyped
                 [state] = yield [self._commands.sync_shard_map(0, first, proposed=True)]
             except Unavailable:
-                found = yield from self._others(but=shard)
+                found = yield from self._others(except_shard=shard)
                 if found is None:
                     raise
                 return found
             return state.shard_map  # type: ignore[no-any-return] # as above
 
-        return ask
+        return attempt
 
-    def _others(self, *, but: int) -> Operation[ShardMap | None]:
+    def _others(self, *, except_shard: int) -> Operation[ShardMap | None]:
         if not self.is_cluster:
             return None
         shards = [
-            shard for shard in range(max(self._commands.shard_map.shards_in_use, ASKED)) if shard != but
+            shard
+            for shard in range(max(self._commands.shard_map.shards_in_use, ASKED))
+            if shard != except_shard
         ]
         answers = yield Each([self._commands.sync_shard_map(shard) for shard in shards])
         shard_maps = [
@@ -117,7 +119,7 @@ class ShardRouter:
         self, task_id: str, call: Callable[[Commands, int], Call[T]], missing: Callable[[T], bool]
     ) -> Operation[T]:
         """Call the task's homes until one of them has the task."""
-        stays: DelayQError | None = None
+        unresolved: DelayQError | None = None
         for _ in range(TRIES):
             pinned = yield from self.known(self._commands.shard_of(task_id))
             try:
@@ -125,13 +127,13 @@ class ShardRouter:
             except ShardMapOutdated as error:
                 self._commands.apply_shard_map(error.shard_map)
                 if error.shard_map is None:
-                    yield AGAIN_SECONDS if stays else 0.0
-                    stays = error
+                    yield AGAIN_SECONDS if unresolved else 0.0
+                    unresolved = error
             except TaskMigrating:
                 yield AGAIN_SECONDS
             else:
                 return answer
-        raise stays or still_migrating(task_id)
+        raise unresolved or still_migrating(task_id)
 
     def _find(
         self,
@@ -252,20 +254,20 @@ def persistently(
     """Yield calls until Redis replies, a few times. They must be idempotent: each try may have been executed."""
     asked = Trip(calls, confirm, shards) if confirm else calls
 
-    def ask() -> Operation[list[Any]]:
+    def attempt() -> Operation[list[Any]]:
         answers: list[Any] = yield asked
         return answers
 
-    return (yield from patiently(ask))
+    return (yield from patiently(attempt))
 
 
-def patiently(ask: Callable[[], Operation[T]]) -> Operation[T]:
+def patiently(attempt: Callable[[], Operation[T]]) -> Operation[T]:
     """Repeat an operation until Redis replies, a few times."""
     for pause in PAUSES_SECONDS:
         try:
-            answer = yield from ask()
+            answer = yield from attempt()
         except Unavailable:
             yield pause
         else:
             return answer
-    return (yield from ask())
+    return (yield from attempt())

@@ -45,7 +45,7 @@ class PodDisruptionBudget:
         1,
         10_000,
         default=None,
-        doc="Pods of each that must stay. With as few pods as that, a node drain waits for ever.",
+        doc="Pods of each that must stay. With no more pods than this, a node drain never ends.",
     )
 
 

@@ -186,7 +186,7 @@ def test_every_sentinel_is_asked_and_the_first_that_answers_is_believed_until_an
 def test_a_sentinel_that_knows_no_such_master_or_refuses_is_not_the_last_to_be_asked() -> None:
     topology = sentinel()
     assert not topology.add_reply(SENTINELS[0], [None, ResponseError("No such master with that name")])
-    assert topology.why == "Sentinel 10.0.1.1:26379: it has no such master"
+    assert topology.why == "Sentinel 10.0.1.1:26379: it has no such master; check masterName"
     refused = ResponseError("NOAUTH Authentication required.")
     assert not topology.add_reply(SENTINELS[0], [refused, refused])
     assert "NOAUTH" in topology.why

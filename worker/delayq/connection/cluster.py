@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from delayq.connection.connectors import NodeConnector
 from delayq.connection.discovery import discovery_of
 from delayq.connection.multiplexer import Multiplexer, moved
-from delayq.connection.routing import Holding, Pause, Routes, answered_calls, routed
+from delayq.connection.round_trip import CLOSED
+from delayq.connection.routing import UNCONFIRMED, Holding, Pause, Routes, answered_calls, routed
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class ClusterConnection:
     def discovery(self) -> Discovery:
         """The discovery of this Cluster, which notifies this object of changes. Unavailable once closed."""
         if self._over.is_set():
-            raise Unavailable(self.address.where, "connection closed")
+            raise Unavailable(self.address.where, CLOSED)
         if self._discovery is None:
             self._discovery = discovery_of(self.address)
             self._discovery.watchers.add(self)
@@ -153,7 +154,7 @@ class ClusterConnection:
                 else:
                     sent = place, await multiplexer.send(step.commands)
                 if step.same and used != (multiplexer, multiplexer.connects):
-                    raise Unavailable(str(place), "the connection was lost before it confirmed anything")
+                    raise Unavailable(str(place), UNCONFIRMED)
                 used = multiplexer, multiplexer.connects
             try:
                 step = steps.send(sent)

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from delayq.connection.address import HEALTH_CHECK_SECONDS, TIMEOUT_SECONDS
 from delayq.connection.query import QueryClient
-from delayq.connection.round_trip import translated
+from delayq.connection.round_trip import CLOSED, translated
 from delayq.connection.topology_state import (
     NEXT_SERVER_SECONDS,
     QUERY_PAUSE_SECONDS,
@@ -96,7 +96,7 @@ class Discovery:
         tasks = self.start_query()
         await asyncio.wait({tasks})
         if tasks.cancelled():
-            raise Unavailable(self.address.where, "connection closed")
+            raise Unavailable(self.address.where, CLOSED)
         tasks.result()
 
     async def refresh(self) -> None:

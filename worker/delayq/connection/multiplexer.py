@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from delayq.connection.deadline import CHECK_SECONDS, LATE_SECONDS
 from delayq.connection.query import replies_of, reply_of
-from delayq.connection.round_trip import not_master, packed, translated
+from delayq.connection.round_trip import CLOSED, not_master, packed, translated
 from delayq.connection.topology_state import REFRESH_SECONDS
 from delayq.errors import DelayQError, Unavailable
 
@@ -53,7 +53,7 @@ class Multiplexer:
         self._timeout: asyncio.Timeout | None = None  # of the current round trip
         self._late_timer: asyncio.TimerHandle | None = None
         self._dropped = False  # the connection is to a former master
-        self._over, self._closed = False, Unavailable(connector.where, "connection closed")
+        self._over, self._closed = False, Unavailable(connector.where, CLOSED)
         connector.drop = self.drop
 
     async def send(

@@ -163,7 +163,8 @@ class Pool:
         """Return a connection that is ready; wait for a free one until the deadline. Unavailable otherwise."""
         wire = self.take(deadline, waiting=True)
         if wire is None:
-            raise Unavailable(self.address.where, f"no free connection within {deadline.seconds:g} s")
+            why = f"no free connection within {deadline.seconds:g} s; use fewer threads, or raise maxConnections"
+            raise Unavailable(self.address.where, why)
         return wire
 
     def more(self, deadline: Deadline) -> Wire:

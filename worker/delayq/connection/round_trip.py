@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import pack_command
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Call
 
 Command = tuple[Any, ...]
+CLOSED: Final = "connection closed: this client was closed; open it again"
 # Errors of a server that may serve again soon: a retry is right. The code is the first word of the reply. Before 7.0,
 # Redis wraps the error of a script: `Error running script (call to f_…): …: -OOM command …`.
 _TRANSIENT = re.compile(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 HOPS: Final = 5  # consecutive redirects before a pause: two nodes may redirect to each other for a while
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5
 ASKING: Final = ("ASKING",)
+UNCONFIRMED: Final = (
+    "the connection was lost before Redis confirmed the writes; repeat the call with the same id"
+)
 
 
 class Holding(NamedTuple):

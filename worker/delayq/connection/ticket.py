@@ -10,7 +10,7 @@ from delayq.connection.deadline import CHECK_SECONDS, LATE_SECONDS, Deadline
 from delayq.connection.part import Batch, Part
 from delayq.connection.pool import Pool
 from delayq.connection.round_trip import not_master
-from delayq.connection.routing import Pause, Routes, answered_calls, routed, sent_once
+from delayq.connection.routing import UNCONFIRMED, Pause, Routes, answered_calls, routed, sent_once
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class Ticket:
         self._todo.remove(part)
         try:
             if not batch.wire.connected:
-                raise Unavailable(str(batch.place), "the connection was lost before it confirmed anything")
+                raise Unavailable(str(batch.place), UNCONFIRMED)
             batch.wire.write(part.step.commands, self._deadline)
             self._advance(part, (batch.place, batch.wire.read(len(part.step.commands), self._deadline)))
         except DelayQError as error:

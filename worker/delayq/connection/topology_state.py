@@ -64,7 +64,9 @@ class SentinelTopology:
         if master is None:
             refused = isinstance(replies[0], Exception)
             refusal = (
-                str(translated(replies[0], str(place), "SENTINEL")) if refused else "it has no such master"
+                str(translated(replies[0], str(place), "SENTINEL"))
+                if refused
+                else "it has no such master; check masterName"
             )
             self.why = f"Sentinel {place}: {refusal}"
             return False

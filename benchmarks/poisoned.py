@@ -1,4 +1,4 @@
-"""G, too: 31 healthy tasks beside one that ends its worker's process; whoever is buried but that one is a neighbour.
+"""G, too: 31 healthy tasks beside one that ends its worker's process; every other buried task is a healthy one.
 
 A worker that died is started again at once, as Kubernetes does.
 """

@@ -71,7 +71,7 @@ class Stage:
             redis.flushall()
 
     def file(self, name: str) -> Path:
-        """Return a path that nobody else has."""
+        """Return a unique path."""
         self._files += 1
         return self.dir / f"{self._files}-{name}"
 

@@ -1,4 +1,4 @@
-"""Whoever sets the number of workers in a simulation, and delayq's own way: production's decide(). Pure."""
+"""Scaling policies of a simulation, among them delayq's own decide(). Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pilot(Protocol):
 
     @property
     def name(self) -> str:
-        """What people are told."""
+        """The description for users."""
 
     @property
     def period_seconds(self) -> float:

@@ -73,7 +73,7 @@ class Plant:
 
     @property
     def in_flight(self) -> int:
-        """Tasks that are running, whoever runs them."""
+        """Running tasks, on all workers."""
         return len(self._running)
 
     @property

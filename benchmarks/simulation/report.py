@@ -73,7 +73,7 @@ def lateness(run: Run, start: int = 0, end: int | None = None) -> list[float]:
     return sorted(map(float.__sub__, began, due))
 
 
-def told(ranked: Sequence[float]) -> Lateness | None:
+def summarized(ranked: Sequence[float]) -> Lateness | None:
     """Return the figures people ask for."""
     if not ranked:
         return None
@@ -91,7 +91,7 @@ def summary(run: Run, policy: Policy) -> Summary:
         done_seconds=_done(run),
         tasks=len(run.tasks),
         early=bisect_left(ranked, 0.0),
-        late=told(ranked),
+        late=summarized(ranked),
         in_time_percent=share,
         met=share >= policy.percentile,
         most_workers=max(look.replicas for look in run.looks),
@@ -122,7 +122,9 @@ def stretches(run: Run, starts: Sequence[float], end: float) -> list[Stretch]:
         first = bisect_left(due, start)
         last = bisect_left(due, after) if after < end else len(due)
         look = run.looks[max(0, bisect_right(times, start) - 1)]
-        found.append(Stretch(start, after - start, last - first, told(lateness(run, first, last)), look))
+        found.append(
+            Stretch(start, after - start, last - first, summarized(lateness(run, first, last)), look)
+        )
     return found
 
 

@@ -61,7 +61,7 @@ class Runner:
             self._said.append(line.rstrip())
             if _event(line) == "ready":
                 self._ready.set()
-        self._ready.set()  # it has ended: whoever waits for it looks whether it lives
+        self._ready.set()  # it has ended: waiters check whether it is alive
 
 
 def _event(line: str) -> object:

@@ -49,7 +49,7 @@ def arrived(fleet: Fleet, redis: Redis) -> bool:
     if now.settled or not now.moves:
         return now.settled
     soon_ms = time.time_ns() // 1_000_000 + 60_000
-    for keys in shards_of(fleet)[: now.covers]:
+    for keys in shards_of(fleet)[: now.shards_in_use]:
         names: Any = redis.zrangebyscore(keys.delayed, soon_ms, "+inf")
         if any(now.home(name) != keys.shard for name in names):
             return False

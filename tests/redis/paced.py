@@ -138,7 +138,7 @@ class Operating:
         """Answer as a client's connection does. What has to be confirmed is, by one, unless a server is away."""
         found: list[Any] = []
         calls, behind = (
-            (asked.calls, asked.behind) if isinstance(asked, Start | Each | Trip) else (asked, None)
+            (asked.calls, asked.confirm) if isinstance(asked, Start | Each | Trip) else (asked, None)
         )
         for call in calls:
             try:

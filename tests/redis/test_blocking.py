@@ -114,7 +114,7 @@ def test_raw_commands_and_what_is_asked_behind_no_calls_follow_a_moved_slot(
     cluster: Cluster, queue_name: str
 ) -> None:
     commands = Commands(queue_name, shards=SHARDS)
-    behind = Durability("Replicated", timeout_ms=30_000).behind()
+    behind = Durability("Replicated", timeout_ms=30_000).confirm_commands()
     moved = commands.shards[:3]
     with connected(cluster.url) as connection:
         asked = len(connection.run((), behind, commands.shards))
@@ -342,7 +342,7 @@ def test_connections_to_a_former_master_are_closed(
                     pool.give(line)
                 assert len(ours(old)) == 5
                 masters.append(other)
-                connection._servers.discovery.ask()
+                connection._servers.discovery.query()
                 assert connection._servers.discovery.holder().port == other.port
                 until(lambda: not ours(old), "they are closed", timeout_s=PATIENT_SECONDS)
                 connection.run([Commands("orders").counts(0)])

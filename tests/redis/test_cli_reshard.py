@@ -40,11 +40,11 @@ def test_counts_say_that_shards_change_and_count_them_all(
     orders: Shard, shard_map: ShardMap, note: str
 ) -> None:
     orders.run(orders.commands.sync_shard_map(0, shard_map))
-    for shard in range(shard_map.covers):
+    for shard in range(shard_map.shards_in_use):
         seed(orders.redis, orders.commands.keys(shard), State(delayed={f"t{shard}": LATER}))
     result = on(orders, "status", "orders")
     assert result.stderr == note
-    assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(shard_map.covers)]
+    assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(shard_map.shards_in_use)]
 
 
 def test_counters_do_not_fall_when_shards_are_dropped(orders: Shard) -> None:

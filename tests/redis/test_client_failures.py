@@ -357,8 +357,8 @@ async def test_what_cannot_be_sent_fails_for_its_own_caller_only(redis_url: str,
 
 def line_of(connection: AsyncConnection) -> Multiplexer:
     """Where all of it goes: to the one server."""
-    assert isinstance(connection._way, Single)
-    return connection._way._line
+    assert isinstance(connection._transport, Single)
+    return connection._transport._multiplexer
 
 
 class Spied(AsyncConnection):

@@ -95,7 +95,7 @@ def test_what_a_fail_over_forgot_is_older_than_what_was_decided_then(few: Shard)
     few.clock(NOW + 2000)
     later = decided(few, six)
     assert few.run(few.commands.sync_shard_map(0, forgotten)).shard_map == later
-    few.commands.follow(forgotten)
+    few.commands.use_shard_map(forgotten)
     with pytest.raises(ShardMapOutdated) as told:
         few.run(few.commands.cancel("a", shard=0))
     assert told.value.shard_map == later
@@ -109,9 +109,9 @@ def test_of_two_shard_maps_of_one_epoch_every_shard_and_every_process_takes_the_
         assert known(few, at) == other
         commands = Commands("q")
         for each in order:
-            commands.learn(each)
+            commands.apply_shard_map(each)
         assert commands.shard_map == other
-        few.commands.follow(one)
+        few.commands.use_shard_map(one)
         with pytest.raises(ShardMapOutdated):
             few.run(few.commands.cancel("a", shard=at))
 
@@ -199,7 +199,7 @@ def test_what_is_left_of_an_erased_shard_is_no_key_of_it_and_expires(few: Shard)
 
 def test_news_of_a_shard_map_lets_nothing_be_stored_where_memory_is_full(few: Shard) -> None:
     few.run(few.commands.sync_shard_map(0, ShardMap(NOW, 1, 1, 1, 8)))
-    few.commands.follow(ShardMap(NOW + 1, 1, 1, 1, 8))
+    few.commands.use_shard_map(ShardMap(NOW + 1, 1, 1, 1, 8))
     body = [item for nth in range(250) for item in (f"t{nth}", "+1000", b"x" * 50)]
     options: dict[str, Any] = {"if_exists": "reject", "repeated": 0, **PLENTY}
     with few.full_memory():
@@ -213,7 +213,7 @@ def test_news_of_a_shard_map_lets_nothing_be_stored_where_memory_is_full(few: Sh
 def test_a_move_ends_though_memory_is_full(few: Shard) -> None:
     moving = ShardMap(NOW, 1, 2, 1, 2)
     few.run(few.commands.sync_shard_map(0, moving))
-    few.commands.follow(moving)
+    few.commands.use_shard_map(moving)
     with few.full_memory():
         assert few.run(few.commands.migrate_done(0))
     assert few.run(few.commands.sync_shard_map(0)).home_epoch == NOW

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
     from tests.servers import RedisServer
 
@@ -39,7 +39,7 @@ class Recorded(AsyncConnection):
         self.asked, self.answering = asyncio.Event(), asyncio.Event()
         self.answering.set()
 
-    async def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
+    async def answers(self, calls: Sequence[Call[Any]], behind: ConfirmCommands | None = None) -> list[Any]:
         self.scripts += [(call.script.name, call.keys.shard) for call in calls]
         self.asked.set()
         await self.answering.wait()

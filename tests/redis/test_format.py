@@ -65,7 +65,7 @@ def test_what_a_newer_delayq_may_hold_elsewhere_is_left_as_it_is(shard: Shard, v
 def test_a_dropped_shard_hears_of_the_shard_map_and_keeps_its_keys(shard: Shard) -> None:
     shard.redis.hset(shard.keys.stats, "format", NEWER)
     shard.redis.hset(shard.keys.cursors, "new", 1)
-    shard.commands.follow(ShardMap.first(1))
+    shard.commands.use_shard_map(ShardMap.first(1))
     assert shard.run(shard.commands.retire_shard(0)).shard_map == shard.commands.shard_map
     assert shard.redis.hgetall(shard.keys.cursors) == {b"new": b"1"}
 

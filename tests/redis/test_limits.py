@@ -119,7 +119,7 @@ def test_a_change_of_shards_keeps_nothing_back_that_was_not_before(
 ) -> None:
     """All tasks lie in shard 0, and what is due does not move: it runs there."""
     commands = limited(shard, **limits)
-    commands.follow(shard_map)
+    commands.use_shard_map(shard_map)
     due(shard, 40)
     assert len(claim(shard, commands).leases) == 16
     assert sum(len(shard.run(commands.claim(each, 100, LEASE_MS)).leases) for each in range(1, 8)) == 0

@@ -74,7 +74,7 @@ def groups_of(process: Process) -> set[int | None]:
 
 
 def expected(shard: Shard, shards: int) -> set[int | None]:
-    return set(range(shards)) if Address.from_url(shard.server.url).apart else {None}
+    return set(range(shards)) if Address.from_url(shard.server.url).is_cluster else {None}
 
 
 @pytest.mark.every_topology
@@ -90,7 +90,7 @@ async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
     async with running(worker, scanner, reaper):
         await until(lambda: wish.asked and {each.shard for each in scanner.shards if each.leads} == {0, 1})
         for each in brokers:
-            each.follow(MORE)
+            each.use_shard_map(MORE)
         await until(lambda: {each.shard for each in scanner.shards if each.leads} == {0, 1, 2, 3})
         for number in range(4):
             due(shard, commands, number, f"t{number}")
@@ -104,7 +104,7 @@ async def test_what_is_leased_of_a_shard_that_goes_is_settled_there(shard: Shard
     address, handler = Address.from_url(shard.server.url), Handler()
     commands, others = (Commands(shard.commands.queue, shards=2) for _ in range(2))
     for each in (commands, others):
-        each.follow(MORE)
+        each.use_shard_map(MORE)
     wish = DesiredShards(MORE.target, UNSTAMPED)
     worker = Worker(QUEUE.spec, commands, address, handler.handle)
     scanner = Scanner(QUEUE.spec, others, address, owner="me", wish=wish)
@@ -112,7 +112,7 @@ async def test_what_is_leased_of_a_shard_that_goes_is_settled_there(shard: Shard
         due(shard, commands, 3, "slow")
         await until(lambda: wish.asked and handler.ran == ["slow"])
         for each in (commands, others):
-            each.follow(FEWER)
+            each.use_shard_map(FEWER)
         await until(lambda: {each.shard for each in scanner.shards} == {0, 1})
         keys = commands.keys(3)
         on = shard.server.on(keys)

@@ -42,7 +42,7 @@ ALL = State(delayed=dict.fromkeys("abcdefgh", FAR))
 def pair(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
     """Two shards, of which there was one."""
     with shard_on(redis_server, queue_name, 2) as shard:
-        shard.commands.follow(MOVING)
+        shard.commands.use_shard_map(MOVING)
         yield shard
 
 
@@ -126,7 +126,7 @@ def test_a_shard_that_is_dropped_keeps_the_shard_map_and_its_counters(pair: Shar
         pair.redis.hset(hash_, "home", 3)
     pair.run(pair.commands.elect(1, "me", 9000))
     settled = ShardMap(4, 1, 1, 1, 2)
-    pair.commands.follow(settled)
+    pair.commands.use_shard_map(settled)
     told = pair.run(pair.commands.retire_shard(1))
     assert (told.shard_map, told.tasks, pair.redis.exists(keys.cursors)) == (settled, 1, 1), "it holds a task"
     pair.run(pair.commands.cancel(HERE[0], shard=1))
@@ -144,7 +144,7 @@ def test_a_follow_up_that_an_older_worker_left_in_a_dropped_shard_becomes_the_ta
     """Nothing reconciles a dropped shard; what it holds, scanners move."""
     follow_up = envelope(FAR, "next")
     put(pair, State(followups={HERE[0]: follow_up}), shard=1)
-    pair.commands.follow(ShardMap(4, 1, 1, 1, 2))
+    pair.commands.use_shard_map(ShardMap(4, 1, 1, 1, 2))
     assert pair.run(pair.commands.retire_shard(1)).tasks == 1
     left = at(pair, 1)
     assert (left.delayed, left.tasks, left.followups) == ({HERE[0]: FAR}, {HERE[0]: follow_up}, {})
@@ -153,7 +153,7 @@ def test_a_follow_up_that_an_older_worker_left_in_a_dropped_shard_becomes_the_ta
 def test_a_shard_that_is_to_come_back_is_not_dropped(pair: Shard) -> None:
     pair.run(pair.commands.sync_shard_map(1, MOVING))
     pair.redis.hset(pair.commands.keys(1).cursors, "home", 3)
-    pair.commands.follow(ShardMap(1, 1, 1, 1, 2))
+    pair.commands.use_shard_map(ShardMap(1, 1, 1, 1, 2))
     assert pair.run(pair.commands.retire_shard(1)).shard_map == MOVING
     assert pair.redis.exists(pair.commands.keys(1).cursors) == 1
 
@@ -328,7 +328,7 @@ def test_whoever_asks_for_a_task_on_its_way_is_told_so_and_nothing_is_done(pair:
 def test_who_goes_by_an_older_shard_map_is_told_the_newer_and_nothing_is_done(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
     pair.run(pair.commands.sync_shard_map(0, MOVING))
-    old = pair.commands.by(ShardMap(2, 1, 1, 2, 2))
+    old = pair.commands.pinned_to(ShardMap(2, 1, 1, 2, 2))
     limits: dict[str, Any] = {"if_exists": "reject", "repeated": 0, "max_length": 9, "max_delay_ms": 9}
     calls: list[Call[Any]] = [
         old.schedule(0, ["z", "+1", b"body"], **limits),
@@ -416,11 +416,11 @@ def test_a_mover_that_knows_no_shard_map_brings_nothing_anywhere(
     """A shard that has been dropped meanwhile could not refuse it."""
     put(pair, State(delayed={AWAY[0]: FAR}))
     depart(pair, AWAY[0])
-    pair.commands.follow(ShardMap.assumed(2))
+    pair.commands.use_shard_map(ShardMap.assumed(2))
     _, stepping = migrator(pair, monkeypatch)
     stepping.whole()
     assert at(pair, 1) == State()
-    pair.commands.follow(MOVING)
+    pair.commands.use_shard_map(MOVING)
     stepping.whole()
     assert at(pair, 1).delayed == {AWAY[0]: FAR}
 
@@ -487,7 +487,7 @@ def test_a_task_that_comes_late_by_its_token_is_brought(pair: Shard) -> None:
 def test_only_what_goes_where_it_would_be_late_gets_a_later_token(pair: Shard) -> None:
     """What has arrived elsewhere may have run since."""
     wide = ShardMap(3, 3, 1, 3, 3)
-    pair.commands.follow(wide)
+    pair.commands.use_shard_map(wide)
     names = {at_: next(f"n{nth}" for nth in range(99) if wide.home(f"n{nth}") == at_) for at_ in (1, 2)}
     put(pair, State(delayed=dict.fromkeys(names.values(), FAR)))
     ahead(pair)

@@ -129,7 +129,7 @@ async def test_a_shard_that_may_hold_all_dead_letters_keeps_as_many_as_the_queue
     """With more shards than letters to keep, each shard keeps one."""
     before = shard.seed(dead({f"d{nth}": NOW - 9 + nth for nth in range(9)}))
     commands = Commands(shard.commands.queue)
-    commands.follow(shard_map)
+    commands.use_shard_map(shard_map)
     await Sweep(commands, connection, spec(deadLetterCount=most)).step()
     assert list(shard.whole().dlq) == list(before.dlq)[-kept:]
 
@@ -138,11 +138,11 @@ async def test_who_slept_while_shards_went_purges_nothing_before_it_knows(
     shard: Shard, connection: AsyncConnection
 ) -> None:
     """One shard has all dead letters by now, and not its part of an eighth."""
-    shard.commands.follow(ShardMap(9, 1, 1, 1, 8))
+    shard.commands.use_shard_map(ShardMap(9, 1, 1, 1, 8))
     shard.run(shard.commands.sync_shard_map(0, shard.commands.shard_map))
     before = shard.seed(dead({f"d{nth}": NOW - 9 + nth for nth in range(9)}))
     commands = Commands(shard.commands.queue)
-    commands.follow(ShardMap(5, 8, 8, 8, 8))
+    commands.use_shard_map(ShardMap(5, 8, 8, 8, 8))
     sweep = Sweep(commands, connection, spec(deadLetterCount=8))
     await sweep.step()
     assert shard.whole() == before
@@ -203,7 +203,7 @@ async def test_leases_that_a_fail_over_left_in_a_dropped_shard_are_taken_back(
         keys, redis = shards.commands.shards[2], shards.redises[2]
         seed(redis, keys, State(processing={"a:7": NOW - 1}))
         commands = Commands(queue_name)
-        commands.follow(ShardMap(9, 1, 1, 1, 3))
+        commands.use_shard_map(ShardMap(9, 1, 1, 1, 3))
         await Sweep(commands, connection, spec(), group=ShardGroup(commands, 0 if apart else None)).step()
         assert whole(redis, keys).suspect == {"a": 7}
         assert not redis.exists(shards.commands.shards[1].cursors), "an empty one stays empty"

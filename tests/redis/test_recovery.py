@@ -414,7 +414,7 @@ async def test_a_reaper_asks_about_leases_in_a_shard_that_was_dropped(
         seed(shards.redises[2], shards.commands.shards[2], State(processing={"a:7": EXPIRED}))
         asked = Asked()
         recovery = recovery_of(shards, asked)
-        shards.commands.follow(ShardMap(9, 1, 1, 1, 3))
+        shards.commands.use_shard_map(ShardMap(9, 1, 1, 1, 3))
         address = Address.from_url(redis_server.url)
         reaper = Reaper(document({}).spec, shards.commands, address, recovery=recovery)
         await reaper.changed()

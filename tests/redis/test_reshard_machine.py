@@ -121,7 +121,7 @@ class Resharding(RuleBasedStateMachine):
         for shard_map in (announced, moving_):
             for shard in {0, *told}:
                 self.run(self.worker.sync_shard_map(shard, shard_map))
-        self.clients[1].follow(moving_)
+        self.clients[1].use_shard_map(moving_)
         self.movers += [self.migrator(shard) for shard in range(min(before, 3))]
 
     # what is there
@@ -365,7 +365,7 @@ class Resharding(RuleBasedStateMachine):
         async def step() -> float:
             told = await connection.one(commands.sync_shard_map(0))
             if told.shard_map is not None:
-                commands.learn(told.shard_map)
+                commands.apply_shard_map(told.shard_map)
             return await stepped(move, commands, scans=commands.shard_map.moves, refusals=PerShard("move"))
 
         return Stepping(self.run, step)
@@ -414,7 +414,7 @@ class Resharding(RuleBasedStateMachine):
         asked = shard_map.announcing(wanted, "x:1") if shard_map.settled else shard_map.next_step()
         if asked is not None and not shard_map.moves:
             self.run(self.worker.sync_shard_map(0, asked))
-        for shard in range(shard_map.covers):
+        for shard in range(shard_map.shards_in_use):
             migrator = self.migrator(shard)
             for _ in range(12):
                 migrator.whole()

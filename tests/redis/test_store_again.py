@@ -36,7 +36,7 @@ AT_1 = {name for name in IDS if SETTLED.home(name) == 1}
 def pair(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
     """Two shards, which know it."""
     with shard_on(redis_server, queue_name, 2) as shard:
-        shard.commands.follow(SETTLED)
+        shard.commands.use_shard_map(SETTLED)
         for at in (0, 1):
             shard.run(shard.commands.sync_shard_map(at, SETTLED))
         yield shard
@@ -45,7 +45,7 @@ def pair(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
 def sent(pair: Shard, run: Callable[[Call[Any]], Any], durability: Durability | None = None) -> Operating:
     """Schedule a task of each name, as far as what is sent together is done, and its answer not read."""
     commands = Commands(pair.commands.queue)
-    commands.follow(SETTLED)
+    commands.use_shard_map(SETTLED)
     tasks = [NewTask(name, delay_ms=0, task_id=name) for name in IDS]
     operations = Operations(commands, Limits(), durability or Durability("Replicated"))
     operating = Operating(run, operations.schedule_many(tasks, "reject"))

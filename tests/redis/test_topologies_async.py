@@ -245,7 +245,7 @@ async def test_whoever_was_idle_asks_who_the_master_is_before_the_next_call(
 ) -> None:
     """A master that was replaced meanwhile goes on answering, and what it was told is lost."""
     for module in ("discovery", "multiplexer"):
-        monkeypatch.setattr(f"delayq.connection.{module}.LOOK_SECONDS", -1.0)  # idle at once
+        monkeypatch.setattr(f"delayq.connection.{module}.REFRESH_SECONDS", -1.0)  # idle at once
     other, call = RedisServer.start(flavour, dir=tmp_path / "other"), Commands("orders").counts(0)
     masters = [aof_server]
     try:
@@ -268,14 +268,14 @@ async def test_whoever_was_idle_asks_who_the_master_is_before_the_next_call(
 async def test_looking_for_a_stale_master_takes_no_new_connections(
     sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delayq.connection.discovery.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("delayq.connection.discovery.REFRESH_SECONDS", 0.0)
     async with connected(sentinels.url) as connection:
         await connection.send([("PING",)])
-        connector: Any = connection._way._line.connector  # type: ignore[union-attr]  # with Sentinels, there is one
+        connector: Any = connection._transport._multiplexer.connector  # type: ignore[union-attr]  # with Sentinels, there is one
         before, looks = received(sentinels), set[float]()
         while len(looks) < 20:
             await connection.send([("PING",)])
-            looks.add(connector.directory._asked_at)
+            looks.add(connector.discovery._queried_at)
         assert received(sentinels) - before < 10  # others may connect anew meanwhile
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
     from delayq.worker.slots import CancelReason
 
 
@@ -36,7 +36,7 @@ class Recorded(AsyncConnection):
         super().__init__(Address.from_url(url))
         self.trips: list[list[int]] = []
 
-    async def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
+    async def answers(self, calls: Sequence[Call[Any]], behind: ConfirmCommands | None = None) -> list[Any]:
         self.trips.append([sum(isinstance(argument, bytes) for argument in call.arguments) for call in calls])
         return await super().answers(calls, behind)
 

@@ -124,7 +124,7 @@ def test_large_tasks_are_weighed_a_few_at_a_time(shard: Shard) -> None:
 @pytest.mark.one_server
 async def test_the_reaper_weighs_every_shard_and_rests(shard: Shard, connection: AsyncConnection) -> None:
     """One that cannot be weighed does not keep the others from it, and nothing is written of one without tasks."""
-    shard.commands.follow(type(shard.commands.shard_map).assumed(4))
+    shard.commands.use_shard_map(type(shard.commands.shard_map).assumed(4))
     spoilt, *sound, empty = shard.commands.shards
     for keys in sound:
         shard.redis.hset(keys.tasks, f"a{keys.shard}", b"\x11xx" + bytes(6))

@@ -1,4 +1,4 @@
-"""The handler: a mail to whoever has put things into a basket and gone away."""
+"""The handler: sends a mail to a customer who has left a basket."""
 
 from __future__ import annotations
 

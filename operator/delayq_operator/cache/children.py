@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES: Final = 786_432
-"""Of a child as JSON. The largest that the operator makes hold a document of 192 KiB, or a template of 64 KiB."""
+"""Maximum size of a child as JSON. The largest children contain a document of 192 KiB, or a template of 64 KiB."""
 _OWNER: Final = (names.DELAY_QUEUE.api_version, names.DELAY_QUEUE.kind)
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
 _SPEC: Final = ("replicas", "paused", "suspend")
@@ -65,14 +65,14 @@ class Child:
 
 
 class Children:
-    """The objects that the operator made; a Listener."""
+    """The objects that the operator created; a Listener."""
 
     def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for the queue whose child changes."""
         self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
         self._owner: dict[tuple[str, Name], Key] = {}
         self._lost: dict[tuple[str, Name], Key] = {}
-        self._writing: dict[tuple[str, Name], bool] = {}  # whether the child went while we wrote it
+        self._writing: dict[tuple[str, Name], bool] = {}  # whether the child was deleted during our write
         self._unclaimed: dict[tuple[str, str], dict[tuple[str, Name], Child]] = defaultdict(dict)
         self._queues, self._enqueue = queues, enqueue
         queues.newcomers.append(self._claim)
@@ -97,7 +97,7 @@ class Children:
             self._put_by(kind, body)
             return
         if self._owner.get(where, key) != key:
-            self.gone(kind, where[1])  # it changed hands
+            self.gone(kind, where[1])  # it has another owner now
         self._take(key, where, _child(kind, body, key))
 
     def _take(self, key: Key, where: tuple[str, Name], child: Child) -> None:
@@ -114,7 +114,7 @@ class Children:
         if where in self._writing:
             self._writing[where] = True
         if ours:
-            self._lost.pop(where, None)  # the watch may have been quicker than the answer to our request
+            self._lost.pop(where, None)  # the watch may deliver before the response to our request
         key = self._owner.pop(where, None)
         if key is None:
             self._let_go(where)
@@ -204,7 +204,7 @@ def _child(kind: Kind, body: Object, key: Key | None = None) -> Child:
 
 
 def _outline(kind: Kind, body: Object) -> Object:
-    """Return what is read of an object before it is applied again, or deleted."""
+    """Return the part of an object that is needed to apply it again, or to delete it."""
     metadata, spec = body["metadata"], body.get("spec") or {}
     owner = str((metadata.get("annotations") or {}).get(names.OWNER_UID, ""))[: names.LONGEST_LABEL]
     return {
@@ -222,7 +222,7 @@ def _outline(kind: Kind, body: Object) -> Object:
 
 def _controller(metadata: Mapping[str, Any]) -> Mapping[str, str] | None:
     for reference in metadata.get("ownerReferences") or ():
-        # Of another group or version, Kubernetes cannot see that there is no such owner, and never deletes the child.
+        # With another group or version, the garbage collector does not notice the missing owner.
         if reference.get("controller") and (reference.get("apiVersion"), reference["kind"]) == _OWNER:
             owner: Mapping[str, str] = reference
             return owner

@@ -1,4 +1,4 @@
-"""Reads of a pod what the operator needs: address, readiness, and the cause of a failure. Pure."""
+"""Extracts from a pod what the operator needs: address, readiness, and the cause of a failure. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Pod:
     leaving: bool
     """Whether it is terminating."""
     created: str
-    """When, as the API writes times: later ones compare greater."""
+    """Creation time in the format of the API, which sorts by time."""
     created_at: float = 0.0
     """The same in Unix seconds."""
     uid: str = ""
@@ -47,9 +47,9 @@ class Pod:
     failed: bool
     """Whether it has failed; the object stays for inspection."""
     trouble: str
-    """Why it does not work: reason of Kubernetes and last message of the container; empty if unknown."""
+    """Why it fails: the reason from Kubernetes and the last message of the container; empty if unknown."""
     waiting: str = ""
-    """What it waits for while it runs and is not ready."""
+    """The container that is running but not ready."""
 
 
 def read(body: Object) -> Pod:

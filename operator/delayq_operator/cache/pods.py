@@ -40,7 +40,7 @@ class Pods:
             self.gone(kind, (namespace, name))
             return
         if self._label.get((namespace, name), label) != label:
-            self.gone(kind, (namespace, name))  # it changed hands
+            self.gone(kind, (namespace, name))  # it has another owner now
         pod, known = read(body), self._of[namespace, label].get(name)
         self._label[namespace, name] = label
         self._of[namespace, label][name] = pod

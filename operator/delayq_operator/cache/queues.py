@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_REMEMBERED: Final = 4096
 MOST_BYTES: Final = 393_216
-"""Of a DelayQueue as JSON: three templates as large as they may be, and as much again for the rest."""
+"""Maximum size of a DelayQueue as JSON: three templates of the maximum size, and as much again for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,12 @@ class Queues:
         self._known: dict[Key, _Known] = {}
         self._by_label: dict[tuple[str, str], Key] = {}
         self._sharers: dict[str, set[Key]] = defaultdict(set)
-        self._gone: OrderedDict[str, None] = OrderedDict()  # uids; none of them comes back
+        self._gone: OrderedDict[str, None] = (
+            OrderedDict()
+        )  # UIDs of deleted DelayQueues; a UID is never reused
         self._enqueue = enqueue
         self.newcomers: list[Callable[[Key], None]] = []
-        """Callbacks for each DelayQueue that is seen for the first time."""
+        """Callbacks for each new DelayQueue."""
 
     def seen(self, body: Mapping[str, Any], *, ours: bool = False) -> None:
         """Store a DelayQueue; `ours`: it is the response to a write of this operator, which enqueues nothing.
@@ -81,7 +83,7 @@ class Queues:
         resource = Resource(dict(body))
         key, version = resource.key, int(resource.version)
         if resource.uid in self._gone:
-            return  # the answer to a write, or kopf, that was under way for longer than the news
+            return  # a late response or event: a newer version is already stored
         before = self._known.get(key)
         if before is None or version > self.version(key):
             self._bodies[key] = (version, _bounded(resource))
@@ -120,7 +122,7 @@ class Queues:
         return known.credentials if known else ()
 
     def _with(self, tasks: frozenset[str]) -> set[Key]:
-        """Name those whose tasks are, as far as known, in one of these places."""
+        """Return the DelayQueues with tasks in one of these places, as far as known."""
         return {key for place in tasks for key in self._sharers.get(place, ())}
 
     def _know(self, key: Key, now: _Known | None) -> None:
@@ -145,7 +147,7 @@ class Queues:
         return known.uid if known else ""
 
     def version(self, key: Key) -> int:
-        """Return the resourceVersion we have; 0 without one."""
+        """Return the stored resourceVersion; 0 without one."""
         return self._bodies.get(key, (0, b""))[0]
 
     def labelled(self, namespace: str, label: str) -> Key | None:

@@ -1,4 +1,4 @@
-"""A DelayQueue as the API server stores it: the document, and what is around it."""
+"""A DelayQueue as the API server stores it: the document and its metadata."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Resource:
 
     @property
     def pausing(self) -> str:
-        """What the annotation says; "false" without one."""
+        """The value of the annotation; "false" without one."""
         return str((self._metadata.get("annotations") or {}).get(names.PAUSED, "false"))
 
     @property
@@ -65,24 +65,24 @@ class Resource:
 
     @property
     def erases(self) -> bool:
-        """Whether its tasks go with it. Read from the spec as it is, for an invalid one must be deletable too."""
+        """Whether its tasks are deleted with it. From the raw spec, as an invalid DelayQueue can be deleted too."""
         return bool(self.body.get("spec", {}).get("deletionPolicy") == "Delete")
 
     @property
     def asked(self) -> tuple[str, int, str, bool, bool]:
-        """Everything about it that others write and the operator acts on."""
+        """All fields that other clients write and the operator reacts to."""
         return self.uid, self.generation, self.pausing, self.abandons, self.deleting
 
     @property
     def tasks(self) -> frozenset[str]:
-        """Where its tasks are, as far as the spec tells: DelayQueues that have one of these in common share them."""
+        """The places of its tasks, according to the spec: DelayQueues with a common place share their tasks."""
         spec = mapping(self.body.get("spec"))
         queue = str(spec.get("queueName") or self.key.name)
         return places(queue, mapping(spec.get("redis")), self.key.namespace)
 
     @property
     def credentials(self) -> Credentials:
-        """Secrets with which its pods log in to Redis, as far as the spec tells."""
+        """Secrets with the Redis login of its pods, according to the spec."""
         return credentials(mapping(mapping(self.body.get("spec")).get("redis")))
 
     @property
@@ -91,7 +91,7 @@ class Resource:
 
     @property
     def document(self) -> Object:
-        """What the model parses: without the metadata that is none of its business. SpecError if it is too large."""
+        """The document to parse, without metadata that delayq ignores. SpecError if it is too large."""
         if OVERSIZE in self.body:
             raise SpecError((Problem("spec", self.body[OVERSIZE]),))
         return {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Object
 
 CLAIM_SECONDS: Final = 60.0
-"""How long a claim has to stay: an operator that restarts replaces it sooner."""
+"""How long a claim must stay: a restarting operator replaces it sooner."""
 YIELD_SECONDS: Final = 120.0
 """After this, a newer installation claims again."""
 REPORT_SECONDS: Final = 300.0
@@ -52,7 +52,7 @@ class Rivals:
         self._seen: dict[Key, tuple[str, float]] = {}
         self.yielded_to: dict[Key, str] = {}
         self.claimed_by: dict[Key, str] = {}
-        """Of these two, what was not logged yet."""
+        """Return those that were not logged yet."""
 
     def stance(self, key: Key, claim: str, now: float) -> Stance:
         """Decide by the claim that is in the ConfigMap now; empty without one."""

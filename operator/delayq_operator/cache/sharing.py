@@ -1,4 +1,4 @@
-"""Where a DelayQueue's tasks are, as far as its spec tells: two that have a place in common share them. Pure.
+"""The places of a DelayQueue's tasks, according to its spec. DelayQueues with a common place share tasks. Pure.
 
 Each node that the spec names is a place: of one Cluster, or of the Sentinels of one master, two documents may name
 different nodes in different orders. Two names of one server are not recognized as one, nor is a master that one
@@ -31,7 +31,7 @@ def places(queue: str, redis: Mapping[str, Any], namespace: str) -> frozenset[st
 
 
 def hashed(found: Iterable[str]) -> str:
-    """Write places down, each as a hash."""
+    """Return the hash of each place."""
     return ",".join(sorted(hashlib.sha256(place.encode()).hexdigest()[:12] for place in found))
 
 
@@ -63,7 +63,7 @@ def described(namespace: str, others: Iterable[Key]) -> tuple[str, ...]:
 
 
 def _nodes(redis: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
-    """Name of the master, for Sentinels know several; host and port."""
+    """Name of the master (Sentinels may watch several), host and port."""
     sentinel = mapping(redis.get("sentinel"))
     for node in _items(sentinel.get("nodes")):
         yield str(sentinel.get("masterName")), node.get("host"), node.get("port") or SENTINEL_PORT
@@ -73,7 +73,7 @@ def _nodes(redis: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
 
 
 def _full(host: str, namespace: str) -> str:
-    """Write a Service's name out: one without a dot is of the queue's namespace."""
+    """Return the full name of a Service: without a dot, it is in the queue's namespace."""
     name = host.lower().removesuffix(".").removesuffix(".cluster.local")
     return name if set(name) & set(".:") else f"{name}.{namespace}.svc"
 

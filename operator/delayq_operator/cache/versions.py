@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Of what a Secret or ConfigMap holds."""
+    """Digests of the content of a Secret or ConfigMap."""
 
     safe: str
     """For annotations. Of a Secret it is keyed with its UID, which only readers of the Secret know."""
@@ -53,7 +53,7 @@ class Versions:
         self._enqueue = enqueue
 
     def refer(self, key: Key, wanted: Iterable[str]) -> None:
-        """Remember what a queue refers to, and nothing else it referred to before."""
+        """Replace the references of a queue."""
         now = {(key.namespace, name) for name in wanted}
         for name in self._referred.pop(key, set()) - now:
             self._referrers[name].discard(key)

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from delayq_operator.kube.api import Api
 
 PERIOD_SECONDS: Final = 0.5
-PATIENCE: Final = 2  # periods; kopf brings a version within milliseconds, or within seconds after an outage
+PATIENCE: Final = 2  # periods; kopf delivers a version within milliseconds, or within seconds after an outage
 
 
 class WatchVerifier:
     """Compares the versions that kopf delivered with the live ones; a Listener of metadata only."""
 
     def __init__(self, api: Api, queues: Queues) -> None:
-        """`queues` is what kopf feeds."""
+        """`queues`: the cache that kopf updates."""
         self._api, self._queues = api, queues
         self._versions: dict[Key, int] = {}
         self._uids: dict[Key, str] = {}
-        self._brought: dict[Key, int] = {}  # by kopf, whose watch may be quicker than ours
-        self._owed: dict[Key, int] = {}  # for how many periods kopf has owed us a version
+        self._brought: dict[Key, int] = {}  # versions delivered by kopf, possibly before our own watch
+        self._owed: dict[Key, int] = {}  # periods for which a version has not been delivered
         self.behind_seconds = 0.0
-        self.listed = asyncio.Event()  # set as soon as every DelayQueue was brought or fetched, once
+        self.listed = asyncio.Event()  # set once every DelayQueue was delivered or fetched
 
     def seen(self, _kind: Kind, body: Object) -> None:
-        """Expect kopf to bring this version."""
+        """Expect kopf to deliver this version."""
         metadata = body["metadata"]
         key, version = Key(metadata["namespace"], metadata["name"]), int(metadata["resourceVersion"])
         self._versions[key], self._uids[key] = version, metadata["uid"]
@@ -47,7 +47,7 @@ class WatchVerifier:
             self._owed.setdefault(key, 0)
 
     def gone(self, _kind: Kind, name: Name) -> None:
-        """Forget a DelayQueue, whether or not kopf noticed."""
+        """Drop a DelayQueue, even if kopf missed its deletion."""
         key = Key(*name)
         self._owed.pop(key, None)
         self._versions.pop(key, None)
@@ -55,7 +55,7 @@ class WatchVerifier:
         self._queues.gone(key, self._uids.pop(key, ""))
 
     def brought(self, key: Key, version: int, *, last: bool = False) -> None:
-        """Take note that kopf delivered a version, or the deletion of a DelayQueue."""
+        """Record that kopf delivered a version, or the deletion of a DelayQueue."""
         self._brought[key] = version
         if last:
             del self._brought[key]
@@ -89,10 +89,10 @@ class WatchVerifier:
         return self._queues.version(key) >= self._versions.get(key, 0)
 
     async def _fetch(self, key: Key) -> bool:
-        """Read a DelayQueue ourselves; whether there was an answer."""
+        """Read a DelayQueue from the API server; returns whether it replied."""
         with suppress(OperatorError):
             body = await self._api.get(names.DELAY_QUEUE, key.namespace, key.name)
-            if self._uids.get(key) == body["metadata"]["uid"]:  # else it went while we asked
+            if self._uids.get(key) == body["metadata"]["uid"]:  # otherwise it was deleted meanwhile
                 self._queues.seen(body)
             return True
         return False

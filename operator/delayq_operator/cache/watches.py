@@ -30,12 +30,12 @@ class Watches:
         """Watch in these namespaces, or in all."""
         self._api, self._parts, self._limits = api, parts, limits or Limits()
         self.lists: Sequence[str | None] = namespaces or (None,)
-        """What to list and watch: each namespace, or once all of them."""
+        """The scopes to list and watch: each namespace, or all at once."""
         self.reflectors: list[Reflector] = []
         self._optional: dict[Kind, tuple[list[Reflector], list[asyncio.Task[None]]]] = {}
 
     def follow(self, kind: Kind, listener: Listener, *, metadata_only: bool = False) -> None:
-        """Watch a kind from now on. Objects of ours are wanted whole; of others, only name and version."""
+        """Start to watch a kind; `metadata_only` for kinds of which only name and version are needed."""
         for reflector in self._made(kind, listener, metadata_only=metadata_only):
             self._parts.start(f"watch {kind.plural}", reflector.run())
 
@@ -47,7 +47,7 @@ class Watches:
         listed: Callable[[Kind], None],
         over: Callable[[Kind, Denied | NotFound], None],
     ) -> None:
-        """Watch a kind until it is dropped: `listed` is called once, `over` when it is not served to us any more."""
+        """Watch a kind until it is dropped. Calls `listed` once, and `over` when the API no longer serves it."""
 
         async def run(reflector: Reflector) -> None:
             try:
@@ -67,13 +67,13 @@ class Watches:
         return kind in self._optional
 
     def drop(self, kind: Kind) -> set[Name]:
-        """Watch an optional kind no longer; the objects that were known of it."""
+        """Stop watching an optional kind; returns its known objects."""
         reflectors, tasks = self._optional.pop(kind, ([], []))
         for task in tasks:
             task.cancel()
         for reflector in reflectors:
             self.reflectors.remove(reflector)
-            reflector.synced.set()  # release those that wait for it
+            reflector.synced.set()  # release its waiters
         return {name for reflector in reflectors for name in reflector.known}
 
     def _made(

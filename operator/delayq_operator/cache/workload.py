@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Object
 
 _POD: Final = re.compile(r'^pods "[^"]*" is forbidden: ')
-"""Each attempt names another pod, which would be another message every time."""
+"""Each attempt names another pod, which would change the message every time."""
 POD_SECONDS: Final = 15.0
-"""A Job has its pod sooner than this, or the API server refuses it."""
+"""A Job without a pod after this time: the API server rejects its pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Replicas of a Deployment; all zero when there is none."""
+    """Replicas of a Deployment; zero without one."""
 
     exists: bool = False
     wanted: int = 0
@@ -29,21 +29,21 @@ class Workload:
     ready: int = 0
     available: int = 0
     complete: bool = True
-    """Whether the roll-out of the latest spec has once come to its end; what fails later is no roll-out."""
+    """Whether the latest spec was rolled out completely; later failures are no roll-out."""
     current: bool = False
-    """Whether the Deployment's controller has seen its latest spec."""
+    """Whether the Deployment controller has observed the latest spec."""
     stuck: str = ""
-    """Why the roll-out made no progress, when its deadline has passed."""
+    """Why the roll-out made no progress until its deadline; otherwise empty."""
     refused: str = ""
-    """Why the API server takes no further pods of it, while it does not."""
+    """Why the API server rejects further pods; otherwise empty."""
     paused: bool = False
-    """Whether `kubectl rollout pause` keeps its pods from being replaced."""
+    """Whether it is paused with `kubectl rollout pause`."""
     inputs: str = ""
-    """Hash of what the pods were started with."""
+    """Hash of the inputs with which the pods were started."""
 
     @property
     def unwanted(self) -> bool:
-        """Whether it is there and asks for no pod."""
+        """Whether it exists with zero desired replicas."""
         return self.exists and self.wanted == 0
 
     @property
@@ -96,7 +96,7 @@ def _refused(conditions: Any) -> str:  # noqa: ANN401 -- JSON
 def podless_seconds(job: Object, now: float) -> float | None:
     """Return for how long a Job has had no pod at all; None when it has one, had one, or wants none.
 
-    Deployments say why in a condition. Of a Job that is only in its Events, which the operator may not read.
+    A Deployment reports the cause in a condition, a Job only in Events, which the operator may not read.
     """
     status = job.get("status", {})
     counted = ("active", "succeeded", "failed", "terminating")

@@ -35,8 +35,8 @@ MERGE: Final = "application/merge-patch+json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 TIMEOUT_SECONDS: Final = 15.0
-UNLIMITED: Final = 0  # connections: a watch keeps one, and every namespace that is served has a dozen of them
-PAGE: Final = 50  # objects, of 1.5 MiB at most, which others may have written: a page must fit into memory
+UNLIMITED: Final = 0  # connections: each watch uses one, and each served namespace has a dozen watches
+PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
 SERVER_ERROR: Final = 500
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LONGEST_LINE: Final = 16 << 20  # an object is at most 1.5 MiB in etcd; JSON escapes can multiply that
@@ -51,7 +51,7 @@ class Event(NamedTuple):
 
 
 class Api:
-    """The API server, by connections of its own."""
+    """A client of the API server."""
 
     def __init__(
         self, configuration: kubernetes_client.Configuration, *, timeout_seconds: float = TIMEOUT_SECONDS
@@ -62,14 +62,14 @@ class Api:
         self.may_write: Callable[[], bool] = lambda: True
 
     def hasty(self, timeout_seconds: float) -> Api:
-        """Return a client of its own, for the Lease: it shares no connections, and writes also while not leading."""
+        """Return a separate client for the Lease: it shares no connections, and also writes without leadership."""
         other = Api(self._configuration, timeout_seconds=timeout_seconds)
         self._others.append(other)
         return other
 
     @classmethod
     async def connect(cls) -> Api:
-        """Connect with the pod's service account, or else with $KUBECONFIG; NoCluster. Nothing is asked yet."""
+        """Client from the pod's service account, or $KUBECONFIG. Sends no request. NoCluster without both."""
         configuration = kubernetes_client.Configuration()
         configuration.retries = None  # the caller decides what to retry
         configuration.connection_pool_maxsize = UNLIMITED
@@ -88,13 +88,13 @@ class Api:
         await self._dynamic.client.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Read one object; NotFound."""
+        """Read one object; raises NotFound."""
         return await self._call("get", path(kind, namespace, name))
 
     async def apply(
         self, kind: Kind, body: Object, *, manager: str, force: bool = True, subresource: str | None = None
     ) -> Object:
-        """Create or change an object by server-side apply; what it then looks like. Conflict unless `force`."""
+        """Create or change an object by server-side apply; returns the result. Raises Conflict unless `force`."""
         metadata = body["metadata"]
         return await self._call(
             "patch",
@@ -106,17 +106,17 @@ class Api:
         )
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
-        """Change an object by merge patch. With metadata.resourceVersion in it, Conflict if it is another by now."""
+        """Change an object by merge patch. Raises Conflict if the patch has an outdated metadata.resourceVersion."""
         return await self._call("patch", path(kind, namespace, name), body=patch, content_type=MERGE)
 
     async def create(self, kind: Kind, body: Object) -> Object:
-        """Create an object; Conflict when there is one of that name."""
+        """Create an object; raises Conflict if the name exists."""
         return await self._call("post", path(kind, body["metadata"]["namespace"]), body=body)
 
     async def terminating(self, namespace: str) -> bool:
-        """Whether the API server takes no new object because the namespace is being deleted.
+        """Whether the API server rejects new objects because the namespace is being deleted.
 
-        A dry run asks: reading the namespace would take a right of its own.
+        Uses a dry run: reading the namespace would need one more permission.
         """
         body: Object = {"metadata": {"generateName": "delayq-dry-run-"}}
         try:
@@ -128,12 +128,12 @@ class Api:
         return False
 
     async def replace(self, kind: Kind, body: Object) -> Object:
-        """Replace an object; Conflict when it is not at body's resourceVersion any more."""
+        """Replace an object; raises Conflict if the resourceVersion in `body` is outdated."""
         metadata = body["metadata"]
         return await self._call("put", path(kind, metadata["namespace"], metadata["name"]), body=body)
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, uid: str | None = None) -> None:
-        """Delete an object and, in the background, what belongs to it. With `uid` only that very one."""
+        """Delete an object and, in the background, its dependents. With `uid`, only if it has this UID."""
         body: Object = {"propagationPolicy": "Background"}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
@@ -150,7 +150,7 @@ class Api:
     async def pages(
         self, kind: Kind, namespace: str | None, *, label_selector: str | None, metadata_only: bool
     ) -> AsyncIterator[Object]:
-        """List objects page by page; each page has items, and metadata.resourceVersion to watch from. Gone."""
+        """List objects page by page; each page has items, and metadata.resourceVersion to watch from. Raises Gone."""
         further: str | None = None
         while further != "":
             query = [("limit", str(PAGE)), *([("continue", further)] if further else [])]
@@ -175,7 +175,7 @@ class Api:
         timeout_seconds: int,
         silence_seconds: float,
     ) -> AsyncIterator[Event]:
-        """Follow changes, bookmarks among them, until the server ends the stream. Unavailable when it falls silent."""
+        """Watch changes and bookmarks until the server ends the stream. Raises Unavailable if it stalls."""
         arguments: dict[str, Any] = {
             "query_params": [("allowWatchBookmarks", "true")],
             "header_params": {"Accept": METADATA if metadata_only else "application/json"},

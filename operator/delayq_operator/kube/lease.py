@@ -1,8 +1,9 @@
-"""Leadership among operators: a Lease that the leader renews, so that one operator works and others stand by.
+"""Leader election with a Lease, so that one operator works and others stand by.
 
-Two leaders would write the same thing twice, which server-side apply makes harmless; the Lease keeps it from being the
-rule. The client's own election gives up, or dies, when the API server is away for longer than the Lease lasts; here the
-leader just stops writing, and goes on as soon as it has renewed the Lease, unless another holder took it.
+Two leaders would write the same objects, which is harmless with server-side apply; the Lease prevents it in normal
+operation. The leader election of the Kubernetes client ends when the API server is unavailable for longer than the
+lease duration. Here, the leader stops writing, and continues once it has renewed the Lease, unless another holder has
+acquired it.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 LEASE_SECONDS: Final = 15
 RENEW_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 1.0
-ANSWER_SECONDS: Final = 4.0  # a lost request must leave time for two more before the Lease runs out
-# No write is begun so shortly before another may lead; one under way may end after it.
+ANSWER_SECONDS: Final = 4.0  # after a lost request, two more must fit before the Lease expires
+# No write starts within this time before another may lead; one in progress may end later.
 MARGIN_SECONDS: Final = 2.0
 DENIED_SECONDS: Final = 30.0
 RESIGN_SECONDS: Final = 1.0
 
 
 class Leadership:
-    """Whether this operator leads. Without a Lease it always does."""
+    """Leadership of this operator. Without a Lease it always leads."""
 
     def __init__(
         self,
@@ -47,18 +48,18 @@ class Leadership:
         identity: str = "",
         pod_uid: str = "",
     ) -> None:
-        """Compete for Lease `namespace`/`name` as `identity`; with no `api` for none.
+        """Compete for Lease `namespace`/`name` as `identity`; without `api`, always lead.
 
-        `pod_uid` is of the pod with that name in that namespace: the Lease goes with it, and no successor waits.
+        `pod_uid`: UID of that pod, which owns the Lease: when the pod is deleted, a successor does not wait.
         """
-        api = api and api.hasty(ANSWER_SECONDS)  # whatever else is slow or stuck, the Lease is renewed
+        api = api and api.hasty(ANSWER_SECONDS)  # other slow requests must not delay the renewal
         self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
         self.installation = ""
-        """The age and the name of the Lease, the same for all who compete for it; empty before, and without one."""
+        """Age and name of the Lease, equal for all candidates; empty before the first read, and without a Lease."""
         self._owners = [_owner(identity, pod_uid)] if pod_uid else []
         self._renewed = asyncio.Event()
         self._renewed_at = float("-inf")
-        self._seen: tuple[str, float] = ("", 0.0)  # the Lease's last version, and when we first saw it
+        self._seen: tuple[str, float] = ("", 0.0)  # last version of the Lease, and when it was first seen
         self._held: Object | None = None  # the Lease as our last renewal left it
         self._was_leader = False
         self._answered_at = time.monotonic()
@@ -74,13 +75,13 @@ class Leadership:
         return 0.0 if self._api is None else time.monotonic() - self._answered_at
 
     async def confirmed(self) -> None:
-        """Wait until this operator surely leads: before each write."""
+        """Wait until this operator certainly leads; called before each write."""
         while not self.leads:
             self._renewed.clear()
             await self._renewed.wait()
 
     async def run(self) -> None:
-        """Compete, then renew, for ever. LeadershipLost when another took over from us; Denied without rights."""
+        """Hold the Lease until cancelled. LeadershipLost if another operator acquires it; Denied by RBAC."""
         denied_since: float | None = None
         while self._api is not None:
             try:
@@ -91,7 +92,7 @@ class Leadership:
                 if time.monotonic() - denied_since > DENIED_SECONDS:
                     raise
             except Conflict:
-                pass  # another process was quicker; read it again
+                pass  # another process wrote it first; read it again
             except LeadershipLost:
                 raise
             except OperatorError as error:
@@ -114,7 +115,7 @@ class Leadership:
         self._held = lease
 
     async def _renew(self, api: Api) -> Object | None:
-        """Renew the Lease in one request, if it is ours and as the last renewal left it; None if not."""
+        """Renew the Lease in one request, if it is unchanged since our last renewal; None if not."""
         held, self._held = self._held, None
         if held is None or not self.leads:
             return None
@@ -124,7 +125,7 @@ class Leadership:
             return None
 
     async def _take(self, api: Api) -> Object | None:
-        """Read the Lease, and take it or renew it; None while it is another operator's."""
+        """Read the Lease, and acquire or renew it; None while another operator holds it."""
         try:
             lease = await api.get(LEASE, self._namespace, self._name)
         except NotFound:
@@ -133,7 +134,7 @@ class Leadership:
         return await api.replace(LEASE, self._lease(lease)) if self._may_take(lease) else None
 
     def _may_take(self, lease: Object) -> bool:
-        """Whether the Lease is ours, free, or was not renewed for its whole length by our own clock."""
+        """Whether the Lease is ours, free, or expired by the local clock."""
         holder = lease["spec"].get("holderIdentity") or ""
         version = lease["metadata"]["resourceVersion"]
         if version != self._seen[0]:

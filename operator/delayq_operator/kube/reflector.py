@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAUSE_SECONDS: Final = 0.05  # between two watches, should a server end each at once
+PAUSE_SECONDS: Final = 0.05  # between two watches, in case a server ends each at once
 RETRY_SECONDS: Final = 0.25
 LONGEST_RETRY_SECONDS: Final = 2.0
 DENIED_SECONDS: Final = 20.0  # an API server that just started denies until it has read its own roles
@@ -33,26 +33,26 @@ DENIED_SECONDS: Final = 20.0  # an API server that just started denies until it 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long a watch may last."""
+    """Limits to the duration of a watch."""
 
     watch_seconds: int = 300
-    """All in all. Rights are only checked when a watch begins: this bounds how long withdrawn ones go unnoticed."""
+    """In total. RBAC is checked only at the start of a watch: this limits how long a revocation is not noticed."""
     silence_seconds: float = 90.0
-    """Without a line. Bookmarks come every minute; a stream that shows none is dead."""
+    """Without a line. The API server sends a bookmark every minute; a stream without one is dead."""
 
 
 class Listener(Protocol):
     """Receives the objects of a reflector."""
 
     def seen(self, kind: Kind, body: Object) -> None:
-        """There is such an object, new or changed or as before."""
+        """Handle an object that exists; it may be new, changed or unchanged."""
 
     def gone(self, kind: Kind, name: Name) -> None:
-        """There is no such object any more."""
+        """Handle a deleted object."""
 
 
 class Reflector:
-    """Follows one kind in one namespace, or in all."""
+    """Watches one kind in one namespace, or in all."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Reflector:
         optional: bool = False,
         limits: Limits = Limits(),
     ) -> None:
-        """Nothing is asked before run(), which an `optional` kind ends when it is not served any more."""
+        """Send nothing before run(). For an `optional` kind, run() returns when the API no longer serves it."""
         self.kind, self.namespace = kind, namespace
         self._api, self._listener = api, listener
         self._label_selector, self._metadata_only = label_selector, metadata_only
@@ -79,16 +79,16 @@ class Reflector:
 
     @property
     def age_seconds(self) -> float:
-        """How long ago the API server last answered."""
+        """Seconds since the last response of the API server."""
         return time.monotonic() - self._seen_at
 
     @property
     def idle_seconds(self) -> float:
-        """How long ago it last made an attempt."""
+        """Seconds since the last attempt."""
         return time.monotonic() - max(self._seen_at, self._tried_at)
 
     async def run(self) -> None:
-        """Follow for ever. Denied when the operator's rights do not suffice, and did not for a while; NotFound."""
+        """Watch until cancelled. Raises Denied after a period of denials by RBAC, and NotFound."""
         failures, denied_since = 0, None
         while True:
             self._tried_at = time.monotonic()
@@ -111,7 +111,7 @@ class Reflector:
             await asyncio.sleep(_pause_seconds(failures) * random.uniform(0.5, 1))
 
     async def _follow(self) -> None:
-        """List if there is nothing to go on from, then follow one watch to its end."""
+        """List if there is no version to resume from, then run one watch to its end."""
         if not self._version:
             await self._list()
         async for event in self._api.watch(
@@ -134,14 +134,14 @@ class Reflector:
             label_selector=self._label_selector,
             metadata_only=self._metadata_only,
         ):
-            for body in page["items"] or ():  # null, when metadata only is asked for and there is none
+            for body in page["items"] or ():  # null in an empty list of metadata
                 listed.add(name_of(body))
                 self.known.add(name_of(body))
                 self._listener.seen(self.kind, body)
             version = page["metadata"]["resourceVersion"]
         for name in self.known - listed:
             self._listener.gone(self.kind, name)
-        self.known, self._version = listed, version  # only now: half a list is nothing to go on from
+        self.known, self._version = listed, version  # only now: a partial list cannot be resumed
         self._seen_at = time.monotonic()
         self.synced.set()
 

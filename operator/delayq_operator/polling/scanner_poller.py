@@ -185,7 +185,7 @@ class ScannerPoller:
 def _covers(result: ScrapeResult, before: int) -> int:
     """Return the shards to expect next time: while their number shrinks, scanners report more than the spec has."""
     if result.reading is not None:
-        return result.reading.shard_map.covers if result.reading.shard_map else 0
+        return result.reading.shard_map.shards_in_use if result.reading.shard_map else 0
     return MOST_SHARDS if result.read_error.endswith(TOO_MUCH) else before
 
 

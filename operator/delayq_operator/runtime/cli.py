@@ -1,4 +1,4 @@
-"""delayq-operator: its options."""
+"""The command line of delayq-operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS = Limits()
 
 
 def labels(_context: click.Context, _option: click.Parameter, text: str | None) -> dict[str, str]:
-    """Take key=value,… apart; what is no label would be refused by the API server, later and for every queue."""
+    """Parse key=value,… and reject invalid labels, which the API server would reject later for every queue."""
     found = dict(part.partition("=")[::2] for part in (text or "").split(",") if part)
     for key, value in found.items():
         if not (re.match(f"{LABEL_NAME.pattern}", key) and re.match(f"{LABEL_VALUE.pattern}", value)):
@@ -117,7 +117,7 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     """
     logs.configure(log_format, log_level)
     if log_level != "debug":
-        logging.getLogger("kopf").setLevel(logging.WARNING)  # its messages are of no use to operators
+        logging.getLogger("kopf").setLevel(logging.WARNING)  # its other messages do not help users
     home = own_namespace or api.own_namespace()
     policy = Policy(
         pod_security=pod_security,

@@ -1,7 +1,7 @@
 """/healthz, /readyz and /metrics of the operator, leader or not.
 
 Alive: every watch showed a sign of life, the event loop keeps time, kopf keeps up, and no reconciliation hangs. An API
-server that is away is no reason to restart: a restart would not bring it back.
+server that is unavailable does not fail the liveness probe: a restart would not help.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 60.0
-WATCH_DEAD_SECONDS: Final = 240.0  # beyond any silence that the reflectors themselves put up with
+WATCH_DEAD_SECONDS: Final = 240.0  # longer than the timeouts of the reflectors
 HUNG_SECONDS: Final = 600.0
-"""Forty requests that each take the 15 s after which one is given up. A reconciliation makes about thirty, and is over
-with the first that is given up: what it still waits for then will never come."""
+"""Forty requests with a timeout of 15 s each. A reconciliation sends about thirty, and ends at the first timeout: one
+that lasts longer hangs."""
 
 
 @dataclass
 class Health:
-    """What the probes look at."""
+    """The state that the probes report."""
 
     leadership: Leadership
     watch_verifier: WatchVerifier
     work: WorkQueue
     reflectors: list[Reflector] = field(default_factory=list)
     synced: bool = False
-    """Whether the operator has seen everything there is, once."""
+    """Whether all caches have synced once."""
     lag_seconds: float = 0.0
 
     async def run(self) -> None:
-        """Measure how late timers run, for ever: a blocked event loop is late for everything."""
+        """Measure the delay of timers until cancelled: a blocked event loop delays all of them."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + TICK_SECONDS
@@ -54,7 +54,7 @@ class Health:
             report_ages(self.reflectors)
 
     def failures(self) -> list[str]:
-        """Why the operator should be restarted; nothing while it is well."""
+        """Return why the operator must be restarted; empty while it is healthy."""
         found = [
             f"the watch of {reflector.kind.plural} has done nothing for {reflector.idle_seconds:.0f} s"
             for reflector in self.reflectors
@@ -70,7 +70,7 @@ class Health:
         return found
 
     def unready(self) -> list[str]:
-        """Why the operator is not ready; a standby is ready when it knows who leads."""
+        """Return why the operator is not ready. A standby is ready when it knows the leader."""
         if self.leadership.unanswered_seconds > STUCK_SECONDS:
             return ["the Lease could not be read"]
         if self.leadership.leads and not self.synced:

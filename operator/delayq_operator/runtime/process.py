@@ -1,4 +1,4 @@
-"""The operator's process: composes the parts, stands by, leads, stops. supervision.py runs them."""
+"""The operator process: composes the parts, stands by, leads, stops. supervision.py runs them."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ RELEASE_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How the operator was started."""
+    """The options of the operator."""
 
     setting: Setting
     namespaces: tuple[str, ...]
-    """Those it serves; none: all."""
+    """The namespaces to serve; empty: all."""
     lease_name: str | None
-    """None: no election."""
+    """Name of the Lease; None: no leader election."""
     lease_namespace: str | None
     """None: the operator's own."""
     host: str
@@ -131,7 +131,7 @@ class Operator:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Stand by, then lead, until `stop`. Raises what ended it, if something did."""
+        """Stand by, then lead, until `stop`. Raises the error that ended it, if any."""
         self.parts.start("leadership", self.leadership.run())
         self.parts.start("health", self.health.run())
         try:
@@ -157,7 +157,7 @@ class Operator:
         self.inventory.rivals.me = self.referents.installation = self.leadership.installation
         self._watch()
         self.parts.start("events", self.recorder.run())
-        await self.optional.refresh()  # so that a new DelayQueue gets all of its children in one go
+        await self.optional.refresh()  # so that the first reconciliation creates all children
         await self.watches.synced()
         memo = handlers.Memo(self.queues, self.watch_verifier)
         kopf = kopf_engine.run(memo, self.options.namespaces, started=lambda: _stop_on_signals(stop))
@@ -226,7 +226,7 @@ async def run(options: Options) -> int:
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
-    """Set `stop` when a signal asks the process to end. Also after kopf has begun: it takes the signals for itself."""
+    """Set `stop` on SIGTERM and SIGINT. Called again after kopf starts, because kopf installs its own handlers."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

@@ -166,7 +166,7 @@ class Reading:
     @property
     def _expected(self) -> set[str]:
         """Shards of the newest shard map; a scanner with an older one may report others."""
-        return self._shards if self.shard_map is None else set(map(str, range(self.shard_map.covers)))
+        return self._shards if self.shard_map is None else set(map(str, range(self.shard_map.shards_in_use)))
 
     def take(self, samples: Iterable[Sample]) -> bool:
         """Add the samples of one scanner. Return whether it leads a shard that no other scanner did."""

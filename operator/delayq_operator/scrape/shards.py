@@ -50,7 +50,7 @@ class ShardMap:
         return self.now == self.was == self.target
 
     @property
-    def covers(self) -> int:
+    def shards_in_use(self) -> int:
         """How many shards may have tasks."""
         return max(self.now, self.was, self.target)
 

@@ -1,1 +1,1 @@
-"""Conditions, reasons and Events: what users are told."""
+"""Conditions, reasons and Events."""

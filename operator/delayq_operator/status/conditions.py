@@ -85,7 +85,7 @@ def _served(shards: Shards) -> Condition:
     """Name the shards that Redis does not serve. Tasks of the other shards run."""
     if not shards.down:
         return condition("BackendAvailable", "Connected", "Scanners reach Redis.")
-    of = f" of {shards.shard_map.covers}" if shards.shard_map is not None else ""
+    of = f" of {shards.shard_map.shards_in_use}" if shards.shard_map is not None else ""
     message = f"Redis does not serve {len(shards.down)}{of} shards: {unserved(shards.down)}."
     return condition(
         "BackendAvailable", "PartiallyUnreachable", f"{message} Their tasks wait; all others run."

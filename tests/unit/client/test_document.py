@@ -67,7 +67,7 @@ def test_a_few_bytes_cannot_stand_for_a_million_values(template: str) -> None:
 
 
 def test_an_alias_that_stands_for_itself_is_refused() -> None:
-    assert "an alias stands for itself" in refusal(GOOD + b"status: &a {again: *a}\n")
+    assert "an alias refers to itself" in refusal(GOOD + b"status: &a {again: *a}\n")
 
 
 @pytest.mark.parametrize("end", [b"", b".5"], ids=["int", "float"])

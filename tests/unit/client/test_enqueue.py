@@ -34,7 +34,7 @@ def guessing(*, apart: bool, durability: Durability | None = None) -> tuple[Comm
     commands = Commands("q", shards=8)
     assert REAL.home(ID) != commands.shard_of(ID)
     operations = Operations(commands, Limits(), durability)
-    operations.homes.apart = apart
+    operations.homes.is_cluster = apart
     return commands, operations
 
 
@@ -62,7 +62,7 @@ def test_what_somebody_learned_meanwhile_counts(
     apart: bool,  # noqa: FBT001
 ) -> None:
     commands, operations = guessing(apart=apart, durability=durability)
-    checked, call = checked_and_stored(begin(operations), lambda: commands.learn(REAL))
+    checked, call = checked_and_stored(begin(operations), lambda: commands.apply_shard_map(REAL))
     assert call.keys.shard == REAL.home(ID)
     assert REAL.known in call.arguments
     assert checked == ([] if durability is None else [REAL.home(ID) if apart else 0])
@@ -75,7 +75,7 @@ def test_what_is_learned_while_a_task_is_read_counts(begin: Begin, monkeypatch: 
     encode = envelope.encode
 
     def learned(*given: Any) -> Any:  # noqa: ANN401
-        commands.learn(REAL)
+        commands.apply_shard_map(REAL)
         return encode(*given)
 
     monkeypatch.setattr(envelope, "encode", learned)

@@ -38,7 +38,7 @@ def test_each_topology_has_its_place(tmp_path: Path) -> None:
             ({"cluster": {"nodes": nodes}}, {}),
         )
     ]
-    assert [(each.kind, each.where, each.database, each.apart) for each in found] == [
+    assert [(each.kind, each.where, each.database, each.is_cluster) for each in found] == [
         ("standalone", "a:7", 3, False),
         ("sentinel", "sentinel shop at a:26379, b:7", 3, False),
         ("cluster", "cluster at a:6379, b:7", 0, True),

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.connection.round_trip import Command
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
-BEHIND = Durability("Replicated", 1, 100).behind()
+BEHIND = Durability("Replicated", 1, 100).confirm_commands()
 
 
 class Replying:
@@ -24,9 +24,11 @@ class Replying:
 
     def __init__(self, *steps: list[Any]) -> None:
         self._steps = list(steps)
-        self.connector, self.brought = SimpleNamespace(where="here"), set[str]()
+        self.connector, self.loading = SimpleNamespace(where="here"), set[str]()
 
-    async def send(self, commands: Sequence[Command], behind: Behind | None, stats: str) -> list[Any]:
+    async def send(
+        self, commands: Sequence[Command], behind: ConfirmCommands | None, stats: str
+    ) -> list[Any]:
         replies = self._steps.pop(0)
         assert len(replies) == len(commands) + len(behind.commands(stats) if behind else ())
         return replies
@@ -35,7 +37,7 @@ class Replying:
 async def confirmations(*steps: list[Any]) -> list[Any]:
     calls: list[Any] = [Commands("orders").counts(0), Commands("orders").cancel("a")]
     line: Any = Replying(*steps)
-    return (await Single(line).driven(calls, BEHIND, ()))[1]
+    return (await Single(line).execute(calls, BEHIND, ()))[1]
 
 
 async def test_a_script_that_was_unknown_has_another_server_confirm_its_own_call_only() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.connection import Address, BlockingReads
-from delayq.connection.connectors import One
+from delayq.connection.connectors import Connector
 from delayq.connection.multiplexer import Multiplexer
 from delayq.errors import Unavailable
 
@@ -48,7 +48,7 @@ async def begun(found: Callable[[], asyncio.Timeout | None]) -> asyncio.Timeout:
 
 async def test_a_line_that_is_dropped_as_its_time_out_ends_just_fails() -> None:
     with silent() as [hung]:
-        line = Multiplexer(One(Address.from_url(f"redis://{hung}")), 0.05)
+        line = Multiplexer(Connector(Address.from_url(f"redis://{hung}")), 0.05)
         sending = asyncio.create_task(line.send([("PING",)]))
         await at_its_end(await begun(lambda: line._timeout), line.drop)
         with pytest.raises(Unavailable):
@@ -67,7 +67,7 @@ async def test_a_wait_that_is_interrupted_as_it_ends_just_ends(monkeypatch: pyte
 
 
 def line_to(url: str, seconds: float = 0.05) -> Multiplexer:
-    return Multiplexer(One(Address.from_url(url)), seconds)
+    return Multiplexer(Connector(Address.from_url(url)), seconds)
 
 
 async def connected(line: Multiplexer) -> Any:  # noqa: ANN401 -- redis-py's

@@ -170,7 +170,7 @@ def test_two_nodes_that_name_each_other_are_not_asked_without_a_pause() -> None:
 def test_in_a_cluster_each_script_names_a_key_that_is_never_there(*, apart: bool) -> None:
     commands = Commands("orders")
     call = commands.cancel("a")
-    [command] = next(round_trip([call], "here", apart=apart))
+    [command] = next(round_trip([call], "here", is_cluster=apart))
     many, keys = int(call.arguments[0]), call.arguments[1:]
     if not apart:
         assert command[2:] == (many, *keys)

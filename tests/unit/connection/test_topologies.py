@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from delayq.connection import Address, sentinels, slots
 from delayq.connection.place import Place
-from delayq.connection.redirects import Redirect, down, redirect, soon, unblocked
+from delayq.connection.redirects import Redirect, is_cluster_down, is_transient, is_unblocked, redirect
 from delayq.connection.topology_state import ClusterTopology, SentinelTopology, no_master
 from delayq.errors import Unavailable
 from delayq.protocol.keys import Keys
@@ -44,23 +44,23 @@ def test_a_redirection_is_read_as_it_was_said(text: str, said: Redirect | None) 
 
 
 def test_what_may_be_answered_in_a_moment_is_told_from_what_is_refused() -> None:
-    assert soon("TRYAGAIN Multiple keys request during rehashing of slot")
-    assert soon("CLUSTERDOWN Hash slot not served")
-    assert soon("ERR Error running script (call to f_ab): 1: -TRYAGAIN Multiple keys")
-    assert soon("ERR Lua script attempted to access a non local key in a cluster node script: f_ab")
-    assert not soon("CROSSSLOT Keys in request don't hash to the same slot")
-    assert down("CLUSTERDOWN The cluster is down")
-    assert not down("TRYAGAIN Multiple keys request during rehashing of slot")
-    assert unblocked("UNBLOCKED force unblock from blocking operation, instance state changed")
+    assert is_transient("TRYAGAIN Multiple keys request during rehashing of slot")
+    assert is_transient("CLUSTERDOWN Hash slot not served")
+    assert is_transient("ERR Error running script (call to f_ab): 1: -TRYAGAIN Multiple keys")
+    assert is_transient("ERR Lua script attempted to access a non local key in a cluster node script: f_ab")
+    assert not is_transient("CROSSSLOT Keys in request don't hash to the same slot")
+    assert is_cluster_down("CLUSTERDOWN The cluster is down")
+    assert not is_cluster_down("TRYAGAIN Multiple keys request during rehashing of slot")
+    assert is_unblocked("UNBLOCKED force unblock from blocking operation, instance state changed")
 
 
 def test_slots_are_read_with_their_masters_and_everybody_to_ask() -> None:
-    found = slots.read([HEALTHY, HALVES], ASKED)
+    found = slots.parse([HEALTHY, HALVES], ASKED)
     assert found is not None
     assert (found.holders[0], found.holders[8191], found.holders[8192]) == (ASKED, ASKED, OTHER)
     assert found.nodes == {ASKED, OTHER, Place("10.0.0.9", 7000)}
     assert (found.masters, found.epoch, found.healthy) == (frozenset({ASKED, OTHER}), 7, True)
-    half = slots.read([HEALTHY, HALVES[:1]], ASKED)
+    half = slots.parse([HEALTHY, HALVES[:1]], ASKED)
     assert half is not None
     assert (half.holders[8191], half.holders[8192]) == (ASKED, None)
 
@@ -77,7 +77,7 @@ def test_slots_are_read_with_their_masters_and_everybody_to_ask() -> None:
     ],
 )
 def test_a_node_is_where_it_announces_itself_or_where_we_asked(server: list[Any], place: Place) -> None:
-    found = slots.read([HEALTHY, [[0, 1, server]]], ASKED)
+    found = slots.parse([HEALTHY, [[0, 1, server]]], ASKED)
     assert found is not None
     assert found.holders[0] == place
 
@@ -105,27 +105,27 @@ def view(epoch: int, holder: Place, *, state: str = "ok") -> list[Any]:
 
 def test_a_node_that_is_cut_off_is_not_believed_while_another_knows_better() -> None:
     topology = cluster()
-    assert topology.learn(ASKED, view(7, OTHER))
-    topology.begin()
-    assert not topology.learn(OTHER, view(6, ASKED))
-    assert not topology.learn(OTHER, view(7, ASKED, state="fail"))
+    assert topology.add_reply(ASKED, view(7, OTHER))
+    topology.begin_round()
+    assert not topology.add_reply(OTHER, view(6, ASKED))
+    assert not topology.add_reply(OTHER, view(7, ASKED, state="fail"))
     assert topology.holder(0) == OTHER
 
 
 def test_where_all_nodes_are_cut_off_the_newest_view_is_believed() -> None:
     topology = cluster()
-    assert topology.learn(ASKED, view(7, OTHER))
-    topology.begin()
-    assert not topology.learn(OTHER, view(5, OTHER, state="fail"))
-    assert not topology.learn(ASKED, view(6, ASKED, state="fail"))
-    topology.settle()
+    assert topology.add_reply(ASKED, view(7, OTHER))
+    topology.begin_round()
+    assert not topology.add_reply(OTHER, view(5, OTHER, state="fail"))
+    assert not topology.add_reply(ASKED, view(6, ASKED, state="fail"))
+    topology.end_round()
     assert topology.holder(0) == ASKED
 
 
 def test_a_node_that_is_no_cluster_says_why() -> None:
     topology = cluster()
     refused = ResponseError("This instance has cluster support disabled")
-    assert not topology.learn(ASKED, [refused, refused])
+    assert not topology.add_reply(ASKED, [refused, refused])
     assert "10.0.0.1:7000" in topology.why
     assert "cluster support disabled" in topology.why
     assert topology.holder(0) is None
@@ -133,17 +133,17 @@ def test_a_node_that_is_no_cluster_says_why() -> None:
 
 def test_a_slot_that_moved_is_where_its_last_holder_said_and_others_stay() -> None:
     topology = cluster()
-    topology.learn(ASKED, view(7, ASKED))
-    topology.moved(Redirect("MOVED", 5, OTHER))
+    topology.add_reply(ASKED, view(7, ASKED))
+    topology.apply_redirect(Redirect("MOVED", 5, OTHER))
     assert (topology.holder(4), topology.holder(5), topology.holder(6)) == (ASKED, OTHER, ASKED)
-    assert {address.places[0] for address in topology.asked()} == {ASKED, OTHER}
+    assert {address.places[0] for address in topology.candidates()} == {ASKED, OTHER}
 
 
 def test_a_cluster_without_slots_was_reached() -> None:
     topology = cluster()
-    topology.begin()
-    topology.learn(ASKED, [b"cluster_state:fail\r\ncluster_current_epoch:0\r\n", []])
-    topology.settle()
+    topology.begin_round()
+    topology.add_reply(ASKED, [b"cluster_state:fail\r\ncluster_current_epoch:0\r\n", []])
+    topology.end_round()
     error = no_master(CLUSTER, topology, None)
     assert isinstance(error, Unavailable)
     assert (error.answered, error.outage) == (True, "cluster_down")
@@ -174,69 +174,69 @@ def named(place: Place, epoch: int) -> list[Any]:
 
 def test_every_sentinel_is_asked_and_the_first_that_answers_is_believed_until_another_knows_better() -> None:
     topology = sentinel()
-    assert [address.places[0] for address in topology.asked()] == SENTINELS
-    assert topology.learn(SENTINELS[0], named(OTHER, 1))
+    assert [address.places[0] for address in topology.candidates()] == SENTINELS
+    assert topology.add_reply(SENTINELS[0], named(OTHER, 1))
     assert topology.holder(0) == OTHER
-    assert topology.learn(SENTINELS[1], named(ASKED, 2))
+    assert topology.add_reply(SENTINELS[1], named(ASKED, 2))
     assert topology.holder(0) == ASKED
-    topology.settle()
+    topology.end_round()
     assert topology.holder(0) == ASKED
 
 
 def test_a_sentinel_that_knows_no_such_master_or_refuses_is_not_the_last_to_be_asked() -> None:
     topology = sentinel()
-    assert not topology.learn(SENTINELS[0], [None, ResponseError("No such master with that name")])
-    assert topology.why == "Sentinel 10.0.1.1:26379: it has no such master"
+    assert not topology.add_reply(SENTINELS[0], [None, ResponseError("No such master with that name")])
+    assert topology.why == "Sentinel 10.0.1.1:26379: it has no such master; check masterName"
     refused = ResponseError("NOAUTH Authentication required.")
-    assert not topology.learn(SENTINELS[0], [refused, refused])
+    assert not topology.add_reply(SENTINELS[0], [refused, refused])
     assert "NOAUTH" in topology.why
     assert topology.holder(0) is None
 
 
 def test_a_sentinel_that_missed_a_fail_over_is_not_believed_but_most_of_them_are() -> None:
     topology = sentinel()
-    topology.learn(SENTINELS[0], named(OTHER, 5))
-    topology.begin()
-    assert not topology.learn(SENTINELS[1], named(ASKED, 4))
-    topology.settle()
+    topology.add_reply(SENTINELS[0], named(OTHER, 5))
+    topology.begin_round()
+    assert not topology.add_reply(SENTINELS[1], named(ASKED, 4))
+    topology.end_round()
     assert topology.holder(0) == OTHER
-    assert not topology.learn(SENTINELS[2], named(ASKED, 0))
-    topology.settle()
+    assert not topology.add_reply(SENTINELS[2], named(ASKED, 0))
+    topology.end_round()
     assert topology.holder(0) == ASKED
 
 
 def test_a_new_view_is_believed_though_most_sentinels_have_an_older_one() -> None:
     topology = sentinel()
-    topology.learn(SENTINELS[0], named(OTHER, 5))
-    topology.begin()
+    topology.add_reply(SENTINELS[0], named(OTHER, 5))
+    topology.begin_round()
     for place, said in zip(SENTINELS, [named(ASKED, 4), named(ASKED, 4), named(OTHER, 5)], strict=True):
-        topology.learn(place, said)
-    topology.settle()
+        topology.add_reply(place, said)
+    topology.end_round()
     assert topology.holder(0) == OTHER
 
 
 def test_of_views_that_are_equally_new_the_one_that_most_share_is_believed() -> None:
     """Whoever tells Sentinels by hand of another master makes no fail-over: the epoch stays."""
     topology = sentinel()
-    topology.learn(SENTINELS[0], named(OTHER, 0))
-    topology.begin()
+    topology.add_reply(SENTINELS[0], named(OTHER, 0))
+    topology.begin_round()
     for place, master in zip(SENTINELS, [ASKED, OTHER, ASKED], strict=True):
-        topology.learn(place, named(master, 0))
+        topology.add_reply(place, named(master, 0))
         assert topology.holder(0) == OTHER
-    topology.settle()
+    topology.end_round()
     assert topology.holder(0) == ASKED
 
 
 def test_a_sentinel_without_the_right_to_tell_more_is_believed_where_no_other_tells() -> None:
     refused = ResponseError("NOPERM …")
     topology = sentinel()
-    topology.learn(SENTINELS[0], named(OTHER, 5))
-    topology.begin()
-    assert topology.learn(SENTINELS[1], [named(ASKED, 0)[0], refused])
-    topology.settle()
+    topology.add_reply(SENTINELS[0], named(OTHER, 5))
+    topology.begin_round()
+    assert topology.add_reply(SENTINELS[1], [named(ASKED, 0)[0], refused])
+    topology.end_round()
     assert topology.holder(0) == ASKED
-    topology.learn(SENTINELS[2], named(OTHER, 5))
-    topology.settle()
+    topology.add_reply(SENTINELS[2], named(OTHER, 5))
+    topology.end_round()
     assert topology.holder(0) == OTHER
 
 

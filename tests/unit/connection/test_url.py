@@ -38,7 +38,7 @@ def test_a_url_names_one_server(url: str, places: list[Place], database: int, wo
     address = Address.from_url(url)
     assert (address.kind, list(address.places), address.database) == ("standalone", places, database)
     assert credentials(address) == words
-    assert not address.apart
+    assert not address.is_cluster
     assert address.tls is None
 
 
@@ -57,7 +57,7 @@ def test_a_url_names_a_master_by_its_sentinels() -> None:
 @pytest.mark.parametrize("end", ["", "/", "/0"])
 def test_a_url_names_a_cluster_by_some_of_its_nodes(end: str) -> None:
     address = Address.from_url(f"redis+cluster://:p@a,b:7001,[::1]:7002{end}")
-    assert (address.kind, address.apart, address.database) == ("cluster", True, 0)
+    assert (address.kind, address.is_cluster, address.database) == ("cluster", True, 0)
     assert address.places == (Place("a", 6379), Place("b", 7001), Place("::1", 7002))
     assert address.where == "cluster at a:6379, b:7001, [::1]:7002"
     assert address.sentinels == ()

@@ -26,7 +26,7 @@ def test_a_change_goes_through_its_steps_and_nothing_else_follows() -> None:
     assert done.next_step() is None
     fewer = done.announcing(3, "u:3")
     assert fewer is not None
-    assert (fewer.covers, fewer.widest) == (8, 8)
+    assert (fewer.shards_in_use, fewer.widest) == (8, 8)
 
 
 def test_what_is_announced_may_change_for_nothing_has_moved() -> None:
@@ -58,7 +58,7 @@ def test_a_task_is_looked_for_where_it_was_before_where_it_goes(was: int, now: i
     assert homes[0] == ShardMap.first(was).home(task_id)
     assert homes[-1] == shard_map.home(task_id)
     assert shard_map.first_lookup(task_id) == (homes[0], homes[0] != homes[-1])
-    assert all(home < shard_map.covers for home in homes)
+    assert all(home < shard_map.shards_in_use for home in homes)
 
 
 @given(COUNTS, COUNTS, st.integers(64, 100_000))
@@ -68,7 +68,7 @@ def test_limits_are_the_documents_before_and_after_a_change_and_less_than_twice_
     """And no shard has less than its part where its tasks were, or go: none waits because of the change."""
 
     def parts(shard_map: ShardMap) -> list[int]:
-        return [part(limit, shard, shard_map.quota_shards(shard)) for shard in range(shard_map.covers)]
+        return [part(limit, shard, shard_map.quota_shards(shard)) for shard in range(shard_map.shards_in_use)]
 
     old, new = parts(ShardMap.first(was)), parts(ShardMap.first(now))
     assert sum(old) == sum(new) == limit

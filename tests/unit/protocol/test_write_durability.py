@@ -26,7 +26,7 @@ def asked_of(pairs: Sequence[tuple[list[int], list[int]]]) -> list[Any]:
     try:
         trip = next(operation)
         while isinstance(trip, Trip):
-            asked.append(trip.behind)
+            asked.append(trip.confirm)
             trip = operation.send([next(answers)])
     except StopIteration:
         pass
@@ -54,7 +54,7 @@ def test_a_server_that_confirms_twice_at_once_is_not() -> None:
 
 def test_the_patience_of_the_caller_decides_nothing_about_the_server() -> None:
     *_, twice = asked_of([(YES, NO), (YES, NO)])
-    assert [question[-1] for question in twice.questions] == [3000, 400]
+    assert [question[-1] for question in twice.requests] == [3000, 400]
     assert HASTY.longest_ms > 3000 + 400 + HASTY.timeout_ms
 
 

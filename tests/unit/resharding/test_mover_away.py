@@ -15,8 +15,8 @@ NOBODY = "redis://127.0.0.1:1"
 
 async def test_to_rest_after_a_failure_is_no_success() -> None:
     commands, connection = Commands("orders"), AsyncConnection(Address.from_url(NOBODY))
-    commands.follow(ShardMap.first(1))
-    [group] = groups(commands, apart=False)
+    commands.use_shard_map(ShardMap.first(1))
+    [group] = groups(commands, is_cluster=False)
     migrator = Migrator(group, connection, led=lambda: {0})
     try:
         for _ in range(3):

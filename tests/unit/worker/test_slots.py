@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     import pytest
 
 
-def group_states(shards: int, concurrency: int, *, apart: bool = True) -> list[GroupState]:
+def group_states(shards: int, concurrency: int, *, is_cluster: bool = True) -> list[GroupState]:
     """One for each shard group; no shard is hinted at."""
     queue = document({"python": {"callable": "unused:unused"}}, worker={"concurrency": concurrency})
     slots = Slots(queue.spec, WorkerCounters("worker", "q"))
-    found = [GroupState(slots, group) for group in groups(Commands("q", shards=shards), apart=apart)]
+    found = [
+        GroupState(slots, group) for group in groups(Commands("q", shards=shards), is_cluster=is_cluster)
+    ]
     slots.hinted.clear()
     return found
 
@@ -37,7 +39,7 @@ def claimed(group_state: GroupState) -> list[tuple[int, int]]:
 
 
 async def test_slots_are_shared_among_shards_within_a_group_and_across_groups() -> None:
-    [group_state] = group_states(4, 10, apart=False)
+    [group_state] = group_states(4, 10, is_cluster=False)
     group_state.hint_all()
     assert sorted(limit for _, limit in group_state.slots.shares(group_state)) == [1, 3, 3, 3]
     first, second, third = group_states(3, 10)
@@ -98,7 +100,7 @@ async def test_a_group_that_is_no_more_waits_for_what_it_has_to_settle() -> None
     queue = document({"python": {"callable": "unused:unused"}})
     group_state = GroupState(Slots(queue.spec, WorkerCounters("worker", "q")), ShardGroup(commands, 1))
     assert not group_state.idle
-    commands.follow(ShardMap.assumed(1))
+    commands.use_shard_map(ShardMap.assumed(1))
     group_state.begin_exchange(1)
     assert not group_state.idle
     group_state.end_exchange(served=True)

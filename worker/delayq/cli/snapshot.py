@@ -60,21 +60,21 @@ def take_snapshot(client: SyncClient) -> Snapshot:
     try:
         found, away = client.counts(views.HORIZONS_MS), dict[int, Unavailable]()
     except Unavailable:
-        if not client.address.apart:
+        if not client.address.is_cluster:
             raise
         found, away = _by_shard(client)
     held = _held(client, found, away) if found.due else ""
-    return Snapshot(found, client.shard_map.covers, away, held)
+    return Snapshot(found, client.shard_map.shards_in_use, away, held)
 
 
 def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
     commands = client.commands
     with closing(SyncConnection(client.address)) as connection:
-        learn(connection, commands)
+        fetch_shard_map(connection, commands)
         answers = connection.answers(
             [commands.counts(shard, views.HORIZONS_MS) for shard in range(commands.shard_map.widest)]
         )
-    covered = range(commands.shard_map.covers)
+    covered = range(commands.shard_map.shards_in_use)
     away = {shard: answers[shard] for shard in covered if isinstance(answers[shard], Unavailable)}
     refused = [
         each for each in answers if isinstance(each, DelayQError) and not isinstance(each, Unavailable)
@@ -85,18 +85,18 @@ def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
     return summed(found), away
 
 
-def learn(connection: SyncConnection, commands: Commands) -> None:
+def fetch_shard_map(connection: SyncConnection, commands: Commands) -> None:
     """Use the newest shard map of all available shards."""
-    shards = max(commands.shard_map.covers, ASKED) if connection.address.apart else 1
+    shards = max(commands.shard_map.shards_in_use, ASKED) if connection.address.is_cluster else 1
     calls = [commands.sync_shard_map(shard) for shard in range(shards)]
     for reply in connection.answers(calls):
         if not isinstance(reply, DelayQError) and reply.shard_map is not None:
-            commands.learn(reply.shard_map)
+            commands.apply_shard_map(reply.shard_map)
 
 
 def _held(client: SyncClient, found: Counts, away: Mapping[int, Unavailable]) -> str:
     with closing(SyncConnection(client.address)) as connection:
-        shards = [shard for shard in range(client.shard_map.covers) if shard not in away]
+        shards = [shard for shard in range(client.shard_map.shards_in_use) if shard not in away]
         return held_by(connection, client.commands, limits=client.limits, found=found, shards=shards)
 
 

@@ -86,7 +86,7 @@ class TargetClient(SyncClient):
 
     def used(self) -> bool:
         """Whether a client or a scanner has ever used this queue."""
-        self._do(self._operations.homes.asked())
+        self._do(self._operations.homes.fetch_shard_map())
         return self.shard_map.epoch > 0
 
 

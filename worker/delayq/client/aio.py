@@ -27,12 +27,12 @@ class Client(QueueClient):
     """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
 
     _open: AsyncConnection | None = None
-    _confirming: AsyncConnection  # a connection that waits to be confirmed keeps everything behind it waiting
-    _process: int = 0  # that opened it: an event loop does not survive a fork
-    _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in: no other hears answers
+    _confirming: AsyncConnection  # a connection that waits to be confirmed delays all later calls
+    _process: int = 0  # that called open(): an event loop does not survive a fork
+    _loop: asyncio.AbstractEventLoop | None = None  # of open(): other loops do not receive the replies
     _parents: tuple[
         AsyncConnection, ...
-    ] = ()  # kept: a transport that is collected touches the parent's event loop
+    ] = ()  # kept, because collecting a transport would affect the parent's event loop
 
     @property
     def _connection(self) -> AsyncConnection:
@@ -48,26 +48,26 @@ class Client(QueueClient):
         return self._open
 
     async def open(self) -> Self:
-        """Make calls possible, until close(). The first call connects, this does not. Open twice, it stays as it is."""
-        self._leave_behind()
+        """Allow calls until close(). The first call connects. Does nothing if the client is open."""
+        self._discard_stale()
         if self._open is None:
             self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
             self._process, self._loop = os.getpid(), asyncio.get_running_loop()
         return self
 
     async def close(self) -> None:
-        """Close the connections, if there are any; calls under way fail. It can be opened again."""
-        self._leave_behind()
+        """Close the connections; calls in progress fail. open() opens the client again."""
+        self._discard_stale()
         connection, self._open = self._open, None
         if connection is not None:
             await connection.close()
             await self._confirming.close()
 
-    def _leave_behind(self) -> None:
+    def _discard_stale(self) -> None:
         if self._open is not None and self._process != os.getpid():
             self._parents, self._open = (self._open, self._confirming), None
         elif self._loop is not None and self._loop.is_closed():
-            self._open = None  # its sockets cannot be closed in an orderly way any more
+            self._open = None  # its event loop is closed, so its sockets cannot be closed
 
     async def __aenter__(self) -> Self:
         """Open."""
@@ -91,9 +91,9 @@ class Client(QueueClient):
                     return result
                 try:
                     answer, error = await self._answer(connection, asked, started), None
-                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                except Exception as raised:  # noqa: BLE001 -- the operation handles it
                     error = raised
-        finally:  # cancellation ends this anywhere
+        finally:  # also after a cancellation
             for task in started:
                 task.cancel()
             if started:
@@ -105,21 +105,21 @@ class Client(QueueClient):
         asked: Any,  # noqa: ANN401 -- see Operation
         started: set[asyncio.Future[Any]],
     ) -> Any:  # noqa: ANN401 -- see Operation
-        if getattr(asked, "behind", None):
+        if getattr(asked, "confirm", None):
             connection = self._confirming
         match asked:
-            case Start(calls, behind):
-                task = asyncio.ensure_future(connection.answers(calls, behind))
+            case Start(calls, confirm):
+                task = asyncio.ensure_future(connection.answers(calls, confirm))
                 started.add(task)
-                await asyncio.sleep(0)  # lets the task hand its bytes to the socket
+                await asyncio.sleep(0)  # lets the task write to the socket
                 return task
             case Finish(ticket):
                 started.discard(ticket)
                 return await ticket
-            case Trip(calls, behind, shards):
-                return await connection.run(calls, behind, shards)
-            case Each(calls, behind):
-                return await connection.answers(calls, behind)
+            case Trip(calls, confirm, shards):
+                return await connection.run(calls, confirm, shards)
+            case Each(calls, confirm):
+                return await connection.answers(calls, confirm)
             case float():
                 return await asyncio.sleep(asked)
         return await connection.run(asked)
@@ -137,10 +137,10 @@ class Client(QueueClient):
     ) -> Scheduled:
         """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
 
-        `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists,
-        QueueFull, …), which leaves nothing behind, or Unavailable, after which the task may or may not be stored:
-        call again with the same task_id and if_exists="keep", which stores a second task only when the first is done
-        by then. With `durability`, NotConfirmed says that it is stored, and not confirmed in time; the same holds.
+        `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists, QueueFull,
+        …), which stores nothing, or Unavailable, after which the task may or may not be stored: call again with the
+        same task_id and if_exists="keep", which stores a second task only if the first has finished by then. With
+        `durability`, NotConfirmed means that the task is stored, but was not confirmed in time; the same applies.
         """
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
         return await self._do(self._operations.schedule(task, if_exists))
@@ -148,9 +148,9 @@ class Client(QueueClient):
     async def schedule_many(
         self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
     ) -> list[Scheduled]:
-        """Store any number of tasks, 500 per round trip. Raises TasksRefused when some, and only they, were refused.
+        """Store tasks, 500 per round trip. Raises TasksRefused if some, and only they, were refused.
 
-        With `durability`, NotConfirmed tells which of those stored were not confirmed, and which refused.
+        With `durability`, NotConfirmed lists the stored tasks that were not confirmed, and the refused ones.
         """
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
@@ -169,7 +169,7 @@ class Client(QueueClient):
         return await self._do(self._operations.get(task_id))
 
     async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
-        """Count tasks by state, and what falls due within each horizon and by each instant."""
+        """Count tasks by state, and those that fall due within each horizon and by each instant."""
         return await self._do(self._operations.counts(horizons_ms, instants_ms))
 
     async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:

@@ -42,14 +42,14 @@ class QueueClient:
         limits: Limits | None = None,
         durability: Durability | Kind | None = None,
     ) -> None:
-        """Name a queue and its Redis. `key_prefix` has to be that of the queue's document.
+        """`queue` and `key_prefix` must be those of the queue's document.
 
-        `shards` is the number of shards of a queue that is not in use yet; a queue in use tells its clients.
+        `shards` is the number of shards of a queue that is not in use yet; otherwise it is read from Redis.
 
         `durability`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
         """
         for name, kind, given in (("queue", OBJECT_NAME, queue), ("key_prefix", KEY_PREFIX, key_prefix)):
-            if not kind.fits(given):  # no document could name that queue, so no worker would run its tasks
+            if not kind.fits(given):  # no document can have this name, so no worker would run the tasks
                 raise ValueError(f"{name}: expected {kind.expected}, got {given!r}")
         confirmed = Durability.parse(durability)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
@@ -57,13 +57,13 @@ class QueueClient:
         self.limits = limits or Limits()
         commands = Commands(queue, prefix=key_prefix, shards=shards, limits=limits)
         self._operations = Operations(commands, self.limits, confirmed)
-        self._operations.homes.apart = self.address.apart
+        self._operations.homes.is_cluster = self.address.is_cluster
         self._longest_seconds = longest_seconds(confirmed)
         self._dead_letters = DeadLetters(self._operations)
 
     @classmethod
     def from_document(cls, document: DelayQueue | str | Path, *, url: str | None = None) -> Self:
-        """Take everything from a DelayQueue document, parsed or a path; `url` overrides spec.redis."""
+        """Create a client for a DelayQueue document, parsed or a path; `url` overrides spec.redis."""
         queue = document if isinstance(document, DelayQueue) else read(document)
         spec = queue.spec
         address = Address.of(spec.redis, secrets_dir(), url=url)

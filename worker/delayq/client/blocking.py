@@ -68,26 +68,26 @@ class SyncClient(QueueClient):
                     return result
                 try:
                     answer, error = self._answer(connection, asked, started), None
-                except Exception as raised:  # noqa: BLE001 -- goes into the operation, which decides
+                except Exception as raised:  # noqa: BLE001 -- the operation handles it
                     error = raised
-        finally:  # a KeyboardInterrupt ends this anywhere
+        finally:  # also after a KeyboardInterrupt
             for ticket in started:
                 connection.abandon(ticket)
 
     @staticmethod
     def _answer(connection: SyncConnection, asked: Any, started: set[Ticket]) -> Any:  # noqa: ANN401 -- see Operation
         match asked:
-            case Start(calls, behind):
-                ticket = connection.start(calls, behind)
+            case Start(calls, confirm):
+                ticket = connection.start(calls, confirm)
                 started.add(ticket)
                 return ticket
             case Finish(ticket):
                 started.discard(ticket)
                 return connection.finish(ticket)
-            case Trip(calls, behind, shards):
-                return connection.run(calls, behind, shards)
-            case Each(calls, behind):
-                return connection.answers(calls, behind)
+            case Trip(calls, confirm, shards):
+                return connection.run(calls, confirm, shards)
+            case Each(calls, confirm):
+                return connection.answers(calls, confirm)
             case float():
                 return time.sleep(asked)
         return connection.run(asked)

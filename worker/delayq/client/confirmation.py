@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.client.routing import persistently
 from delayq.errors import DelayQError, Unavailable
-from delayq.protocol.write_durability import EARLY_WAITAOF, MIN_WAIT_MS, Behind, fsync_problem, worst
+from delayq.protocol.write_durability import EARLY_WAITAOF, MIN_WAIT_MS, ConfirmCommands, fsync_problem, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +28,9 @@ class Confirmation:
         self.asked, self._commands = asked, commands
         self._able: set[int] = set()  # shards whose servers can confirm
 
-    def behind(self, *, hurry: bool = False) -> Behind:
+    def confirm_commands(self, *, hurry: bool = False) -> ConfirmCommands:
         """Return the confirmation of a round trip; with `hurry`, it does not wait, as its result is not needed."""
-        return self.asked.behind(MIN_WAIT_MS if hurry else None)
+        return self.asked.confirm_commands(MIN_WAIT_MS if hurry else None)
 
     def check(self, shards: Iterable[int]) -> Operation[None]:
         """Check, before the first write, whether the servers of these shards can confirm reliably."""
@@ -38,10 +38,14 @@ class Confirmation:
         if not missing:
             return
         held = tuple(map(self._commands.keys, sorted(missing)))
-        replies = yield from self._told(asked.behind(MIN_WAIT_MS), held)  # a write: only a master takes one
+        replies = yield from self._replies(
+            asked.confirm_commands(MIN_WAIT_MS), held
+        )  # a write: only a master takes one
         why = str(replies) if isinstance(replies, DelayQError) else ""
         if not why and asked.kind == "Fsynced":
-            replies = yield from self._told(Behind((("CONFIG", "GET", "appendfsync"),), marked=False), held)
+            replies = yield from self._replies(
+                ConfirmCommands((("CONFIG", "GET", "appendfsync"),), marked=False), held
+            )
             settings: Any = [each[0] for each in replies] if isinstance(replies, list) else [None]
             why = next(filter(None, map(fsync_problem, settings)), "")
             why = why or (yield from self._answers_early(settings, held))
@@ -58,7 +62,7 @@ class Confirmation:
             return ""
         early = [0] * len(settings)
         for tries in range(1, 4):
-            replies = yield from self._told(self.asked.twice(), held)
+            replies = yield from self._replies(self.asked.twice(), held)
             found = replies if isinstance(replies, list) else [replies]
             early = [so_far + self.asked.early(each) for so_far, each in zip(early, found, strict=False)]
             if all(tries - each >= 2 for each in early):  # noqa: PLR2004 -- of three
@@ -69,15 +73,17 @@ class Confirmation:
         """Request a confirmation from these shards' servers again; returns the worst of their replies, or the error."""
         held = tuple(map(self._commands.keys, sorted(set(shards))))
         try:
-            found = yield from self._told(self.behind(hurry=hurry), held)
+            found = yield from self._replies(self.confirm_commands(hurry=hurry), held)
         except Unavailable as error:
             return error
         return worst(found) if isinstance(found, list) else found
 
-    def _told(self, behind: Behind, held: tuple[Keys, ...]) -> Operation[list[Any] | DelayQError]:
+    def _replies(
+        self, confirm: ConfirmCommands, held: tuple[Keys, ...]
+    ) -> Operation[list[Any] | DelayQError]:
         """Return the replies of all servers, or the error of one; outages are retried."""
         try:
-            replies = yield from persistently([], behind, held)
+            replies = yield from persistently([], confirm, held)
         except Unavailable:
             raise
         except DelayQError as error:

@@ -1,4 +1,4 @@
-"""Operations on dead letters: list, group by error, give a new life, forget, export."""
+"""Operations on dead letters: list, group by error, redrive, purge, export."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from delayq.client.routing import Operation
     from delayq.protocol.commands import Call, Commands
 
-# What differs between two deaths of the same cause: numbers, hex strings, quoted names.
+# Variable parts of errors with the same cause: numbers, hex strings, quoted names.
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+|'[^']*'|\"[^\"]*\"")
 
-# Whole tasks per round trip: 5 MiB at the default limit of a payload, which arrive within a time-out.
+# Complete tasks per round trip: 5 MiB at the default payload limit, which arrive within the timeout.
 VIEWS = 20
 
 
 class Redriven(NamedTuple):
-    """How many dead letters got (or, in a dry run, would get) a new life, and over how long their due times spread."""
+    """The number of redriven dead letters (or, in a dry run, to redrive), and the time over which they are due."""
 
     tasks: int
     seconds: float
@@ -57,9 +57,9 @@ class DeadLetters:
     def redrive(
         self, ids: Sequence[str], rate_per_second: float | None, *, dry_run: bool
     ) -> Operation[Redriven]:
-        """Give dead letters a new life, spread in time: the n-th is due n / rate seconds from now.
+        """Redrive dead letters, spread over time: the n-th is due n / rate seconds from now.
 
-        The due times hold the rate, so no process has to stay to pace it.
+        The due times set the rate, so no process has to run until the end.
         """
         if rate_per_second is not None and not rate_per_second > 0:
             raise ValueError(f"rate_per_second: expected a number above 0, got {rate_per_second!r}")
@@ -69,8 +69,8 @@ class DeadLetters:
             return Redriven(len(ids), seconds)
         delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(ids)}
 
-        def call(by: Commands, shard: int, batch: list[str]) -> Call[int]:
-            return by.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
+        def call(pinned: Commands, shard: int, batch: list[str]) -> Call[int]:
+            return pinned.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
 
         return Redriven((yield from self._operations.homes.everywhere(ids, call)), seconds)
 
@@ -78,21 +78,23 @@ class DeadLetters:
         """Forget dead letters for good that died before `before_ms`; returns how many there were."""
         fence = "inf" if before_ms is None else before_ms
 
-        def call(by: Commands, shard: int, batch: list[str]) -> Call[int]:
-            return by.purge(shard, batch, before_ms=fence)
+        def call(pinned: Commands, shard: int, batch: list[str]) -> Call[int]:
+            return pinned.purge(shard, batch, before_ms=fence)
 
         return (yield from self._operations.homes.everywhere(_sequence(ids), call))
 
     def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
-        """Return dead letters whole, to show or export; those gone meanwhile are left out."""
+        """Return complete dead letters, to show or export; those deleted meanwhile are omitted."""
         found: list[TaskView | None] = []
         for at in range(0, len(_sequence(ids)), VIEWS):
             found += yield from self._some_views(ids[at : at + VIEWS])
         return [view for view in found if view is not None and view.state is State.DEAD]
 
     def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
-        found = yield from self._operations.homes.at_once(lambda by: [by.get(task_id) for task_id in ids])
-        if found is not None:  # one that is searched for among the leases is no dead letter
+        found = yield from self._operations.homes.at_once(
+            lambda pinned: [pinned.get(task_id) for task_id in ids]
+        )
+        if found is not None:  # a task that is searched among the leases is not a dead letter
             return [None if isinstance(each, Searching) else each for each in found]
         views = []
         for task_id in ids:
@@ -109,5 +111,5 @@ def _sequence(ids: Sequence[str]) -> Sequence[str]:
 
 
 def fingerprint(error: str) -> str:
-    """Return an error with what varies in it replaced: `order 17 not found` becomes `order … not found`."""
+    """Replace the variable parts of an error: `order 17 not found` becomes `order … not found`."""
     return _VARIABLE.sub("…", error.partition("\n")[0])[:200]

@@ -1,4 +1,4 @@
-"""Reading a DelayQueue document from a YAML file. Parsing proper, and every default, is delayq.contract."""
+"""Reads a DelayQueue document from a YAML file. delayq.contract parses it and has the defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delayq.contract import DelayQueue, SpecError, parse
 from delayq.errors import InvalidDocument
 
 MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
-MAX_ALIASED = 10_000  # values of a document beyond those that are written in it
+MAX_ALIASED = 10_000  # additional values that aliases of a document may expand to
 MAX_NUMBER = 100  # characters: of a number such as 1:59:59, PyYAML's time grows with the square of its length
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
@@ -30,10 +30,10 @@ def read(path: str | Path) -> DelayQueue:
 
 
 class Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: a key given twice is an error, and so are aliases that stand for too much."""
+    """YAML as Kubernetes reads it: a duplicate key is an error, and so are aliases that expand to too many values."""
 
     def construct_document(self, node: yaml.Node) -> object:
-        """Refuse what a few bytes of nested aliases or merge keys would make of memory and time."""
+        """Limit the expansion of aliases and merge keys: a few bytes could use much memory and time."""
         sizes: dict[int, int] = {}
         if _written_out(node, sizes) - len(sizes) > MAX_ALIASED:
             text = f"its aliases stand for more than {MAX_ALIASED:,} values; write them out"
@@ -41,7 +41,7 @@ class Loader(yaml.SafeLoader):
         return super().construct_document(node)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 -- PyYAML's signature
-        """Say in words what PyYAML fails over in a value, such as a number without digits."""
+        """Describe invalid values on which PyYAML fails, such as a number without digits."""
         if node.tag in NUMBERS and len(node.value) > MAX_NUMBER:
             text = f"expected a number of at most {MAX_NUMBER} characters"
             raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
@@ -61,12 +61,12 @@ class Loader(yaml.SafeLoader):
 
 
 def _written_out(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return how many nodes there are once each alias is replaced by what it stands for; `sizes` is by id()."""
+    """Return the number of nodes after the expansion of aliases; `sizes` is by id()."""
     if (known := sizes.get(id(node))) is not None:
         if not known:
-            raise yaml.constructor.ConstructorError(None, None, "an alias stands for itself", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "an alias refers to itself", node.start_mark)
         return known
-    sizes[id(node)] = 0  # until it is known
+    sizes[id(node)] = 0  # until it is computed
     inner = [] if isinstance(node, yaml.ScalarNode) else node.value
     flat = [each for pair in inner for each in pair] if isinstance(node, yaml.MappingNode) else inner
     sizes[id(node)] = 1 + sum(_written_out(each, sizes) for each in flat)
@@ -74,15 +74,15 @@ def _written_out(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 
 def parse_text(text: bytes, name: str) -> DelayQueue:
-    """Return the one DelayQueue in a YAML text; other kinds beside it are passed over."""
+    """Return the one DelayQueue in a YAML text; other kinds are ignored."""
     try:
         loaded = yaml.load_all(text, Loader)
         documents = [each for each in loaded if each is not None]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8, day, or number
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8, date, or number
         raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
     queues = [each for each in documents if isinstance(each, dict) and each.get("kind") == "DelayQueue"]
     if not queues and len(documents) == 1:
-        queues = documents  # the parser says what is wrong with its kind, and with all the rest
+        queues = documents  # the parser reports its kind, and all other problems
     if len(queues) != 1:
         raise InvalidDocument(f"{name}: expected one document of kind DelayQueue, found {len(queues)}")
     try:

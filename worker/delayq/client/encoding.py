@@ -1,6 +1,6 @@
-"""From what a user passes to what schedule.lua takes: ids, moments, envelopes, in chunks. Nothing here waits.
+"""Encodes the arguments of a user for schedule.lua: ids, moments, envelopes, in chunks. No I/O.
 
-Whatever is wrong with a task is found here, before anything is sent, or by the script, which knows Redis' clock.
+It rejects malformed tasks before anything is sent. The script makes the checks that need Redis' clock.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
 CHUNK_BYTES = 1 << 20
-BULK_IDS = 256  # that schedule_many draws at once
+BULK_IDS = 256  # that schedule_many generates at once
 MAX_ID_BYTES = 200
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate has no bytes
+_ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate cannot be encoded
 
 
 class NewTask(NamedTuple):
@@ -45,23 +45,23 @@ Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
 
 
 class Chunk(NamedTuple):
-    """Tasks for one shard. `passing`: their home is another by now, but they may still be there."""
+    """Tasks for one shard. `passing`: their home is another shard, but they may not have migrated yet."""
 
-    shard_map: ShardMap  # that says so
+    shard_map: ShardMap  # that determines the shard
     shard: int
     passing: bool
     positions: list[int]
     flat: list[Any]  # id, moment, envelope, …
-    doubtful: bool = False  # the answer was lost once: they may be stored already, or even have run
+    doubtful: bool = False  # a reply was lost: they may be stored, or may have run
 
     def some(self, those: Sequence[int]) -> Chunk:
-        """Return only those of its tasks."""
+        """Return a chunk with some of its tasks."""
         flat = [item for nth in those for item in self.flat[3 * nth : 3 * nth + 3]]
         return self._replace(positions=[self.positions[nth] for nth in those], flat=flat)
 
 
 class TaskEncoder:
-    """What a queue takes in."""
+    """Encodes the tasks of one queue."""
 
     def __init__(self, limits: Limits) -> None:
         """`limits` come from spec.limits."""
@@ -70,9 +70,9 @@ class TaskEncoder:
     def chunks(
         self, tasks: Iterable[NewTask], refused: dict[int, Refused], shard_map: Callable[[], ShardMap]
     ) -> Iterator[Chunk]:
-        """Yield runs of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`.
+        """Yield chunks of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`.
 
-        `shard_map` tells the one that holds now; it may change while this goes on.
+        `shard_map` returns the current shard map, which may change meanwhile.
         """
         now, open_chunks = shard_map(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
         fresh = ids(BULK_IDS)
@@ -83,19 +83,19 @@ class TaskEncoder:
                 refused[at] = error
                 continue
             if shard_map() is not now:
-                yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
+                yield from (Chunk(now, *target, *each[:2]) for target, each in open_chunks.items())
                 now, open_chunks = shard_map(), {}
-            door = now.first_lookup(task_id)
-            if door not in open_chunks:
-                open_chunks[door] = [], [], [0]
-            positions, flat, size = open_chunks[door]
+            target = now.first_lookup(task_id)
+            if target not in open_chunks:
+                open_chunks[target] = [], [], [0]
+            positions, flat, size = open_chunks[target]
             positions.append(at)
             flat += task_id, moment, body
             size[0] += len(body)
             if len(positions) == CHUNK or size[0] > CHUNK_BYTES:
-                yield Chunk(now, *door, positions, flat)
-                del open_chunks[door]
-        yield from (Chunk(now, *door, *each[:2]) for door, each in open_chunks.items())
+                yield Chunk(now, *target, positions, flat)
+                del open_chunks[target]
+        yield from (Chunk(now, *target, *each[:2]) for target, each in open_chunks.items())
 
     def chunk(self, task: NewTask, shard_map: ShardMap) -> Chunk:
         """Return a chunk of this task alone; Refused when it is malformed or too large."""
@@ -126,22 +126,22 @@ class TaskEncoder:
         if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in _texts(headers)):
             raise InvalidTask(task_id, f"headers of task {task_id}: expected a mapping of strings to strings")
         if not isinstance(content_type, str) or _CONTROL.search(content_type):
-            # Which no HTTP header or environment can hold.
+            # HTTP headers and environment variables cannot contain them.
             expected = "expected a string without control characters"
             raise InvalidTask(
                 task_id, f"content_type of task {task_id}: {expected}, got {content_type!r:.60}"
             )
-        # Whether each text can be encoded at all is found when it is.
+        # Encoding the envelope checks whether each text can be encoded.
         size = len("".join([*_texts(headers), content_type]).encode(errors="replace"))
         if size > self._limits.max_header_bytes:
             raise PayloadTooLarge(task_id, "headers", size=size, limit=self._limits.max_header_bytes)
 
 
 def ids(at_once: int) -> Iterator[str]:
-    """Draw task ids without end: 12 letters and digits of 71 random bits, so that Redis keeps each in 16 bytes.
+    """Generate task ids: 12 letters and digits of 71 random bits, which Redis stores in 16 bytes each.
 
-    Each call of a client draws its own: threads cannot share a generator, and processes that are forked from one which
-    has drawn ahead would all use the same ids.
+    Each call of a client has a generator of its own: threads cannot share one, and forked processes would get the ids
+    that their parent has generated ahead.
     """
     while True:
         drawn = base64.b64encode(os.urandom(9 * at_once), b"Zz").decode()
@@ -162,7 +162,7 @@ def _texts(headers: Mapping[Any, Any]) -> list[Any]:
 
 
 def when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
-    """Return a moment as the scripts take it: "+delay" or an instant, in ms; InvalidDueTime when it is neither."""
+    """Return a moment as the scripts take it: "+delay" or an instant, in ms; InvalidDueTime otherwise."""
     if (delay_ms is None) == (due_ms is None):
         raise InvalidDueTime(task_id, f"task {task_id}: expected exactly one of delay_ms and due_ms")
     name, value = ("delay_ms", delay_ms) if due_ms is None else ("due_ms", due_ms)
@@ -173,11 +173,11 @@ def when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
             f"task {task_id}: {name}: expected a whole number of milliseconds from 0{late}, got {value!r:.60}",
         )
     if due_ms is not None and due_ms in SECONDS:
-        said = f"task {task_id}: due_ms: expected milliseconds since 1970, got {due_ms}, which looks like seconds"
-        raise InvalidDueTime(task_id, f"{said}; did you mean {due_ms * 1000}?")
+        message = f"task {task_id}: due_ms: expected milliseconds since 1970, got {due_ms}, which looks like seconds"
+        raise InvalidDueTime(task_id, f"{message}; did you mean {due_ms * 1000}?")
     return f"+{value}" if due_ms is None else str(value)
 
 
 def due_ms_of(moment: str, now_ms: int) -> int:
-    """Return the instant that a moment comes to at Redis' now; the past is clamped, as the scripts do."""
+    """Return the due time of a moment, given Redis' time; the past is clamped, as in the scripts."""
     return now_ms + int(moment) if moment[0] == "+" else max(int(moment), now_ms)

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from delayq.client.confirmation import Confirmation
 from delayq.client.encoding import Chunk, TaskEncoder, due_ms_of
 from delayq.client.placement import Onward, Placement
-from delayq.client.routing import AGAIN_SECONDS, PAUSES_SECONDS, TRIES, Each, Operation, ShardRouter, strayed
+from delayq.client.routing import (
+    AGAIN_SECONDS,
+    PAUSES_SECONDS,
+    TRIES,
+    Each,
+    Operation,
+    ShardRouter,
+    still_migrating,
+)
 from delayq.errors import (
     DelayQError,
     DelayTooLong,
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     from delayq.contract import Limits
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.replies import Stored
-    from delayq.protocol.write_durability import Behind, Durability
+    from delayq.protocol.write_durability import ConfirmCommands, Durability
 
 REFUSALS = frozenset({Outcome.EXISTS, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
 ONWARD = frozenset({Outcome.ELSEWHERE, Outcome.MOVING})
@@ -42,36 +50,36 @@ IfExists = Literal["reject", "keep", "replace"]
 
 log = logging.getLogger(__name__)
 
-HOPS = 3  # of a task from shard to shard, without a pause: the shard map may change meanwhile
-CONFIRMED_CHUNKS = 8  # that share one confirmation, for it may take a second: of appendfsync everysec
+HOPS = 3  # redirects of a task without a pause: the shard map may change meanwhile
+CONFIRMED_CHUNKS = 8  # that share one confirmation, which may take a second with appendfsync everysec
 
 
 class Start(NamedTuple):
-    """Send these calls and answer with a ticket at once: what follows overlaps with Redis' own work."""
+    """Send these calls; the result is a ticket. The caller continues while Redis works."""
 
     calls: list[Call[Any]]
-    behind: Behind | None = None
+    confirm: ConfirmCommands | None = None
 
 
 class Finish(NamedTuple):
-    """Answer with what each call of this ticket came to, an error as the value, and what was behind them; as Each."""
+    """Return the results of the calls of this ticket, with errors as values, and their confirmation; as Each."""
 
     ticket: Any
 
 
 @dataclass
 class Left:
-    """What of a round trip is to be stored still."""
+    """The tasks of a round trip that are not stored yet."""
 
-    lost: list[Chunk] = field(default_factory=list)  # unknown whether they are stored
-    stale: list[Chunk] = field(default_factory=list)  # they are not: a shard knows a newer shard map
+    lost: list[Chunk] = field(default_factory=list)  # the reply was lost: they may be stored
+    stale: list[Chunk] = field(default_factory=list)  # rejected: the shard has a newer shard map
     onward: list[Onward] = field(default_factory=list)
-    outage: Exception | None = None  # why to wait before it is tried again
+    outage: Exception | None = None  # the reason to wait before the next try
 
 
 @dataclass
 class Results:
-    """What schedule_many has come to so far, by position."""
+    """The results of schedule_many so far, by position."""
 
     stored: dict[int, Scheduled] = field(default_factory=dict)
     refused: dict[int, Refused] = field(default_factory=dict)
@@ -80,11 +88,11 @@ class Results:
 
     @property
     def scheduled(self) -> list[Scheduled]:
-        """What is stored, in the order given."""
+        """The stored tasks, in the order given."""
         return [self.stored[at] for at in sorted(self.stored)]
 
     def confirm(self, asked: Durability, replies: object, new: list[int]) -> None:
-        """Note how many confirmed what was stored at these positions, by the replies to what was asked of them."""
+        """Record the confirmations of the tasks at these positions."""
         confirmed = asked.confirmed(replies)
         if confirmed >= asked.wanted:
             return
@@ -94,7 +102,7 @@ class Results:
             self.shortfall = Shortfall(asked, confirmed, why)
 
     def check_confirmed(self) -> None:
-        """Raise NotConfirmed when some of what is stored was not confirmed."""
+        """Raise NotConfirmed if some stored tasks were not confirmed."""
         if self.shortfall is None or not self.unconfirmed:
             return
         unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
@@ -121,7 +129,7 @@ class TaskWriter:
         self._encoder = TaskEncoder(limits)
 
     def one(self, task: NewTask, if_exists: IfExists) -> Operation[Results]:
-        """Store one task, without what it takes many() to have two round trips under way. Raises what is malformed."""
+        """Store one task, in one round trip. Raises an error for a malformed task."""
         _check(if_exists)
         results = Results()
         chunks = yield from self._ready([self._encoder.chunk(task, self._commands.shard_map)])
@@ -131,32 +139,34 @@ class TaskWriter:
     def many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip; the next chunk is encoded while Redis stores this one."""
         _check(if_exists)
-        results, under_way = Results(), None
+        results, in_flight = Results(), None
         try:
-            for guessed in self._together(
+            for assumed in self._together(
                 self._encoder.chunks(tasks, results.refused, self._placement.shard_map)
             ):
-                chunks = yield from self._ready(guessed)
-                asked = self._each(chunks, if_exists, results)
-                ticket = yield Start(asked.calls, asked.behind)
-                earlier, under_way = under_way, (Finish(ticket), chunks)
+                chunks = yield from self._ready(assumed)
+                request = self._each(chunks, if_exists, results)
+                ticket = yield Start(request.calls, request.confirm)
+                earlier, in_flight = in_flight, (Finish(ticket), chunks)
                 if earlier:
                     yield from self._collect(*earlier, if_exists, results)
-        except Exception:  # from `tasks` itself, too; what was sent still has its answer on the way
-            if under_way:
+        except Exception:  # also from `tasks` itself; the reply to the sent chunk must still be read
+            if in_flight:
                 with suppress(DelayQError):
-                    yield under_way[0]
+                    yield in_flight[0]
             raise
-        if under_way:
-            yield from self._collect(*under_way, if_exists, results)
+        if in_flight:
+            yield from self._collect(*in_flight, if_exists, results)
         return results
 
-    def _ready(self, guessed: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
+    def _ready(self, assumed: Sequence[Chunk]) -> Operation[Sequence[Chunk]]:
         """Return chunks by their shards, after checking that the servers can confirm them."""
-        if self._confirming and not self._router.apart:
+        if self._confirming and not self._router.is_cluster:
             yield from self._confirming.check([0])
-        chunks = yield from self._placement.placed(guessed)
-        if self._confirming and self._router.apart:  # a server that is away must not keep us from the others
+        chunks = yield from self._placement.placed(assumed)
+        if (
+            self._confirming and self._router.is_cluster
+        ):  # a server that is away must not keep us from the others
             yield from self._confirming.check(chunk.shard for chunk in chunks)
         return chunks
 
@@ -165,7 +175,7 @@ class TaskWriter:
             yield together
 
     def _store(self, chunk: Chunk, if_exists: IfExists) -> Call[Stored]:
-        return self._commands.by(chunk.shard_map).schedule(
+        return self._commands.pinned_to(chunk.shard_map).schedule(
             *(chunk.shard, chunk.flat),
             passing=chunk.passing,
             if_exists=if_exists,
@@ -174,18 +184,18 @@ class TaskWriter:
         )
 
     def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
-        return Each([self._store(chunk, if_exists) for chunk in chunks], self._behind(results))
+        return Each([self._store(chunk, if_exists) for chunk in chunks], self._confirm_commands(results))
 
     def _collect(
         self, asked: Finish | Each, chunks: Sequence[Chunk], if_exists: IfExists, results: Results
     ) -> Operation[None]:
-        """Note what became of each chunk; store again what is to be stored elsewhere, or may not have been.
+        """Record the result of each chunk; send again tasks that belong to another shard, or whose reply was lost.
 
-        What has its answer is never sent again: it may have run by now, and would run twice.
+        A task with a result is never sent again: it may have run by now, and would run twice.
         """
         outages, sent_on = iter((0.0, *PAUSES_SECONDS)), 0
         while True:
-            left = yield from self._noted(chunks, (yield from _answers(asked, chunks)), results)
+            left = yield from self._record_all(chunks, (yield from _answers(asked, chunks)), results)
             if not (left.lost or left.stale or left.onward):
                 return
             if left.outage:
@@ -196,15 +206,15 @@ class TaskWriter:
             if left.onward:
                 sent_on += 1
                 if sent_on > TRIES:
-                    raise strayed(left.onward[0].chunk.flat[0])
+                    raise still_migrating(left.onward[0].chunk.flat[0])
                 if sent_on > HOPS:
                     yield AGAIN_SECONDS
             again = yield from self._placement.again(left.stale, left.onward)
             chunks = yield from self._placement.placed([*left.lost, *again])
             asked = self._each(chunks, if_exists, results)
 
-    def _noted(self, chunks: Sequence[Chunk], answers: list[Any], results: Results) -> Operation[Left]:
-        """Note what is stored, confirmed and refused; returns the rest. Raises what waiting would not change."""
+    def _record_all(self, chunks: Sequence[Chunk], answers: list[Any], results: Results) -> Operation[Left]:
+        """Record stored, confirmed and refused tasks; returns the rest. Raises errors that a retry cannot resolve."""
         left, stored, refusal = Left(), list[Chunk](), None
         for chunk, answer in zip(chunks, answers, strict=False):
             if self._placement.refused(answer):
@@ -217,12 +227,12 @@ class TaskWriter:
             elif isinstance(answer, Exception):
                 refusal = refusal or answer
             else:
-                left.onward.extend(self._note(chunk, answer, results))
+                left.onward.extend(self._record(chunk, answer, results))
                 stored.append(chunk)
         if refusal:
             raise refusal
         if self._confirming and stored:
-            # Where some did not answer, what they did not confirm is no word on the others.
+            # After a lost reply, the common confirmation says nothing about the other servers.
             if left.lost:
                 shards, hurry = [chunk.shard for chunk in stored], results.shortfall is not None
                 replies = yield from self._confirming.again(shards, hurry=hurry)
@@ -232,8 +242,8 @@ class TaskWriter:
             results.confirm(self._confirming.asked, replies, new)
         return left
 
-    def _note(self, chunk: Chunk, done: Stored, results: Results) -> Iterator[Onward]:
-        """Note what became of each task; yield those that became nothing here, for another shard is their home."""
+    def _record(self, chunk: Chunk, done: Stored, results: Results) -> Iterator[Onward]:
+        """Record the result of each task; yield those that must be stored in another shard."""
         if done.clamped:
             log.warning(
                 "due_time_clamped", extra={"fields": {"tasks": done.clamped, "queue": self._commands.queue}}
@@ -253,7 +263,7 @@ class TaskWriter:
             yield Onward(chunk.some(elsewhere), moving)
 
     def _options(self, chunk: Chunk) -> dict[str, Any]:
-        """What a shard takes, of what the queue does."""
+        """Return the limits for one shard."""
         parts = chunk.shard_map.quota_shards(chunk.shard)
         return {
             "max_length": -(-self._limits.max_length // parts),
@@ -261,11 +271,11 @@ class TaskWriter:
             "max_delay_ms": self._limits.max_delay_seconds * 1000,
         }
 
-    def _behind(self, results: Results) -> Behind | None:
-        """What has to confirm a round trip. After one failed, the call will fail: the rest is not waited for."""
+    def _confirm_commands(self, results: Results) -> ConfirmCommands | None:
+        """Return the confirmation of a round trip; without waiting if one has failed already."""
         if self._confirming is None:
             return None
-        return self._confirming.behind(hurry=results.shortfall is not None)
+        return self._confirming.confirm_commands(hurry=results.shortfall is not None)
 
     def _refusal(self, task_id: str, outcome: Outcome) -> Refused:
         shards = self._commands.shard_map.shards
@@ -285,7 +295,7 @@ def _check(if_exists: str) -> None:
 
 
 def _answers(asked: Finish | Each, chunks: Sequence[Chunk]) -> Operation[list[Any]]:
-    """Return what became of each chunk; a whole round trip that failed is the answer to all of them."""
+    """Return the results of the chunks; the error of a failed round trip is the result of all."""
     try:
         answers: list[Any] = yield asked
     except Unavailable as error:

@@ -54,7 +54,7 @@ class Operations:
         return (
             yield from self.homes.find(
                 checked_id(task_id),
-                lambda by, shard: by.cancel(task_id, shard=shard),
+                lambda pinned, shard: pinned.cancel(task_id, shard=shard),
                 lambda outcome: outcome is Cancelled.NOT_FOUND,
             )
         )
@@ -64,7 +64,7 @@ class Operations:
         moment, limit_ms = when(checked_id(task_id), delay_ms, due_ms), self.limits.max_delay_seconds * 1000
         done = yield from self.homes.find(
             task_id,
-            lambda by, shard: by.reschedule(task_id, moment, max_delay_ms=limit_ms, shard=shard),
+            lambda pinned, shard: pinned.reschedule(task_id, moment, max_delay_ms=limit_ms, shard=shard),
             lambda done: done.outcome == "not_found",
         )
         if done.outcome == "too_far":
@@ -76,7 +76,7 @@ class Operations:
         return (
             yield from self.homes.find(
                 checked_id(task_id),
-                lambda by, shard: by.get(task_id, shard=shard),
+                lambda pinned, shard: pinned.get(task_id, shard=shard),
                 lambda view: view is None,
             )
         )
@@ -85,9 +85,9 @@ class Operations:
 
     def counts(self, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()) -> Operation[Counts]:
         """Count all shards together, including dropped ones, whose counters are part of the queue's."""
-        by = yield from self.homes.asked()
-        shards = range(by.shard_map.widest)
-        found = yield from persistently([by.counts(shard, horizons_ms, instants_ms) for shard in shards])
+        pinned = yield from self.homes.fetch_shard_map()
+        shards = range(pinned.shard_map.widest)
+        found = yield from persistently([pinned.counts(shard, horizons_ms, instants_ms) for shard in shards])
         return summed(found)
 
     def page(self, state: State, *, offset: int, limit: int) -> Operation[list[TaskRow]]:
@@ -95,8 +95,8 @@ class Operations:
         if state is State.ORPHAN:
             raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
         rows: list[TaskRow] = []
-        by = yield from self.homes.asked()
-        for shard in range(len(by.shards)):
+        pinned = yield from self.homes.fetch_shard_map()
+        for shard in range(len(pinned.shards)):
             rows += yield from self._shard_rows(shard, state, offset + limit)
         rows.sort(key=lambda row: (row.at_ms, row.id))
         return rows[offset : offset + limit]

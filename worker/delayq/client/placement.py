@@ -29,7 +29,7 @@ class Placement:
     """Chunks by the shard map of one queue."""
 
     def __init__(self, commands: Commands, router: ShardRouter) -> None:
-        """Share the queue, and what is known of its shards."""
+        """Share the queue and its router."""
         self._commands, self._router = commands, router
 
     def shard_map(self) -> ShardMap:
@@ -40,13 +40,13 @@ class Placement:
         """Read the shard map before the first task is stored; until then it is assumed."""
         if all(chunk.shard_map.epoch for chunk in chunks):
             return chunks
-        by = yield from self._router.known(chunks[0].shard, use=True)
-        return _regrouped(chunks, by.shard_map)
+        pinned = yield from self._router.known(chunks[0].shard, use=True)
+        return _regrouped(chunks, pinned.shard_map)
 
     def refused(self, answer: object) -> bool:
         """Whether a shard rejected a chunk because it has a newer shard map, which is adopted."""
         if isinstance(answer, ShardMapOutdated):
-            self._commands.learn(answer.shard_map)
+            self._commands.apply_shard_map(answer.shard_map)
         return isinstance(answer, ShardMapOutdated)
 
     def unsettled(self, chunk: Chunk, error: ShardMapOutdated) -> bool:
@@ -54,18 +54,15 @@ class Placement:
         return error.shard_map is None or chunk.shard_map is self._commands.shard_map
 
     def again(self, stale: Sequence[Chunk], onward: Sequence[Onward]) -> Operation[list[Chunk]]:
-        """Return chunks for where refused tasks belong now, and those that were not where they were asked for.
-
-        The latter once they have arrived at their homes.
-        """
+        """Return chunks of rejected tasks by their current shards, and of tasks that have migrated to their home."""
         chunks = _regrouped(stale, self._commands.shard_map)
         for each in onward:
-            by = self._commands.by(each.chunk.shard_map)
+            pinned = self._commands.pinned_to(each.chunk.shard_map)
             try:
                 for task_id in each.moving:
-                    yield from self._router.bring(by, each.chunk.shard, task_id)
+                    yield from self._router.bring(pinned, each.chunk.shard, task_id)
             except ShardMapOutdated as error:
-                self._commands.learn(error.shard_map)
+                self._commands.apply_shard_map(error.shard_map)
                 chunks += _regrouped([each.chunk], self._commands.shard_map)
             else:
                 chunks += _at_home(each.chunk)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.keys import Keys
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
 T = TypeVar("T")
-# Yields calls to run, seconds to pause, Start, Finish or Trip; is sent the answers, which travel untyped.
+# Yields calls to run, seconds to pause, Start, Finish or Trip; receives the results, which are untyped.
 Operation = Generator[Any, Any, T]
 
 PAUSES_SECONDS = (0.05, 0.2, 1.0)  # between tries while Redis is unavailable
@@ -31,21 +31,21 @@ TRIES = 20
 
 
 class Trip(NamedTuple):
-    """Send these calls and the confirmation behind them; the result is that of Finish.
+    """Send these calls and their confirmation; the result is that of Finish.
 
     Without calls, the confirmation goes to every server of these shards; the result has a list of replies from each.
     """
 
     calls: list[Call[Any]]
-    behind: Behind
+    confirm: ConfirmCommands
     shards: tuple[Keys, ...] = ()
 
 
 class Each(NamedTuple):
-    """Send these calls and the confirmation behind them; errors are returned as values."""
+    """Send these calls and their confirmation; errors are returned as values."""
 
     calls: list[Call[Any]]
-    behind: Behind | None = None
+    confirm: ConfirmCommands | None = None
 
 
 class ShardRouter:
@@ -54,7 +54,7 @@ class ShardRouter:
     def __init__(self, commands: Commands) -> None:
         """Share the queue."""
         self._commands = commands
-        self.apart = False  # whether shards may be on several servers
+        self.is_cluster = False  # whether shards may be on several servers
 
     def known(self, shard: int = 0, *, use: bool = False) -> Operation[Commands]:
         """Return the commands under the current shard map; for an unused queue, under the caller's.
@@ -64,9 +64,9 @@ class ShardRouter:
         """
         first = ShardMap.first(self._commands.shard_map.shards) if use else None
         if not self._commands.shard_map.epoch:
-            reading = self._from_any(shard if self.apart else 0, first)
-            self.follow((yield from patiently(reading)))
-        return self._commands.by(self._commands.shard_map)
+            reading = self._from_any(shard if self.is_cluster else 0, first)
+            self.adopt((yield from patiently(reading)))
+        return self._commands.pinned_to(self._commands.shard_map)
 
     def _from_any(self, shard: int, first: ShardMap | None) -> Callable[[], Operation[ShardMap | None]]:
         """Return an operation that reads the shard map from a shard, then from shard 0; at an outage, from all others.
@@ -74,81 +74,85 @@ class ShardRouter:
         Each shard has the newest map that it received. If that is outdated, shards reject calls by id.
         """
 
-        def ask() -> Operation[ShardMap | None]:
+        def attempt() -> Operation[ShardMap | None]:
             try:
                 if shard:
-                    [told] = yield [self._commands.sync_shard_map(shard)]
-                    if told.shard_map is not None:
-                        return told.shard_map  # type: ignore[no-any-return] # answers travel untyped
-                [told] = yield [self._commands.sync_shard_map(0, first, proposed=True)]
+                    [state] = yield [self._commands.sync_shard_map(shard)]
+                    if state.shard_map is not None:
+                        return state.shard_map  # type: ignore[no-any-return] # answers travel untyped
+                [state] = yield [self._commands.sync_shard_map(0, first, proposed=True)]
             except Unavailable:
-                found = yield from self._others(but=shard)
+                found = yield from self._others(except_shard=shard)
                 if found is None:
                     raise
                 return found
-            return told.shard_map  # type: ignore[no-any-return] # as above
+            return state.shard_map  # type: ignore[no-any-return] # as above
 
-        return ask
+        return attempt
 
-    def _others(self, *, but: int) -> Operation[ShardMap | None]:
-        if not self.apart:
+    def _others(self, *, except_shard: int) -> Operation[ShardMap | None]:
+        if not self.is_cluster:
             return None
-        shards = [shard for shard in range(max(self._commands.shard_map.covers, ASKED)) if shard != but]
+        shards = [
+            shard
+            for shard in range(max(self._commands.shard_map.shards_in_use, ASKED))
+            if shard != except_shard
+        ]
         answers = yield Each([self._commands.sync_shard_map(shard) for shard in shards])
         shard_maps = [
-            told.shard_map for told in answers if not isinstance(told, DelayQError) and told.shard_map
+            state.shard_map for state in answers if not isinstance(state, DelayQError) and state.shard_map
         ]
         return max(shard_maps, key=lambda shard_map: shard_map.epoch, default=None)
 
-    def asked(self) -> Operation[Commands]:
+    def fetch_shard_map(self) -> Operation[Commands]:
         """Return the commands under the shard map of shard 0, for calls that go to all shards."""
-        [told] = yield from persistently([self._commands.sync_shard_map(0)])
-        self.follow(told.shard_map)
-        return self._commands.by(self._commands.shard_map)
+        [state] = yield from persistently([self._commands.sync_shard_map(0)])
+        self.adopt(state.shard_map)
+        return self._commands.pinned_to(self._commands.shard_map)
 
-    def follow(self, shard_map: ShardMap | None) -> None:
+    def adopt(self, shard_map: ShardMap | None) -> None:
         """Adopt the shard map of a shard, if it has one."""
         if shard_map is not None:
-            self._commands.learn(shard_map)
+            self._commands.apply_shard_map(shard_map)
 
     def find(
         self, task_id: str, call: Callable[[Commands, int], Call[T]], missing: Callable[[T], bool]
     ) -> Operation[T]:
         """Call the task's homes until one of them has the task."""
-        stays: DelayQError | None = None
+        unresolved: DelayQError | None = None
         for _ in range(TRIES):
-            by = yield from self.known(self._commands.shard_of(task_id))
+            pinned = yield from self.known(self._commands.shard_of(task_id))
             try:
-                answer = yield from self._find(by, task_id, call, missing)
+                answer = yield from self._find(pinned, task_id, call, missing)
             except ShardMapOutdated as error:
-                self._commands.learn(error.shard_map)
+                self._commands.apply_shard_map(error.shard_map)
                 if error.shard_map is None:
-                    yield AGAIN_SECONDS if stays else 0.0
-                    stays = error
+                    yield AGAIN_SECONDS if unresolved else 0.0
+                    unresolved = error
             except TaskMigrating:
                 yield AGAIN_SECONDS
             else:
                 return answer
-        raise stays or strayed(task_id)
+        raise unresolved or still_migrating(task_id)
 
     def _find(
         self,
-        by: Commands,
+        pinned: Commands,
         task_id: str,
         call: Callable[[Commands, int], Call[T]],
         missing: Callable[[T], bool],
     ) -> Operation[T]:
-        *before, home = by.shard_map.homes(task_id)
+        *before, home = pinned.shard_map.homes(task_id)
         for shard in before:
             try:
-                answer = yield from self.whole(call(by, shard))
+                answer = yield from self.whole(call(pinned, shard))
             except TaskMigrating:
-                yield from self.bring(by, shard, task_id)
+                yield from self.bring(pinned, shard, task_id)
             else:
                 if not missing(answer):
                     found: T = answer
                     return found
-        last = yield from self.whole(call(by, home))
+        last = yield from self.whole(call(pinned, home))
         return last  # type: ignore[no-any-return] # answers travel untyped between a generator and its driver
 
     def whole(self, call: Call[Any]) -> Operation[Any]:
@@ -160,31 +164,31 @@ class ShardRouter:
 
     def at_once(self, calls: Callable[[Commands], list[Call[Any]]]) -> Operation[list[Any] | None]:
         """Run calls by id in one round trip; None if tasks migrate, so that they may be in two shards."""
-        by = yield from self.known()
-        if by.shard_map.moves:
+        pinned = yield from self.known()
+        if pinned.shard_map.moves:
             return None
         try:
-            answers: list[Any] = yield from persistently(calls(by))
+            answers: list[Any] = yield from persistently(calls(pinned))
         except ShardMapOutdated as error:
-            self._commands.learn(error.shard_map)
+            self._commands.apply_shard_map(error.shard_map)
         except TaskMigrating:  # a fail-over lost the commit of its migration
             pass
         else:
             return answers
         return None
 
-    def bring(self, by: Commands, shard: int, task_id: str) -> Operation[set[str]]:
+    def bring(self, pinned: Commands, shard: int, task_id: str) -> Operation[set[str]]:
         """Complete the migration of a task out of a shard; returns the ids of its batch."""
         while True:
-            [batch] = yield from persistently([by.list_migrating(shard, task_id=task_id)])
+            [batch] = yield from persistently([pinned.list_migrating(shard, task_id=task_id)])
             for to, tasks in batch.by_shard().items():
                 ids = {task.arguments[0].decode(errors="replace") for task in tasks}
                 if task_id not in ids:
                     continue
-                [answer] = yield from persistently([by.migrate_in(to, shard, batch.token, tasks)])
+                [answer] = yield from persistently([pinned.migrate_in(to, shard, batch.token, tasks)])
                 if not isinstance(answer, BatchOutOfOrder):
                     return ids
-                yield from persistently([by.migrate_retoken(shard, batch.token, to, answer)])
+                yield from persistently([pinned.migrate_retoken(shard, batch.token, to, answer)])
                 break
             else:
                 return {task_id}  # it has migrated already
@@ -196,13 +200,13 @@ class ShardRouter:
 
         The call must be idempotent.
         """
-        by, count = (yield from self.known(self._commands.shard_of(ids[0]) if ids else 0)), 0
+        pinned, count = (yield from self.known(self._commands.shard_of(ids[0]) if ids else 0)), 0
         for hop in range(2):
-            for shard, batch in _batches(by.shard_map, ids, hop):
+            for shard, batch in _batches(pinned.shard_map, ids, hop):
                 try:
-                    count += yield from self._at(by, shard, batch, call)
+                    count += yield from self._at(pinned, shard, batch, call)
                 except ShardMapOutdated as error:
-                    self._commands.learn(error.shard_map)
+                    self._commands.apply_shard_map(error.shard_map)
                     if not tries:
                         raise
                     if error.shard_map is None and tries < TRIES:
@@ -211,20 +215,24 @@ class ShardRouter:
         return count
 
     def _at(
-        self, by: Commands, shard: int, ids: list[str], call: Callable[[Commands, int, list[str]], Call[int]]
+        self,
+        pinned: Commands,
+        shard: int,
+        ids: list[str],
+        call: Callable[[Commands, int, list[str]], Call[int]],
     ) -> Operation[int]:
         while ids:
             try:
-                [count] = yield from persistently([call(by, shard, ids)])
+                [count] = yield from persistently([call(pinned, shard, ids)])
             except TaskMigrating as error:
-                gone = yield from self.bring(by, shard, error.task_id)
+                gone = yield from self.bring(pinned, shard, error.task_id)
                 ids = [task_id for task_id in ids if task_id not in gone]
             else:
                 return int(count)
         return 0
 
 
-def strayed(task_id: str) -> DelayQError:
+def still_migrating(task_id: str) -> DelayQError:
     """Return the error of a task that does not stop migrating."""
     return DelayQError(f"task {task_id} is still migrating after {TRIES} tries: check that a scanner runs")
 
@@ -241,25 +249,25 @@ def _batches(shard_map: ShardMap, ids: Iterable[str], hop: int) -> Iterator[tupl
 
 
 def persistently(
-    calls: list[Call[Any]], behind: Behind | None = None, shards: tuple[Keys, ...] = ()
+    calls: list[Call[Any]], confirm: ConfirmCommands | None = None, shards: tuple[Keys, ...] = ()
 ) -> Operation[list[Any]]:
     """Yield calls until Redis replies, a few times. They must be idempotent: each try may have been executed."""
-    asked = Trip(calls, behind, shards) if behind else calls
+    asked = Trip(calls, confirm, shards) if confirm else calls
 
-    def ask() -> Operation[list[Any]]:
+    def attempt() -> Operation[list[Any]]:
         answers: list[Any] = yield asked
         return answers
 
-    return (yield from patiently(ask))
+    return (yield from patiently(attempt))
 
 
-def patiently(ask: Callable[[], Operation[T]]) -> Operation[T]:
+def patiently(attempt: Callable[[], Operation[T]]) -> Operation[T]:
     """Repeat an operation until Redis replies, a few times."""
     for pause in PAUSES_SECONDS:
         try:
-            answer = yield from ask()
+            answer = yield from attempt()
         except Unavailable:
             yield pause
         else:
             return answer
-    return (yield from ask())
+    return (yield from attempt())

@@ -1,12 +1,12 @@
-"""Connections to Redis. Only this package imports redis; what travels over them is built by commands.py.
+"""Connections to Redis. Only this package imports redis. protocol/commands.py builds the commands they send.
 
-Where and as whom: address, url, place, login, tls.
-Pure, shared by both kinds: round_trip (calls to commands and back), routing and redirects (slots that move),
-topology_state, slots and sentinels (who is the master), outage (why there is no answer).
-For asyncio: aio, over single (one multiplexer) or cluster (a multiplexer for each node); connectors open connections,
-discovery and asking find the master; blocking_reads wait for wake tokens.
-For threads: sync, over a ticket with parts and a batch for each server; servers and pool hold the connections (a Wire
-each), blocking_discovery finds the master, deadline bounds the waits.
+Address and login: address, url, place, login, tls.
+Without I/O, shared by both kinds: round_trip (calls to commands and replies to results), routing and redirects (slots
+that move), topology_state, slots and sentinels (which server is the master), outage (the cause of a failure).
+For asyncio: aio, on top of single (one multiplexer) or cluster (a multiplexer for each node). connectors open
+connections, discovery and query find the master, blocking_reads wait for wake tokens.
+For threads: sync, on top of a ticket with parts and a batch for each server. servers and pool hold the connections (a
+Wire each), blocking_discovery finds the master, deadline bounds the waits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Address", "AsyncConnection", "BlockingReads", "SyncConnection", "reason"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
-    """Import on first use: the processes of a queue wait on asyncio only."""
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- as the signature of __getattr__ requires
+    """Import on first use: worker, scanner and reaper use asyncio only."""
     if name == "SyncConnection":
         from delayq.connection.sync import SyncConnection  # noqa: PLC0415 -- see above
 

@@ -1,4 +1,4 @@
-"""Asynchronous connections that can be left at once, whatever has not been sent."""
+"""Asynchronous connections that close immediately, without sending what is left in their buffers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from redis.asyncio.connection import AbstractConnection, Connection, UnixDomainS
 
 
 class Abrupt(AbstractConnection):
-    """Leaves without a good-bye where redis-py closes, which waits until all is sent, or the good-bye of TLS.
+    """Closes without a TLS shutdown, and discards unsent data.
 
-    A server that hangs takes neither: the socket would stay open, and what is left would be done once it is back.
+    redis-py waits until all data is sent. A server that hangs reads neither the data nor the TLS shutdown: the socket
+    would stay open, and the server would execute the rest when it resumes.
     """
 
     async def disconnect(self, nowait: bool = False, *args: Any, **named: Any) -> None:  # noqa: ANN401, FBT001, FBT002 -- redis-py's
-        """With `nowait`, what was not sent is thrown away."""
+        """With `nowait`, discard unsent data."""
         if nowait and self._writer is not None:
             self._writer.transport.abort()
         await super().disconnect(nowait, *args, **named)
 
 
 class TcpConnection(Abrupt, Connection):
-    """Without TLS."""
+    """TCP without TLS."""
 
 
 class UnixConnection(Abrupt, UnixDomainSocketConnection):
-    """To a socket of this machine."""
+    """A Unix socket."""

@@ -1,7 +1,7 @@
 """Where Redis is and how to log in: from a URL, or from a document's spec.redis and its mounted secrets.
 
-One server, a master that Sentinels watch, or a Cluster. An address of the latter two is never connected to itself:
-`at` gives the address of one of its servers, `sentinels` those of the Sentinels.
+An address is that of one server, of a master with Sentinels, or of a Cluster. Connections are opened to one server
+only: `at` returns the address of one server of the topology, `sentinels` those of the Sentinels.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 5.0
 HEALTH_CHECK_SECONDS = 30.0
 READ_BYTES = 1 << 20  # a claim of 250 tasks arrives in one read
-PROBES: Final = 3  # of a silent peer, by the kernel, until a connection counts as dead
-SHOWN: Final = 3  # servers that a message names
+PROBES: Final = 3  # keepalive probes without a reply after which the kernel closes the connection
+SHOWN: Final = 3  # servers that a message lists
 
 
 @dataclass(frozen=True)
 class Address:
-    """What a connection needs. Secrets are read at each connect, and never in a repr."""
+    """What a connection needs. Secrets are read at each connect, and a repr never contains them."""
 
-    places: tuple[Place, ...]  # the server; the Sentinels; nodes of a Cluster to ask for the others
+    places: tuple[Place, ...]  # the server; the Sentinels; some nodes of a Cluster
     kind: Kind = "standalone"
-    master_name: str = ""  # by which Sentinels know it
+    master_name: str = ""  # as configured in the Sentinels
     database: int = 0
     login: Login = ANONYMOUS
     sentinel_login: Login = ANONYMOUS
@@ -54,15 +54,15 @@ class Address:
 
     @classmethod
     def from_url(cls, url: str) -> Address:
-        """See url.py. InvalidDocument otherwise; it quotes nothing."""
+        """Parse a URL, see url.py. InvalidDocument otherwise; its message does not quote the URL."""
         return cls(*urls.parse(url))
 
     @classmethod
     def of(cls, spec: Redis, secrets_dir: Path, *, url: str | None) -> Address:
-        """Where a document's queue is. A `url` stands for all of it but spec.redis.connection.
+        """Return the address of a document's queue. A `url` replaces spec.redis, except for spec.redis.connection.
 
-        The document's password and certificate never go to a server that it does not name, and TLS is the URL's to ask
-        for, so that there is one source only.
+        The document's password and certificate are never sent to a server that the document does not name. With a URL,
+        TLS comes from the URL only, so that there is one source.
         """
         address = cls.from_spec(spec, secrets_dir) if url is None else cls.from_url(url)
         return replace(
@@ -74,7 +74,7 @@ class Address:
 
     @classmethod
     def from_spec(cls, spec: Redis, secrets_dir: Path) -> Address:
-        """InvalidDocument when a secret is not mounted."""
+        """Return the address in spec.redis. InvalidDocument when a secret is not mounted."""
         connection = spec.connection
         kind, places = _places(spec)
         sentinel = spec.sentinel
@@ -92,29 +92,29 @@ class Address:
         )
 
     def patient(self, seconds: float) -> Address:
-        """Return the same, whose answers may take so much longer and are no sign of a server that hangs."""
+        """Return the same address with a longer timeout, for calls that wait on the server."""
         return replace(self, timeout_seconds=self.timeout_seconds + seconds)
 
     @property
-    def apart(self) -> bool:
-        """Whether shards lie on servers of their own, which fall apart from each other: in a Cluster."""
+    def is_cluster(self) -> bool:
+        """Whether shards are on several servers, which can fail independently."""
         return self.kind == "cluster"
 
     @property
     def where(self) -> str:
-        """For messages: host:port, a socket's path, or by whom the servers are found."""
+        """For messages: host:port, the path of a socket, or the Sentinels or nodes that name the servers."""
         shown = ", ".join([*map(str, self.places[:SHOWN]), *(["…"] if self.places[SHOWN:] else [])])
         if self.kind == "sentinel":
             return f"sentinel {self.master_name} at {shown}"
-        return f"cluster at {shown}" if self.apart else shown
+        return f"cluster at {shown}" if self.is_cluster else shown
 
     def at(self, place: Place) -> Address:
-        """Return the address of one server of this topology: a master, a replica, a Cluster's node."""
+        """Return the address of one server of this topology: a master, a replica, or a node of a Cluster."""
         return replace(self, places=(place,), kind="standalone", master_name="", sentinel_login=ANONYMOUS)
 
     @property
     def sentinels(self) -> tuple[Address, ...]:
-        """The addresses of the Sentinels, which have a login of their own, the same TLS, and no databases."""
+        """The addresses of the Sentinels: a login of their own, the same TLS, no databases."""
         return tuple(
             replace(self.at(place), login=self.sentinel_login, database=0)
             for place in self.places
@@ -124,8 +124,8 @@ class Address:
     def connection(self) -> redis.asyncio.Connection:
         """Return an asynchronous connection to the one server, not yet connected.
 
-        It has no time-outs and retries of its own: AsyncConnection sets one time-out around a whole round trip,
-        because redis-py's own would start a task for every write.
+        It has no timeouts and retries of its own. AsyncConnection sets one timeout for a whole round trip, because
+        redis-py would start a task for every write.
         """
         kinds = (TcpConnection, TlsConnection, UnixConnection)
         connection: redis.asyncio.Connection = self._made(
@@ -134,23 +134,23 @@ class Address:
         return connection
 
     def blocking_connection(self) -> redis.Connection:
-        """Return a blocking connection to the one server, not yet connected; each wait has a time-out."""
+        """Return a blocking connection to the one server, not yet connected. Each read and write has a timeout."""
         kinds = (redis.Connection, BlockingTlsConnection, BlockingUnixConnection)
         connection: redis.Connection = self._made(
             kinds, socket_timeout=self.timeout_seconds, retry=BlockingRetry(NoBackoff(), 0)
         )
         return connection
 
-    def _made(self, kinds: tuple[Any, Any, Any], **options: Any) -> Any:  # noqa: ANN401 -- either kind of connection
+    def _made(self, kinds: tuple[Any, Any, Any], **options: Any) -> Any:  # noqa: ANN401 -- asynchronous or blocking
         plain, tls, unix = kinds
         if self.kind != "standalone":
-            raise ValueError(f"{self.where}: expected the address of one server, see Address.at")
+            raise ValueError(f"{self.where}: expected the address of one server; call Address.at() first")
         options |= {
             "db": self.database,
             "credential_provider": self.login or None,
             "protocol": 2,
             "socket_connect_timeout": self.timeout_seconds,
-            "driver_info": None,  # CLIENT SETINFO would be one more right to need
+            "driver_info": None,  # CLIENT SETINFO would need one more permission
         }
         (place,) = self.places
         if place.is_socket:
@@ -159,7 +159,7 @@ class Address:
         return plain(**options) if self.tls is None else tls(tls=self.tls, **options)
 
     def _keepalive(self) -> dict[int, int]:
-        """Have the kernel find peers that are gone without a word, at about twice healthCheckSeconds."""
+        """Have the kernel detect lost peers after about twice healthCheckSeconds."""
         seconds = max(1, int(self.health_check_seconds))
         wanted = {
             "TCP_KEEPIDLE": seconds,
@@ -170,7 +170,7 @@ class Address:
 
 
 def secrets_dir() -> Path:
-    """Return where secrets are mounted: $DELAYQ_SECRETS_DIR, else the directory the operator mounts them in."""
+    """Return the directory of mounted secrets: $DELAYQ_SECRETS_DIR, or the one in which the operator mounts them."""
     return Path(os.environ.get("DELAYQ_SECRETS_DIR", SECRETS_DIR))
 
 

@@ -1,4 +1,4 @@
-"""The connection for asyncio: calls go to the one server, or each to the server of a Cluster that holds its shard."""
+"""The connection for asyncio. Calls go to the one server or, in a Cluster, to the node that holds their shard."""
 
 from __future__ import annotations
 
@@ -18,63 +18,63 @@ if TYPE_CHECKING:
     from delayq.connection.routing import Holding
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
 T = TypeVar("T")
 
 
 class AsyncConnection:
-    """Any number of coroutines may share one; calls made while others are under way go out together."""
+    """Any number of coroutines may share one. Calls made during a round trip go out together in the next one."""
 
     def __init__(self, address: Address) -> None:
-        """Connect on first use, and again after any failure or when a server turns out not to be the master."""
+        """Connect on first use, after a failure, and when the server is no longer the master."""
         self.address = address
-        self._way: Single | ClusterConnection
-        if address.apart:
-            self._way = ClusterConnection(address)
+        self._transport: Single | ClusterConnection
+        if address.is_cluster:
+            self._transport = ClusterConnection(address)
         else:
-            line = Multiplexer(
+            multiplexer = Multiplexer(
                 connector_of(address), address.timeout_seconds, idle_seconds=address.health_check_seconds
             )
-            self._way = Single(line)
+            self._transport = Single(multiplexer)
 
     @property
     def connects(self) -> int:
-        """How many connections there have been."""
-        return self._way.connects
+        """The number of connections opened so far."""
+        return self._transport.connects
 
     async def run(
-        self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
+        self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None = None, shards: Sequence[Keys] = ()
     ) -> list[Any]:
-        """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis.
+        """Return the results of calls, in order. Raises the first error after all have run; Unavailable without Redis.
 
-        With something `behind` the calls, its replies come last, as one list, or its error as a value: the worst of
-        them where several servers have the calls. Without calls, it is for the servers that hold these shards, and the
-        answer a list of replies from each. Requests that go out together share what is behind them: it speaks of all
-        that this connection wrote.
+        With `confirm`, the last item is the list of replies to these commands, or the error. If several servers ran
+        calls, it is the worst of theirs. Without calls, the commands go to all servers that hold `shards`, and the
+        result has one list of replies for each server. Requests that go out together share one confirmation, which
+        covers all writes of this connection.
         """
-        return answered(*await self._way.driven(calls, behind, shards))
+        return answered(*await self._transport.execute(calls, confirm, shards))
 
     async def one(self, call: Call[T]) -> T:
-        """Answer a single call."""
+        """Return the result of one call."""
         answer: T = (await self.run((call,)))[0]
         return answer
 
-    async def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
-        """Answer each call in order, a refused one with its error as the value; then as run() what is behind them.
+    async def answers(self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None = None) -> list[Any]:
+        """Return the results of calls, in order, with errors as values; then the replies to `confirm`, as in run().
 
-        In a Cluster that is Unavailable for those whose server is away. Where all are, it may be raised.
+        In a Cluster, calls whose node cannot be reached get Unavailable. If no node can be reached, this may raise it.
         """
-        return each_answered(*await self._way.driven(calls, behind, ()))
+        return each_answered(*await self._transport.execute(calls, confirm, ()))
 
     async def send(self, commands: Sequence[Command], keys: Keys | None = None) -> list[Any]:
-        """Send raw commands to the server that holds a shard, or to any; replies in order, an error as a value."""
-        return await self._way.send(commands, keys)
+        """Send raw commands to the server that holds a shard, or to any server. Error replies are values."""
+        return await self._transport.send(commands, keys)
 
     async def servers(self, shards: Sequence[Keys]) -> list[Holding]:
-        """Return the servers that hold these shards now, each with those it holds; Unavailable if unknown."""
-        return await self._way.servers(shards)
+        """Return the servers that hold these shards, each with the shards it holds; Unavailable if unknown."""
+        return await self._transport.servers(shards)
 
     async def close(self) -> None:
-        """Close; calls still waiting fail with Unavailable."""
-        await self._way.close()
+        """Close. Calls still waiting fail with Unavailable."""
+        await self._transport.close()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from delayq.connection.deadline import Deadline
 from delayq.connection.pool import Wire
 from delayq.connection.topology_state import (
-    LOOK_SECONDS,
-    NEXT_SECONDS,
-    REST_SECONDS,
+    NEXT_SERVER_SECONDS,
+    QUERY_PAUSE_SECONDS,
+    REFRESH_SECONDS,
     ClusterTopology,
     no_master,
     topology_of,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from delayq.connection.redirects import Redirect
     from delayq.connection.topology_state import Topology
 
-ANSWER_SECONDS: Final = 1.0  # timeout of each server; they are queried one by one until one answer is certain
+QUERY_SECONDS: Final = 1.0  # timeout of each server; they are queried one by one until one answer is certain
 # Periodic queries take at most a twentieth of the time, even if Sentinels do not answer.
-LOOK_SHARE: Final = 20
+REFRESH_SHARE: Final = 20
 
 
 class BlockingDiscovery:
@@ -39,119 +39,121 @@ class BlockingDiscovery:
         """Send nothing until the first call; `on_change` is called when the topology changes."""
         self.address, self._on_change = address, on_change
         self.topology = None if address.kind == "standalone" else topology_of(address)
-        self._announced = self.topology and self.topology.known()
+        self._notified = self.topology and self.topology.snapshot()
         self._rounds = 0
-        self._asked_at = self._look_at = -math.inf  # monotonic seconds
-        self._doubted: set[Place] = set()
-        self._error: DelayQError | None = None  # of the last one asked in vain
+        self._queried_at = self._refresh_at = -math.inf  # monotonic seconds
+        self._suspects: set[Place] = set()
+        self._error: DelayQError | None = None  # of the last query that failed
         self._lock = Lock()
-        self._kept: dict[Address, Wire] = {}
+        self._open: dict[Address, Wire] = {}
 
     def holder(self, slot: int = 0, deadline: Deadline | None = None) -> Place:
         """Return the master, of a slot; Unavailable if unknown."""
         if self.topology is None:
             return self.address.places[0]
         known = self.topology.holder(slot)
-        if known is None or known in self._doubted:
-            self.ask(deadline)
-        elif not self.address.apart and time.monotonic() > self._look_at:
-            self.ask(deadline, waits=False)  # no failure is known
+        if known is None or known in self._suspects:
+            self.query(deadline)
+        elif not self.address.is_cluster and time.monotonic() > self._refresh_at:
+            self.query(deadline, wait=False)  # no failure is known
         place = self.topology.holder(slot)
         if place is None:
             raise no_master(self.address, self.topology, self._error)
         return place
 
-    def doubt(self, place: Place) -> None:
+    def suspect(self, place: Place) -> None:
         """Require a query before the next call to this server, which may no longer be a master."""
-        self._doubted.add(place)
+        self._suspects.add(place)
 
-    def learn(self, said: Redirect | None) -> None:
+    def apply_redirect(self, redirect: Redirect | None) -> None:
         """Apply a redirect of a Cluster node, and query before the next call to the old one; None: Cluster down."""
         if not isinstance(self.topology, ClusterTopology):
             return
-        if said is None:
-            self._doubted.update(self.topology.masters())
+        if redirect is None:
+            self._suspects.update(self.topology.masters())
             return
-        before = self.topology.holder(said.slot)
-        self.topology.moved(said)
+        before = self.topology.holder(redirect.slot)
+        self.topology.apply_redirect(redirect)
         if before is not None:
-            self.doubt(before)
+            self.suspect(before)
 
-    def ask(self, deadline: Deadline | None = None, *, waits: bool = True) -> None:
-        """Query the topology, unless another thread does or just did; `waits`: wait for that thread."""
+    def query(self, deadline: Deadline | None = None, *, wait: bool = True) -> None:
+        """Query the topology, unless another thread does or just did; `wait`: wait for that thread."""
         if self.topology is None:
             return
         deadline = deadline or Deadline(self.address.timeout_seconds)
         rounds, lock = self._rounds, self._lock
-        if not lock.acquire(timeout=deadline.left if waits else 0):
+        if not lock.acquire(timeout=deadline.left if wait else 0):
             return
         try:
             if self._rounds == rounds:
-                time.sleep(max(0.0, self._asked_at + REST_SECONDS - time.monotonic()))
-                self._ask(self.topology, deadline)
+                time.sleep(max(0.0, self._queried_at + QUERY_PAUSE_SECONDS - time.monotonic()))
+                self._run_query(self.topology, deadline)
         finally:
             lock.release()
 
-    def _ask(self, topology: Topology, deadline: Deadline) -> None:
+    def _run_query(self, topology: Topology, deadline: Deadline) -> None:
         began = time.monotonic()
-        doubted, self._doubted = self._doubted, set()
-        topology.begin()
-        lines, sure = self._lines(topology, doubted), False
-        # Sentinels with an open connection are asked at once; one that answers late is read last.
+        suspects, self._suspects = self._suspects, set()
+        topology.begin_round()
+        wires, certain = self._wires(topology, suspects), False
+        # Query Sentinels with an open connection first, all at once. Read late replies last.
         kept, others = (
-            [line for line in lines if line.connected],
-            [line for line in lines if not line.connected],
+            [wire for wire in wires if wire.connected],
+            [wire for wire in wires if not wire.connected],
         )
-        asked = [line for line in kept if self._asks(line, topology, deadline.within(NEXT_SECONDS))]
-        late = [line for line in asked if not line.readable(min(NEXT_SECONDS, deadline.left))]
-        for line in [*(each for each in asked if each not in late), *others, *late]:
-            if line not in asked and (deadline.over or (sure and self.address.apart)):
+        asked = [
+            wire for wire in kept if self._send_query(wire, topology, deadline.within(NEXT_SERVER_SECONDS))
+        ]
+        late = [wire for wire in asked if not wire.readable(min(NEXT_SERVER_SECONDS, deadline.left))]
+        for wire in [*(each for each in asked if each not in late), *others, *late]:
+            if wire not in asked and (deadline.over or (certain and self.address.is_cluster)):
                 continue
-            patience = deadline.within(NEXT_SECONDS if sure else ANSWER_SECONDS)
-            if line in asked or self._asks(line, topology, patience):
-                sure = self._answers(line, topology, patience) or sure
-        topology.settle()
+            patience = deadline.within(NEXT_SERVER_SECONDS if certain else QUERY_SECONDS)
+            if wire in asked or self._send_query(wire, topology, patience):
+                certain = self._read_replies(wire, topology, patience) or certain
+        topology.end_round()
         self._rounds += 1
-        self._asked_at = time.monotonic()
-        self._look_at = self._asked_at + max(LOOK_SECONDS, LOOK_SHARE * (self._asked_at - began))
-        before, self._announced = self._announced, topology.known()
-        if before != self._announced:
+        self._queried_at = time.monotonic()
+        self._refresh_at = self._queried_at + max(REFRESH_SECONDS, REFRESH_SHARE * (self._queried_at - began))
+        before, self._notified = self._notified, topology.snapshot()
+        if before != self._notified:
             self._on_change()
 
-    def _lines(self, topology: Topology, doubted: set[Place]) -> list[Wire]:
-        """Return connections to all who may be asked: open ones first, those who did not answer others last."""
-        kept, self._kept = self._kept, {}
-        lines = [kept[address] if address in kept else Wire(address) for address in topology.asked()]
-        return sorted(lines, key=lambda line: (line.address.places[0] in doubted, not line.connected))
+    def _wires(self, topology: Topology, suspects: set[Place]) -> list[Wire]:
+        """Return connections to all candidates: open ones first, suspects last."""
+        kept, self._open = self._open, {}
+        wires = [kept[address] if address in kept else Wire(address) for address in topology.candidates()]
+        return sorted(wires, key=lambda wire: (wire.address.places[0] in suspects, not wire.connected))
 
-    def _asks(self, line: Wire, topology: Topology, patience: Deadline) -> bool:
+    def _send_query(self, wire: Wire, topology: Topology, patience: Deadline) -> bool:
         try:
-            line.ready(patience)
-            line.write(topology.questions, patience)
+            wire.ready(patience)
+            wire.write(topology.queries, patience)
         except DelayQError as error:
             self._error = error
             return False
         return True
 
-    def _answers(self, line: Wire, topology: Topology, patience: Deadline) -> bool:
-        """Read the answer; returns whether it is sure. The connection to a Sentinel stays open."""
-        sure = False
+    def _read_replies(self, wire: Wire, topology: Topology, patience: Deadline) -> bool:
+        """Read the replies; returns whether they are certain. The connection to a Sentinel stays open."""
+        certain = False
         try:
-            sure = topology.learn(line.address.places[0], line.read(len(topology.questions), patience))
+            certain = topology.add_reply(wire.address.places[0], wire.read(len(topology.queries), patience))
         except DelayQError as error:
             self._error = error
-        except Exception as error:  # noqa: BLE001 -- what cannot be read is no answer
-            line.drop()
-            why = f"an answer that cannot be read: {error!r:.200}"
-            self._error = Unavailable(line.address.where, why)
-        if self.address.apart:
-            line.drop()
-        elif line.connected:
-            self._kept[line.address] = line
-        return sure
+        except Exception as error:  # noqa: BLE001 -- a malformed reply counts as no reply
+            wire.drop()
+            why = f"malformed reply to a topology query: {error!r:.200}"
+            self._error = Unavailable(wire.address.where, why)
+        if self.address.is_cluster:
+            wire.drop()
+        elif wire.connected:
+            self._open[wire.address] = wire
+        return certain
 
     def close(self) -> None:
-        """Close what is open to Sentinels."""
+        """Close the connections to Sentinels."""
         with self._lock:
-            while self._kept:
-                self._kept.popitem()[1].drop()
+            while self._open:
+                self._open.popitem()[1].drop()

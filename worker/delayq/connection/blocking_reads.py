@@ -1,4 +1,4 @@
-"""Blocking on hint lists, on a connection of its own. A wake token may be lost: every reader has a timer too."""
+"""Blocking reads of wake tokens, on a connection of their own. A token may be lost: readers also have a timer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from delayq.connection.asking import replies_of
-from delayq.connection.connectors import Holder, connected, connector_of
-from delayq.connection.redirects import redirect, unblocked
+from delayq.connection.connectors import MasterConnector, connected, connector_of
+from delayq.connection.query import replies_of
+from delayq.connection.redirects import is_unblocked, redirect
 from delayq.connection.round_trip import reply_text, shown, translated
 from delayq.connection.routing import ASKING, HOPS
 from delayq.connection.slots import slot_of
@@ -21,37 +21,35 @@ if TYPE_CHECKING:
     from redis.asyncio import Connection
 
     from delayq.connection.address import Address
-    from delayq.connection.connectors import One
+    from delayq.connection.connectors import Connector
     from delayq.connection.redirects import Redirect
     from delayq.connection.round_trip import Command
 
 BLOCK_SECONDS = 30  # how long one BLPOP lasts
-WATCHDOG_SECONDS = 40  # a connection silent for longer is dead, whatever TCP thinks
+WATCHDOG_SECONDS = 40  # without a reply for longer, the connection is dead, even if TCP reports no error
 
 
 class BlockingReads:
-    """BLPOP on lists that hold at most one token each; in a Cluster, on those of one shard at a time."""
+    """BLPOP on lists of at most one token each. In a Cluster, one call waits on the lists of one shard."""
 
     def __init__(self, address: Address) -> None:
-        """Connect on first use, and again after any failure, or when the master is another server."""
+        """Connect on first use, after a failure, and when another server is the master."""
         self.address = address
-        self._connector = self._opener_for(0)
+        self._connector = self._connector_for(0)
         self._slot = 0
         self._connection: Connection | None = None
-        self._timeout: asyncio.Timeout | None = None  # of the wait that is under way
+        self._timeout: asyncio.Timeout | None = None  # of the current wait
         self._interrupted = False
 
     async def wait(self, keys: Sequence[str]) -> str | None:
         """Return the list that held a token, None after BLOCK_SECONDS or interrupt(). Unavailable without Redis."""
-        if (
-            self._interrupted
-        ):  # before this wait, when there was nothing to end: the master may be another server
+        if self._interrupted:  # since the last wait: the master may have changed
             await self._disconnect()
         self._interrupted = False
-        if self.address.apart and slot_of(keys[0]) != self._slot:
+        if self.address.is_cluster and slot_of(keys[0]) != self._slot:
             await self.close()
             self._slot = slot_of(keys[0])
-            self._connector = self._opener_for(self._slot)
+            self._connector = self._connector_for(self._slot)
         try:
             async with asyncio.timeout(WATCHDOG_SECONDS) as self._timeout:
                 reply = await self._popped(("BLPOP", *keys, BLOCK_SECONDS))
@@ -65,54 +63,54 @@ class BlockingReads:
             self._timeout = None
         return reply[0].decode() if reply else None
 
-    def _opener_for(self, slot: int) -> One:
+    def _connector_for(self, slot: int) -> Connector:
         connector = connector_of(self.address, slot)
         connector.drop = self._interrupt
         return connector
 
     async def _popped(self, command: Command) -> Any:  # noqa: ANN401 -- as Redis sent it
-        """Ask the server that holds the lists, and follow a redirection; a slot that moves redirects its readers."""
-        asked: list[Command] = [command]
+        """Send a command to the server that holds the lists, and follow redirects: a slot may migrate."""
+        commands: list[Command] = [command]
         for hop in range(HOPS):
             if self._connection is None or not self._connection.is_connected:
                 self._connection = await self._connector.open()
-            *_, reply = await replies_of(self._connection, asked)
+            *_, reply = await replies_of(self._connection, commands)
             if not isinstance(reply, ResponseError):
                 return reply
-            said = self._said(reply)
-            if said is None or hop == HOPS - 1:
+            target = self._redirect(reply)
+            if target is None or hop == HOPS - 1:
                 raise reply
-            asked = [command] if await self._followed(said) else [ASKING, command]
+            commands = [command] if await self._follow(target) else [ASKING, command]
         return None
 
-    def _said(self, reply: ResponseError) -> Redirect | None:
-        place = self._connector.place if isinstance(self._connector, Holder) else None
+    def _redirect(self, reply: ResponseError) -> Redirect | None:
+        place = self._connector.place if isinstance(self._connector, MasterConnector) else None
         return None if place is None else redirect(reply_text(reply), place)
 
-    async def _followed(self, said: Redirect) -> bool:
-        """Go where a node sent us; returns whether the lists are there for good."""
+    async def _follow(self, target: Redirect) -> bool:
+        """Connect to the target of a redirect. Returns whether it is permanent (MOVED)."""
         await self._disconnect()
-        if isinstance(self._connector, Holder):
-            if said.kind == "MOVED":
-                self._connector.directory.learn(said)
+        if isinstance(self._connector, MasterConnector):
+            if target.kind == "MOVED":
+                self._connector.discovery.apply_redirect(target)
                 return True
-            self._connector.place = said.place
-        self._connection = await connected(self.address.at(said.place))
+            self._connector.place = target.place
+        self._connection = await connected(self.address.at(target.place))
         return False
 
     async def _failed(self, error: Exception) -> None:
         await self._disconnect()
         if self._interrupted:
             return
-        self._connector.failed()
-        if isinstance(error, ResponseError) and unblocked(reply_text(error)):
+        self._connector.on_failure()
+        if isinstance(error, ResponseError) and is_unblocked(reply_text(error)):
             return
         if isinstance(error, DelayQError):
             raise error
         raise translated(error, self._connector.where, "BLPOP") from shown(error)
 
     async def interrupt(self) -> None:
-        """End a wait that is under way: other lists are to be waited on."""
+        """End the current wait, because the caller has other lists to wait on."""
         self._interrupt()
 
     def _interrupt(self) -> None:
@@ -121,7 +119,7 @@ class BlockingReads:
         self._interrupted = True
 
     async def close(self) -> None:
-        """Disconnect; a token on its way is lost, as hints may be."""
+        """Disconnect. A token in transit is lost; readers also have a timer."""
         await self._disconnect()
         await self._connector.close()
 

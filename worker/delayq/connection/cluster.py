@@ -1,6 +1,6 @@
-"""Shards on the nodes of a Cluster: one line to each node that holds some, and calls sent on when a slot has moved.
+"""Calls to the nodes of a Cluster: one multiplexer for each node, and redirects when a slot has moved.
 
-One node that is away costs the calls about its own shards; the others are answered beside them.
+A node that cannot be reached fails the calls about its own shards only.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from delayq.connection.connectors import Node
+from delayq.connection.connectors import NodeConnector
 from delayq.connection.discovery import discovery_of
 from delayq.connection.multiplexer import Multiplexer, moved
-from delayq.connection.routing import Holding, Pause, Routes, answered_calls, routed
+from delayq.connection.round_trip import CLOSED
+from delayq.connection.routing import UNCONFIRMED, Holding, Pause, Routes, answered_calls, routed
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -26,118 +27,120 @@ if TYPE_CHECKING:
     from delayq.connection.routing import Answers, Send
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
 
 class ClusterConnection:
-    """Lines to the nodes of a Cluster."""
+    """Connections to the nodes of a Cluster."""
 
     def __init__(self, address: Address) -> None:
         """Connect on first use."""
         self.address = address
-        self._lines: dict[Place, Multiplexer] = {}
-        self._connects = 0  # of lines that are closed
+        self._multiplexers: dict[Place, Multiplexer] = {}
+        self._connects = 0  # of closed multiplexers
         self._closing: set[asyncio.Task[None]] = set()
-        self._directory: Discovery | None = None
-        self._over = asyncio.Event()  # closed, and not opened again
+        self._discovery: Discovery | None = None
+        self._over = asyncio.Event()  # set when closed, permanently
 
     @property
     def connects(self) -> int:
-        """How many connections there have been."""
-        return self._connects + sum(line.connects for line in self._lines.values())
+        """The number of connections opened so far."""
+        return self._connects + sum(multiplexer.connects for multiplexer in self._multiplexers.values())
 
     @property
-    def directory(self) -> Discovery:
-        """What the process knows of this Cluster; from now on we are told what is new. Unavailable once closed."""
+    def discovery(self) -> Discovery:
+        """The discovery of this Cluster, which notifies this object of changes. Unavailable once closed."""
         if self._over.is_set():
-            raise Unavailable(self.address.where, "connection closed")
-        if self._directory is None:
-            self._directory = discovery_of(self.address)
-            self._directory.watchers.add(self)
-        return self._directory
+            raise Unavailable(self.address.where, CLOSED)
+        if self._discovery is None:
+            self._discovery = discovery_of(self.address)
+            self._discovery.watchers.add(self)
+        return self._discovery
 
-    def moved(self) -> None:
-        """Close the lines to nodes that are masters of nothing any more."""
+    def topology_changed(self) -> None:
+        """Close the connections to nodes that are no longer masters."""
         if self._over.is_set():
             return
-        masters = self.directory.topology.masters()
-        for place in [place for place in self._lines if place not in masters]:
-            line = self._lines.pop(place)
-            self._connects += line.connects
-            task = asyncio.create_task(line.close(moved(str(place))))
+        masters = self.discovery.topology.masters()
+        for place in [place for place in self._multiplexers if place not in masters]:
+            multiplexer = self._multiplexers.pop(place)
+            self._connects += multiplexer.connects
+            task = asyncio.create_task(multiplexer.close(moved(str(place))))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _line(self, place: Place) -> Multiplexer:
-        directory = self.directory
-        if place not in self._lines:
-            self._lines[place] = Multiplexer(
-                Node(directory, self.address, place),
+    def _multiplexer(self, place: Place) -> Multiplexer:
+        discovery = self.discovery
+        if place not in self._multiplexers:
+            self._multiplexers[place] = Multiplexer(
+                NodeConnector(discovery, self.address, place),
                 self.address.timeout_seconds,
                 idle_seconds=self.address.health_check_seconds,
             )
-        return self._lines[place]
+        return self._multiplexers[place]
 
-    async def driven(
-        self, calls: Sequence[Call[Any]], behind: Behind | None, shards: Sequence[Keys]
+    async def execute(
+        self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None, shards: Sequence[Keys]
     ) -> tuple[list[Any], list[Any]]:
-        """Answer calls, errors as values; then what is behind them, of each server."""
-        if not calls and behind is not None:
+        """Return the results of calls, with errors as values; then the confirmations of each server."""
+        if not calls and confirm is not None:
             held = [each.shards[0] for each in await self.servers(shards)]
-            parts = await asyncio.gather(*(self._part((), behind, keys) for keys in held))
-            return [], [each for _, confirmed in parts for each in confirmed]
+            results = await asyncio.gather(*(self._execute_shard((), confirm, keys) for keys in held))
+            return [], [each for _, confirmed in results for each in confirmed]
         groups: dict[int, list[int]] = {}
         for at, call in enumerate(calls):
             groups.setdefault(call.keys.slot, []).append(at)
         if len(groups) == 1:
-            return await self._part(calls, behind, calls[0].keys)
-        parts = await asyncio.gather(
+            return await self._execute_shard(calls, confirm, calls[0].keys)
+        results = await asyncio.gather(
             *(
-                self._part([calls[at] for at in group], behind, calls[group[0]].keys)
+                self._execute_shard([calls[at] for at in group], confirm, calls[group[0]].keys)
                 for group in groups.values()
             )
         )
         answers = [None] * len(calls)
-        for group, (found, _) in zip(groups.values(), parts, strict=True):
+        for group, (found, _) in zip(groups.values(), results, strict=True):
             for at, answer in zip(group, found, strict=True):
                 answers[at] = answer
-        return answers, [each for _, confirmed in parts for each in confirmed]
+        return answers, [each for _, confirmed in results for each in confirmed]
 
-    async def _part(
-        self, calls: Sequence[Call[Any]], behind: Behind | None, keys: Keys
+    async def _execute_shard(
+        self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None, keys: Keys
     ) -> tuple[list[Any], list[Any]]:
-        """Answer calls about one shard. When their server is away, that is the answer to each."""
+        """Run calls about one shard. If its server cannot be reached, each call gets that error."""
         try:
-            return await self._answer(calls, behind, keys)
+            return await self._execute_at(calls, confirm, keys)
         except DelayQError as error:
-            return [error] * len(calls), [] if behind is None else [error]
+            return [error] * len(calls), [] if confirm is None else [error]
 
-    async def _answer(
-        self, calls: Sequence[Call[Any]], behind: Behind | None, keys: Keys
+    async def _execute_at(
+        self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None, keys: Keys
     ) -> tuple[list[Any], list[Any]]:
-        tail = behind.commands(keys.stats) if behind else ()
+        tail = confirm.commands(keys.stats) if confirm else ()
         where = str(await self._holder(keys))
-        answers: Answers = await self._driven(
-            answered_calls(calls, tail, where, routes=self._routes()), behind, keys
+        answers: Answers = await self._run_steps(
+            answered_calls(calls, tail, where, routes=self._routes()), confirm, keys
         )
         return answers
 
     async def send(self, commands: Sequence[Command], keys: Keys | None) -> list[Any]:
-        """Send raw commands to the holder of a shard, or to anybody."""
+        """Send raw commands to the server that holds a shard, or to any master."""
         if keys is not None:
-            replies: list[Any] = (await self._driven(routed(commands, (), self._routes()), None, keys))[0]
+            replies: list[Any] = (await self._run_steps(routed(commands, (), self._routes()), None, keys))[0]
             return replies
-        lines = [line for line in self._lines.values() if line.connects]
-        return await (lines[0] if lines else self._line(await self.directory.anybody())).send(commands)
+        connected = [multiplexer for multiplexer in self._multiplexers.values() if multiplexer.connects]
+        return await (
+            connected[0] if connected else self._multiplexer(await self.discovery.any_master())
+        ).send(commands)
 
     def _routes(self) -> Routes:
         until = time.monotonic() + self.address.timeout_seconds
-        return Routes(self.directory.learn, lambda: until - time.monotonic())
+        return Routes(self.discovery.apply_redirect, lambda: until - time.monotonic())
 
-    async def _driven(
-        self, steps: Generator[Send | Pause, Any, Any], behind: Behind | None, keys: Keys
-    ) -> Any:  # noqa: ANN401 -- what the steps return
-        """Do what the steps about one shard ask for, at the server that holds it, also if that changes meanwhile."""
+    async def _run_steps(
+        self, steps: Generator[Send | Pause, Any, Any], confirm: ConfirmCommands | None, keys: Keys
+    ) -> Any:  # noqa: ANN401 -- the result of the steps
+        """Execute the steps about one shard on the server that holds it, even if the slot moves meanwhile."""
         step, used = next(steps), None
         while True:
             sent: Any = None
@@ -145,21 +148,21 @@ class ClusterConnection:
                 await self._pause(step.seconds)
             else:
                 place = step.place or await self._holder(keys)
-                line = self._line(place)
+                multiplexer = self._multiplexer(place)
                 if step.place is None:
-                    sent = place, await line.send(step.commands, behind, keys.stats)
+                    sent = place, await multiplexer.send(step.commands, confirm, keys.stats)
                 else:
-                    sent = place, await line.send(step.commands)
-                if step.same and used != (line, line.connects):
-                    raise Unavailable(str(place), "the connection was lost before it confirmed anything")
-                used = line, line.connects
+                    sent = place, await multiplexer.send(step.commands)
+                if step.same and used != (multiplexer, multiplexer.connects):
+                    raise Unavailable(str(place), UNCONFIRMED)
+                used = multiplexer, multiplexer.connects
             try:
                 step = steps.send(sent)
             except StopIteration as over:
                 return over.value
 
     async def _holder(self, keys: Keys) -> Place:
-        return await self.directory.holder(keys.slot, within=self.address.timeout_seconds)
+        return await self.discovery.holder(keys.slot, within=self.address.timeout_seconds)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -167,7 +170,7 @@ class ClusterConnection:
                 await self._over.wait()
 
     async def servers(self, shards: Sequence[Keys]) -> list[Holding]:
-        """Return who holds which of these shards."""
+        """Return the servers that hold these shards."""
         held: dict[str, list[Keys]] = {}
         for keys in shards:
             held.setdefault(await self._name(keys), []).append(keys)
@@ -177,16 +180,16 @@ class ClusterConnection:
         try:
             return str(await self._holder(keys))
         except Unavailable:
-            if self.directory.topology.masters():
+            if self.discovery.topology.masters():
                 return ""
             raise
 
     async def close(self) -> None:
-        """Close; calls still waiting fail with Unavailable."""
+        """Close. Calls still waiting fail with Unavailable."""
         self._over.set()
-        for line in list(self._lines.values()):
-            await line.close()
+        for multiplexer in list(self._multiplexers.values()):
+            await multiplexer.close()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        if self._directory is not None:
-            await self._directory.leave(self)
-            self._directory = None
+        if self._discovery is not None:
+            await self._discovery.unsubscribe(self)
+            self._discovery = None

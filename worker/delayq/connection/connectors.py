@@ -1,4 +1,4 @@
-"""Opening a connection to the right server, whichever that is now, and noticing when it no longer is."""
+"""Opens connections to the current master, and detects when the master has changed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from delayq.connection.asking import replies_of
 from delayq.connection.discovery import discovery_of
+from delayq.connection.query import replies_of
 from delayq.connection.round_trip import translated
-from delayq.connection.sentinels import ROLE, is_master
+from delayq.connection.sentinels import NOT_A_MASTER, ROLE, is_master
 from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from delayq.connection.discovery import Discovery
     from delayq.connection.place import Place
 
-PAUSES_SECONDS = (0.1, 0.2, 0.4)  # between tries while a server that Sentinels name says that it is no master
+PAUSES_SECONDS = (0.1, 0.2, 0.4)  # between retries while the server named by the Sentinels is not a master
 
 
 def _nothing() -> None:
-    """Drop nothing: there is no connection yet."""
+    """Do nothing: there is no connection yet."""
 
 
 async def connected(address: Address) -> Connection:
-    """Return an open connection; what fails half-way is closed."""
+    """Return an open connection; close it if connecting fails."""
     connection = address.connection()
     try:
         await connection.connect()
@@ -42,16 +42,16 @@ async def connected(address: Address) -> Connection:
     return connection
 
 
-class One:
+class Connector:
     """A single server, without discovery. Subclasses discover their server."""
 
-    doubts = False  # whether discovery can check a server that does not answer
+    has_discovery = False  # whether discovery can check a server that does not answer
 
     def __init__(self, address: Address) -> None:
         """`address`: of the server."""
         self.address = address
         self.drop: Callable[[], None] = _nothing
-        """Called if the connection leads to the wrong server; set by the owner of the connection."""
+        """Called if the connection is_master_now to the wrong server; set by the owner of the connection."""
 
     @property
     def where(self) -> str:
@@ -66,60 +66,60 @@ class One:
         """Return the current server, host:port; Unavailable if unknown."""
         return self.where
 
-    async def look(self, *, idle: bool) -> None:
-        """Check periodically, before a round trip, whether this is still the right server.
+    async def check_master(self, *, idle: bool) -> None:
+        """Check the master periodically, before a round trip.
 
         Only an idle connection waits for the result.
         """
 
-    def doubt(self) -> None:
-        """Start discovery, because a reply is late."""
+    def on_late_reply(self) -> None:
+        """Query the topology, because a reply is late."""
 
-    def failed(self) -> None:
-        """Require discovery before the next connection, because this one failed."""
+    def on_failure(self) -> None:
+        """Require a query before the next connection, because this one failed."""
 
     async def close(self) -> None:
         """Stop watching the topology."""
 
 
-class Holder(One):
-    """The master that holds a slot; with Sentinels, all of them."""
+class MasterConnector(Connector):
+    """The master that holds a slot; with Sentinels, there is one master for all slots."""
 
-    doubts = True
+    has_discovery = True
 
     def __init__(self, address: Address, slot: int = 0) -> None:
         """The first open() starts discovery."""
         super().__init__(address)
         self._slot = slot
         self.place: Place | None = None  # of the present or the next connection
-        self._directory: Discovery | None = None
+        self._discovery: Discovery | None = None
 
     @property
     def where(self) -> str:
         return self.address.where if self.place is None else str(self.place)
 
     @property
-    def directory(self) -> Discovery:
+    def discovery(self) -> Discovery:
         """The process' discovery of this topology, which notifies this connector of changes."""
-        if self._directory is None:
-            self._directory = discovery_of(self.address)
-            self._directory.watchers.add(self)
-        return self._directory
+        if self._discovery is None:
+            self._discovery = discovery_of(self.address)
+            self._discovery.watchers.add(self)
+        return self._discovery
 
     async def open(self) -> Connection:
-        if self.address.apart:
+        if self.address.is_cluster:
             return await self._connected()
         for pause in PAUSES_SECONDS:
             if (connection := await self._master()) is not None:
                 return connection
             await asyncio.sleep(pause)
-        raise Unavailable(self.where, "it is no master, says its ROLE", outage="no_master")
+        raise Unavailable(self.where, NOT_A_MASTER, outage="no_master")
 
     async def name(self) -> str:
         return str(await self._holder())
 
     async def _holder(self) -> Place:
-        return await self.directory.holder(self._slot, within=self.address.timeout_seconds)
+        return await self.discovery.holder(self._slot, within=self.address.timeout_seconds)
 
     async def _connected(self) -> Connection:
         self.place = None
@@ -127,61 +127,61 @@ class Holder(One):
         return await connected(self.address.at(self.place))
 
     async def _master(self) -> Connection | None:
-        """Return a connection, if it leads to a master by its own account: Sentinels may be behind."""
-        await self.directory.fresh()
+        """Return a connection if the server confirms by ROLE that it is a master: Sentinels may be outdated."""
+        await self.discovery.refresh()
         connection = await self._connected()
-        leads = False
+        is_master_now = False
         try:
             [reply] = await replies_of(connection, [ROLE])
-            leads = is_master(reply)
+            is_master_now = is_master(reply)
         finally:
-            if not leads:
+            if not is_master_now:
                 await connection.disconnect(nowait=True)
         if isinstance(reply, RedisError):
             raise translated(reply, self.where, "ROLE")
-        return connection if leads else None
+        return connection if is_master_now else None
 
-    def moved(self) -> None:
-        """Drop a connection to what is no longer the right server."""
-        if self.place is not None and self.place != self.directory.topology.holder(self._slot):
+    def topology_changed(self) -> None:
+        """Drop the connection if another server is the master now."""
+        if self.place is not None and self.place != self.discovery.topology.holder(self._slot):
             self.drop()
 
-    async def look(self, *, idle: bool) -> None:
-        if self.directory.old:
-            asking = self.directory.ask()
+    async def check_master(self, *, idle: bool) -> None:
+        if self.discovery.is_stale:
+            task = self.discovery.start_query()
             if idle and self.place is not None:
-                await asyncio.wait({asking}, timeout=self.address.timeout_seconds / 2)
+                await asyncio.wait({task}, timeout=self.address.timeout_seconds / 2)
 
-    def doubt(self) -> None:
-        self.directory.ask()
+    def on_late_reply(self) -> None:
+        self.discovery.start_query()
 
-    def failed(self) -> None:
+    def on_failure(self) -> None:
         if self.place is not None:
-            self.directory.suspect(self.place)
+            self.discovery.suspect(self.place)
 
     async def close(self) -> None:
-        if self._directory is not None:
-            await self._directory.leave(self)
-            self._directory = None
+        if self._discovery is not None:
+            await self._discovery.unsubscribe(self)
+            self._discovery = None
 
 
-class Node(One):
-    """One node of a Cluster, master of some slots. It needs no looks: one that is cut off stops serving by itself."""
+class NodeConnector(Connector):
+    """One node of a Cluster. It needs no periodic check: an isolated master stops serving by itself."""
 
-    doubts = True
+    has_discovery = True
 
-    def __init__(self, directory: Discovery, address: Address, place: Place) -> None:
+    def __init__(self, discovery: Discovery, address: Address, place: Place) -> None:
         """The owner of the connection watches the discovery, which has timeouts of its own."""
         super().__init__(address.at(place))
-        self._directory, self._place = directory, place
+        self._discovery, self._place = discovery, place
 
-    def doubt(self) -> None:
-        self._directory.ask()
+    def on_late_reply(self) -> None:
+        self._discovery.start_query()
 
-    def failed(self) -> None:
-        self._directory.suspect(self._place)
+    def on_failure(self) -> None:
+        self._discovery.suspect(self._place)
 
 
-def connector_of(address: Address, slot: int = 0) -> One:
-    """Return what opens connections to the master of a slot."""
-    return One(address) if address.kind == "standalone" else Holder(address, slot)
+def connector_of(address: Address, slot: int = 0) -> Connector:
+    """Return the connector to the master of a slot."""
+    return Connector(address) if address.kind == "standalone" else MasterConnector(address, slot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final, Self
 
-DOUBT_SECONDS: Final = 1.0  # without a reply, before discovery checks whether the server is still the master
+LATE_SECONDS: Final = 1.0  # without a reply, before discovery checks whether the server is still the master
 CHECK_SECONDS: Final = 1.0  # for the health check of an idle connection; a new connection takes no longer
 LEAST_SECONDS: Final = 0.01  # to read data that has already arrived
 

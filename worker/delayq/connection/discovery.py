@@ -1,7 +1,7 @@
 """Finds the current master, for asyncio, with one query at a time for all callers. Results are in topology_state.py.
 
-Connections of one process to the same topology share a directory: a doubt raised by one connection that waits for a
-reply also helps another one that only listens.
+Connections of one process to the same topology share a Discovery: a late reply on one connection also makes another,
+which only waits for tokens, find the new master.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from redis.exceptions import RedisError
 
 from delayq.connection.address import HEALTH_CHECK_SECONDS, TIMEOUT_SECONDS
-from delayq.connection.asking import Asker
-from delayq.connection.round_trip import translated
+from delayq.connection.query import QueryClient
+from delayq.connection.round_trip import CLOSED, translated
 from delayq.connection.topology_state import (
-    LOOK_SECONDS,
-    NEXT_SECONDS,
-    REST_SECONDS,
+    NEXT_SERVER_SECONDS,
+    QUERY_PAUSE_SECONDS,
+    REFRESH_SECONDS,
     ClusterTopology,
     no_master,
     topology_of,
@@ -45,7 +45,7 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Addres
 class Watcher(Protocol):
     """A subscriber to topology changes."""
 
-    def moved(self) -> None:
+    def topology_changed(self) -> None:
         """Handle a changed topology."""
 
 
@@ -56,13 +56,15 @@ class Discovery:
         """Start without results, and send nothing until the first call."""
         self.address, self.topology = address, topology
         self.watchers: set[Watcher] = set()
-        self._announced = topology.known()  # to the watchers
+        self._notified = topology.snapshot()  # to the watchers
         self._suspects: set[Place] = set()
-        self._asker = Asker(keeps=not address.apart)  # Sentinels are asked again and again, see old()
-        self._asking: asyncio.Task[None] | None = None
-        self._answering: dict[Address, asyncio.Task[bool]] = {}  # Sentinels, some of them late
-        self._asked_at = -math.inf  # monotonic seconds
-        self._error: DelayQError | None = None  # of the last one asked in vain
+        self._query_client = QueryClient(
+            keep_open=not address.is_cluster
+        )  # Sentinels are queried repeatedly, see is_stale()
+        self._query_task: asyncio.Task[None] | None = None
+        self._pending: dict[Address, asyncio.Task[bool]] = {}  # Sentinels, some of them late
+        self._queried_at = -math.inf  # monotonic seconds
+        self._error: DelayQError | None = None  # of the last query that failed
 
     async def holder(self, slot: int = 0, *, within: float = TIMEOUT_SECONDS) -> Place:
         """Return the master, of a slot; Unavailable if unknown."""
@@ -70,16 +72,16 @@ class Discovery:
         if place is None or place in self._suspects:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
-                    await self.asked()
+                    await self.query()
             place = self.topology.holder(slot)
         if place is None:
             raise no_master(self.address, self.topology, self._error)
         return place
 
-    async def anybody(self) -> Place:
+    async def any_master(self) -> Place:
         """Return any master; Unavailable if unknown."""
         if not self.topology.masters():
-            await self.asked()
+            await self.query()
         for place in self.topology.masters():
             return place
         raise no_master(self.address, self.topology, self._error)
@@ -87,58 +89,58 @@ class Discovery:
     def suspect(self, place: Place) -> None:
         """Record a failed server: the next caller waits until another server confirms the master."""
         self._suspects.add(place)
-        self.ask()
+        self.start_query()
 
-    async def asked(self) -> None:
+    async def query(self) -> None:
         """Wait for a query, new or in progress."""
-        asking = self.ask()
-        await asyncio.wait({asking})
-        if asking.cancelled():
-            raise Unavailable(self.address.where, "connection closed")
-        asking.result()
+        tasks = self.start_query()
+        await asyncio.wait({tasks})
+        if tasks.cancelled():
+            raise Unavailable(self.address.where, CLOSED)
+        tasks.result()
 
-    async def fresh(self) -> None:
+    async def refresh(self) -> None:
         """Wait for a query, unless the last one is recent."""
-        if time.monotonic() - self._asked_at > REST_SECONDS:
-            await self.asked()
+        if time.monotonic() - self._queried_at > QUERY_PAUSE_SECONDS:
+            await self.query()
 
-    def ask(self) -> asyncio.Task[None]:
+    def start_query(self) -> asyncio.Task[None]:
         """Start a query unless one is in progress; notify watchers if the result differs."""
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask())
-        return self._asking
+        if self._query_task is None:
+            self._query_task = asyncio.create_task(self._run_query())
+        return self._query_task
 
     @property
-    def old(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether a periodic query is due: after a failover, a partitioned old master can still answer its clients."""
-        return time.monotonic() - self._asked_at > LOOK_SECONDS and not self.address.apart
+        return time.monotonic() - self._queried_at > REFRESH_SECONDS and not self.address.is_cluster
 
-    def learn(self, said: Redirect | None) -> None:
+    def apply_redirect(self, redirect: Redirect | None) -> None:
         """Apply a redirect of a Cluster node, and start a query; None: the Cluster is down."""
-        if isinstance(self.topology, ClusterTopology) and said is not None:
-            self.topology.moved(said)
-        self.ask()
+        if isinstance(self.topology, ClusterTopology) and redirect is not None:
+            self.topology.apply_redirect(redirect)
+        self.start_query()
 
-    async def _ask(self) -> None:
+    async def _run_query(self) -> None:
         try:
-            await asyncio.sleep(self._asked_at + REST_SECONDS - time.monotonic())
-            self.topology.begin()
+            await asyncio.sleep(self._queried_at + QUERY_PAUSE_SECONDS - time.monotonic())
+            self.topology.begin_round()
             self._suspects.clear()
-            await (self._query_nodes() if self.address.apart else self._query_sentinels())
-            self.topology.settle()
+            await (self._query_nodes() if self.address.is_cluster else self._query_sentinels())
+            self.topology.end_round()
         finally:
-            self._asked_at, self._asking = time.monotonic(), None
-        self._tell()
+            self._queried_at, self._query_task = time.monotonic(), None
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Notify the watchers if the topology has changed."""
-        before, self._announced = self._announced, self.topology.known()
-        if before == self._announced:
+        before, self._notified = self._notified, self.topology.snapshot()
+        if before == self._notified:
             return
         for watcher in list(self.watchers):
             try:
-                watcher.moved()
-            except Exception as error:  # noqa: BLE001 -- one's failure is not the others'
+                watcher.topology_changed()
+            except Exception as error:  # noqa: BLE001 -- one watcher must not affect the others
                 found = {"message": "watcher failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(found)
 
@@ -147,62 +149,60 @@ class Discovery:
 
         So a hanging Sentinel delays no caller. Later answers still count.
         """
-        for address in self.topology.asked():
-            if address not in self._answering:
-                task = self._answering[address] = asyncio.create_task(self._answers(address))
+        for address in self.topology.candidates():
+            if address not in self._pending:
+                task = self._pending[address] = asyncio.create_task(self._query_server(address))
                 task.add_done_callback(partial(self._on_answer, address))
-        waiting, until = set(self._answering.values()), math.inf
+        waiting, until = set(self._pending.values()), math.inf
         while waiting:
             left = None if until == math.inf else max(0.0, until - time.monotonic())
             done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 return
             if until == math.inf and any(map(asyncio.Task.result, done)):
-                until = time.monotonic() + NEXT_SECONDS
+                until = time.monotonic() + NEXT_SERVER_SECONDS
 
     def _on_answer(self, address: Address, task: asyncio.Task[bool]) -> None:
-        del self._answering[address]
-        if self._asking is None and not task.cancelled():
-            self._tell()
+        del self._pending[address]
+        if self._query_task is None and not task.cancelled():
+            self._notify()
 
     async def _query_nodes(self) -> None:
         """Query the nodes of a Cluster one by one, until one answer is certain."""
-        waiting, asking = self.topology.asked(), set[asyncio.Task[bool]]()
+        waiting, tasks = self.topology.candidates(), set[asyncio.Task[bool]]()
         try:
-            while waiting or asking:
+            while waiting or tasks:
                 if waiting:
-                    asking.add(asyncio.create_task(self._answers(waiting.pop(0))))
-                patience = NEXT_SECONDS if waiting else None
-                done, asking = await asyncio.wait(
-                    asking, timeout=patience, return_when=asyncio.FIRST_COMPLETED
-                )
+                    tasks.add(asyncio.create_task(self._query_server(waiting.pop(0))))
+                patience = NEXT_SERVER_SECONDS if waiting else None
+                done, tasks = await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if any(map(asyncio.Task.result, done)):
                     return
         finally:
-            for task in asking:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answers(self, address: Address) -> bool:
+    async def _query_server(self, address: Address) -> bool:
         try:
-            replies = await self._asker.replies(address, self.topology.questions)
-            return self.topology.learn(address.places[0], replies)
+            replies = await self._query_client.replies(address, self.topology.queries)
+            return self.topology.add_reply(address.places[0], replies)
         except (RedisError, OSError) as error:
-            self._error = translated(error, address.where, "questions")
-        except Exception as error:  # noqa: BLE001 -- what cannot be read is no answer
-            self._error = Unavailable(address.where, f"an answer that cannot be read: {error!r:.200}")
+            self._error = translated(error, address.where, "queries")
+        except Exception as error:  # noqa: BLE001 -- a malformed reply counts as no reply
+            self._error = Unavailable(address.where, f"malformed reply to a topology query: {error!r:.200}")
         return False
 
-    async def leave(self, watcher: Watcher) -> None:
+    async def unsubscribe(self, watcher: Watcher) -> None:
         """Unsubscribe a watcher; without watchers, stop all queries."""
         self.watchers.discard(watcher)
         if self.watchers:
             return
-        under_way = [*self._answering.values(), *([self._asking] if self._asking else [])]
+        under_way = [*self._pending.values(), *([self._query_task] if self._query_task else [])]
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
-        await self._asker.close()
+        await self._query_client.close()
 
 
 def discovery_of(address: Address) -> Discovery:

@@ -1,6 +1,6 @@
-"""Who we are to Redis. What is mounted is read at each connect: a password that rotates needs no restart.
+"""The Redis login. Mounted files are read at each connect: a rotated password needs no restart.
 
-Kubernetes swaps a Secret's files at once, by a symbolic link, so that a file is read whole, old or new.
+Kubernetes replaces the files of a Secret atomically, with a symbolic link: a read returns the old or the new content.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 
 class Unreadable(Exception):
-    """A file that was to be mounted cannot be read; the message says whose and where."""
+    """A mounted file cannot be read. The message names the Secret or ConfigMap and the path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Words that stood in a URL."""
+    """A user or password from a URL."""
 
     text: str = field(repr=False)
 
     def read(self) -> str:
-        """Return them."""
+        """Return the text."""
         return self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """A file. `what` begins the sentence about it: `Secret shop-redis: expected its key password as the file`."""
+    """A mounted file. `what` starts error messages: `Secret shop-redis: expected its key password as the file`."""
 
     path: Path
     what: str
 
     @classmethod
     def of(cls, secrets_dir: Path, ref: SecretRef | CaConfigMapRef | None) -> Mounted | None:
-        """Return the file that a key of a Secret or ConfigMap is mounted as; None for none."""
+        """Return the file for a key of a Secret or ConfigMap; None without a reference."""
         if ref is None:
             return None
         kind, path = ("Secret", secret_path) if isinstance(ref, SecretRef) else ("ConfigMap", config_map_path)
@@ -52,32 +52,34 @@ class Mounted:
         return cls(path(secrets_dir, ref.name, ref.key), what)
 
     def content(self) -> bytes:
-        """Return what is in it now; Unreadable otherwise."""
+        """Return its current content; Unreadable otherwise."""
         try:
             return self.path.read_bytes()
         except FileNotFoundError:
-            raise Unreadable(f"{self.what} {self.path}, found none") from None
+            raise Unreadable(
+                f"{self.what} {self.path}, found none; check that the key exists and is mounted"
+            ) from None
         except OSError as error:
-            raise Unreadable(f"{self.what} {self.path}, could not read it: {error.strerror}") from None
+            raise Unreadable(f"{self.what} {self.path}, which cannot be read: {error.strerror}") from None
 
     def read(self) -> str:
-        """Return its text, without the line's end that editors add; Unreadable otherwise. It is never quoted."""
+        """Return its text without surrounding whitespace, such as a final newline; Unreadable otherwise."""
         try:
             return self.content().decode().strip()
         except UnicodeDecodeError:
-            raise Unreadable(f"{self.what} {self.path}, got what is not UTF-8") from None
+            raise Unreadable(f"{self.what} {self.path} in UTF-8; it has other bytes") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user and a password, each from wherever it is; a credential provider, as redis-py calls it."""
+    """A user and a password, each from a URL or a file. redis-py calls this a credential provider."""
 
     user: Given | Mounted | None = None
     password: Given | Mounted | None = None
 
     @classmethod
     def of(cls, auth: Auth | None, secrets_dir: Path) -> Login:
-        """Take them from a document's Secrets; InvalidDocument when it is not mounted."""
+        """Return the login of a document's Secrets; InvalidDocument when one is not mounted."""
         if auth is None:
             return cls()
         user = Mounted.of(secrets_dir, auth.username_secret_ref)
@@ -89,25 +91,25 @@ class Login:
         return login
 
     def __bool__(self) -> bool:
-        """Whether there is anything to log in with."""
+        """Whether there is a user or a password."""
         return self.user is not None or self.password is not None
 
     def name(self) -> str | None:
-        """Return the user's name as it is now, None for the default user or when it cannot be read."""
+        """Return the current user name; None for the default user, or when the file cannot be read."""
         try:
             return None if self.user is None else self.user.read() or None
         except Unreadable:
             return None
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        """Return what AUTH takes. redis-py calls this at each connect."""
+        """Return the arguments of AUTH. redis-py calls this at each connect."""
         try:
             return self._words()
         except Unreadable as error:
             raise AuthenticationError(str(error)) from None
 
     async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
-        """As get_credentials: a mounted Secret is in memory, so that reading it waits for nothing."""
+        """As get_credentials(). Mounted Secrets are in memory, so reading does not block the event loop."""
         return self.get_credentials()
 
     def _words(self) -> tuple[str] | tuple[str, str]:

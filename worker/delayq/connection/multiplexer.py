@@ -1,4 +1,4 @@
-"""One multiplexed connection: calls that arrive while a round trip is under way go out together in the next one."""
+"""A multiplexed connection: calls made during a round trip go out together in the next one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
-from delayq.connection.asking import replies_of, reply_of
-from delayq.connection.deadline import CHECK_SECONDS, DOUBT_SECONDS
-from delayq.connection.round_trip import not_master, packed, translated
-from delayq.connection.topology_state import LOOK_SECONDS
+from delayq.connection.deadline import CHECK_SECONDS, LATE_SECONDS
+from delayq.connection.query import replies_of, reply_of
+from delayq.connection.round_trip import CLOSED, not_master, packed, translated
+from delayq.connection.topology_state import REFRESH_SECONDS
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
@@ -21,52 +21,53 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Connection
 
-    from delayq.connection.connectors import One
+    from delayq.connection.connectors import Connector
     from delayq.connection.round_trip import Command
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
-# What one round trip carries, unless a single request is larger: each has a time-out to itself.
+# The maximum of one round trip, unless a single request is larger. Each round trip has its own timeout.
 BATCH_COMMANDS = 1000
 BATCH_BYTES = 1 << 20
-# What to send, how many replies, what else is to be sent behind everybody's, and who waits for the replies.
-# And since when, in monotonic seconds.
-Waiting = tuple[bytes, int, "tuple[Behind, str] | None", float, "asyncio.Future[list[Any]]"]
+# A request: packed commands, their number, the confirmation after the batch, start in monotonic seconds, future.
+Waiting = tuple[bytes, int, "tuple[ConfirmCommands, str] | None", float, "asyncio.Future[list[Any]]"]
 
 
 class Multiplexer:
-    """Natural batching without added latency: no timer, the previous round trip is the only wait."""
+    """Natural batching without added latency: a request waits only for the previous round trip."""
 
-    def __init__(self, connector: One, timeout_seconds: float, *, idle_seconds: float = math.inf) -> None:
-        """Connect on first use, and again after any failure or when the server turns out not to be the master.
+    def __init__(
+        self, connector: Connector, timeout_seconds: float, *, idle_seconds: float = math.inf
+    ) -> None:
+        """Connect on first use, after a failure, and when the server is no longer the master.
 
-        A connection that was idle for longer than `idle_seconds` is asked whether it is alive before it is used.
+        A connection that was idle for longer than `idle_seconds` is checked with PING before it is used.
         """
         self.connector = connector
         self.connects = 0
-        self.brought: set[str] = set()  # scripts whose source waits or is under way
-        self._sent: set[str] = set()  # those of them that waited when the last round trip began
+        self.loading: set[str] = set()  # scripts whose source is queued or in flight
+        self._sent: set[str] = set()  # those queued when the last round trip began
         self._seconds, self._idle_seconds, self._used_at = timeout_seconds, idle_seconds, 0.0
         self._connection: Connection | None = None
         self._waiting: list[Waiting] = []
         self._flusher: asyncio.Task[None] | None = None
-        self._timeout: asyncio.Timeout | None = None  # of the round trip that is under way
-        self._doubt: asyncio.TimerHandle | None = None
-        self._dropped = False  # the connection leads to the wrong server
-        self._over, self._closed = False, Unavailable(connector.where, "connection closed")
+        self._timeout: asyncio.Timeout | None = None  # of the current round trip
+        self._late_timer: asyncio.TimerHandle | None = None
+        self._dropped = False  # the connection is to a former master
+        self._over, self._closed = False, Unavailable(connector.where, CLOSED)
         connector.drop = self.drop
 
     async def send(
-        self, commands: Sequence[Command], behind: Behind | None = None, stats: str = ""
+        self, commands: Sequence[Command], confirm: ConfirmCommands | None = None, stats: str = ""
     ) -> list[Any]:
-        """Send raw commands; replies come in order, an error reply as a value, those to what is `behind` at the end.
+        """Send raw commands. Returns the replies in order, error replies as values, then those to `confirm`.
 
-        Packed here and not in the flusher: what cannot be packed must fail for its own caller only.
+        Commands are packed here and not in _flush(), so that an invalid argument fails only its own caller.
         """
         if self._over:
             raise self._closed.with_traceback(None)
         request = packed(commands)
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        last = (behind, stats) if behind else None
+        last = (confirm, stats) if confirm else None
         self._waiting.append((request, len(commands), last, time.monotonic(), future))
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush())
@@ -80,14 +81,14 @@ class Multiplexer:
             except asyncio.CancelledError:
                 await self._fail(batch, self._closed)
                 raise
-            except Exception as error:  # noqa: BLE001 -- no caller may be left waiting
+            except Exception as error:  # noqa: BLE001 -- every caller must get a result
                 failure = self._failure(error)
                 if not self._dropped:
-                    self.connector.failed()
+                    self.connector.on_failure()
                 await self._fail([*batch, *self._overdue(error)], failure)
 
     def _overdue(self, error: Exception) -> list[Waiting]:
-        """Take those who have waited for as long as anybody does: behind a server that hangs, waits would add up."""
+        """Remove requests that have waited for the whole timeout: after a server that hangs, waits would add up."""
         if not isinstance(error, TimeoutError) or self._dropped:
             return []
         since = time.monotonic() - self._seconds
@@ -96,25 +97,25 @@ class Multiplexer:
         return overdue
 
     async def _timed_round_trip(self, batch: list[Waiting]) -> None:
-        await self.connector.look(idle=time.monotonic() - self._used_at > LOOK_SECONDS)
+        await self.connector.check_master(idle=time.monotonic() - self._used_at > REFRESH_SECONDS)
         if self._dropped:
             await self._disconnect()
-        if self.connector.doubts:
-            self._await_doubt()
+        if self.connector.has_discovery:
+            self._start_late_timer()
         try:
             async with asyncio.timeout(self._seconds) as self._timeout:
                 await self._round_trip(batch)
         finally:
             self._timeout = None
-            if self._doubt is not None:
-                self._doubt.cancel()
+            if self._late_timer is not None:
+                self._late_timer.cancel()
 
-    def _await_doubt(self) -> None:
-        self._doubt = asyncio.get_running_loop().call_later(DOUBT_SECONDS, self._doubted)
+    def _start_late_timer(self) -> None:
+        self._late_timer = asyncio.get_running_loop().call_later(LATE_SECONDS, self._on_late_reply)
 
-    def _doubted(self) -> None:
-        self.connector.doubt()
-        self._await_doubt()
+    def _on_late_reply(self) -> None:
+        self.connector.on_late_reply()
+        self._start_late_timer()
 
     def _failure(self, error: Exception) -> DelayQError:
         if isinstance(error, DelayQError):
@@ -131,7 +132,7 @@ class Multiplexer:
         return failure
 
     def _next_batch(self) -> list[Waiting]:
-        """Take what goes out together, at least one request."""
+        """Remove the requests of the next round trip, at least one."""
         many = commands = size = 0
         for request, count, *_ in self._waiting:
             commands, size = commands + count, size + len(request)
@@ -139,8 +140,8 @@ class Multiplexer:
                 break
             many += 1
         batch, self._waiting = self._waiting[:many], self._waiting[many:]
-        self.brought -= self._sent
-        self._sent = set(self.brought)
+        self.loading -= self._sent
+        self._sent = set(self.loading)
         return batch
 
     async def _round_trip(self, batch: list[Waiting]) -> None:
@@ -152,25 +153,25 @@ class Multiplexer:
         everything = b"".join([request for request, *_ in batch])
         tails = b"".join(map(packed, shared.values()))
         await connection.send_packed_command(everything + tails, check_health=False)
-        elsewhere, held = False, []
-        for _, count, behind, _, future in batch:
+        demoted, held = False, []
+        for _, count, confirm, _, future in batch:
             replies = [await reply_of(connection) for _ in range(count)]
-            elsewhere = elsewhere or any(map(not_master, replies))
-            if behind:
-                held.append((replies, behind[0], future))
+            demoted = demoted or any(map(not_master, replies))
+            if confirm:
+                held.append((replies, confirm[0], future))
             elif not future.done():
                 future.set_result(replies)
         last = {each: [await reply_of(connection) for _ in commands] for each, commands in shared.items()}
-        for replies, asked, future in held:
+        for replies, confirmed, future in held:
             if not future.done():
-                future.set_result([*replies, *last[asked]])
-        if elsewhere or any(not_master(reply) for replies in last.values() for reply in replies):
-            self.connector.failed()
+                future.set_result([*replies, *last[confirmed]])
+        if demoted or any(not_master(reply) for replies in last.values() for reply in replies):
+            self.connector.on_failure()
             await connection.disconnect(nowait=True)
         self._used_at = time.monotonic()
 
     async def _alive(self, connection: Connection) -> bool:
-        """Whether it can be used. What a firewall has forgotten would swallow calls that may have been done or not."""
+        """Whether the connection works. A firewall may have dropped it; then the result of calls would be unknown."""
         if not connection.is_connected or time.monotonic() - self._used_at < self._idle_seconds:
             return bool(connection.is_connected)
         with suppress(RedisError, OSError):
@@ -182,14 +183,14 @@ class Multiplexer:
         return False
 
     def drop(self) -> None:
-        """Stop waiting for this server: another is to be asked from now on."""
+        """Stop waiting for this server: another is the master now."""
         if not self._dropped:
             self._dropped = True
             if self._timeout is not None and not self._timeout.expired():
                 self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def _fail(self, batch: list[Waiting], error: Exception) -> None:
-        """Fail the callers: what was sent may or may not have been executed."""
+        """Fail the callers: Redis may or may not have executed what was sent."""
         try:
             await self._disconnect()
         finally:
@@ -203,7 +204,7 @@ class Multiplexer:
             await self._connection.disconnect(nowait=True)
 
     async def close(self, why: Unavailable | None = None) -> None:
-        """Close; calls still waiting fail with Unavailable."""
+        """Close. Calls still waiting fail with Unavailable."""
         self._over, self._closed = True, why or self._closed
         if self._flusher is not None and not self._flusher.done():
             self._flusher.cancel()
@@ -214,14 +215,14 @@ class Multiplexer:
 
 
 def moved(where: str) -> Unavailable:
-    """Say of a server that did not answer in time for others to wait for it: they have another master."""
-    return Unavailable(where, "no answer, and its master is another server now", outage="timeout")
+    """Return the error for calls to a server that did not reply before another became the master."""
+    return Unavailable(where, "no answer, and another server is the master now", outage="timeout")
 
 
-def _shared(batch: list[Waiting]) -> dict[Behind, Sequence[Command]]:
-    """What is asked once behind everybody's commands; the first who asks says by which counter."""
-    shared: dict[Behind, Sequence[Command]] = {}
-    for _, _, behind, *_ in batch:
-        if behind is not None and behind[0] not in shared:
-            shared[behind[0]] = behind[0].commands(behind[1])
+def _shared(batch: list[Waiting]) -> dict[ConfirmCommands, Sequence[Command]]:
+    """Return each distinct confirmation of a batch with its commands. It is sent once, after all requests."""
+    shared: dict[ConfirmCommands, Sequence[Command]] = {}
+    for _, _, confirm, *_ in batch:
+        if confirm is not None and confirm[0] not in shared:
+            shared[confirm[0]] = confirm[0].commands(confirm[1])
     return shared

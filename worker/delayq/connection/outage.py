@@ -1,4 +1,4 @@
-"""Why Redis does not serve, as one of a few words: for a metric's label, so it contains no user input."""
+"""The cause of an outage, as one of a few words. It is a label of metrics, so it contains no user input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REPLIES: Final[Mapping[str, Outage]] = {
     "TRYAGAIN": "migrating",
     "MOVED": "migrating",
     "ASK": "migrating",
-    "Script": "migrating",  # attempted to access a non local key: one that had just gone
+    "Script": "migrating",  # attempted to access a non local key, which has just migrated
     "script": "migrating",
     "NOAUTH": "auth",
     "WRONGPASS": "auth",
@@ -43,12 +43,12 @@ _KINDS: Final[tuple[tuple[type[BaseException] | tuple[type[BaseException], ...],
 
 
 def of_reply(text: str) -> Outage:
-    """Name what an error reply stands for."""
+    """Return the cause for an error reply."""
     return _REPLIES.get(text.partition(" ")[0], "other")
 
 
 def of_error(error: BaseException) -> Outage:
-    """Name what kept us from an answer; redis-py wraps the socket's own errors."""
+    """Return the cause for an exception; redis-py wraps the errors of sockets."""
     for each in _chain(error):
         for kind, cause in _KINDS:
             if isinstance(each, kind):

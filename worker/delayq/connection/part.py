@@ -1,4 +1,4 @@
-"""What of blocking calls goes to one server together, step by step. Nothing here waits."""
+"""The part of a blocking call that goes to one server, step by step. No I/O."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """Calls about one shard of a Cluster, or all of them where there is one server; or raw commands."""
+    """Calls about one shard of a Cluster, or all calls without a Cluster; or raw commands."""
 
     slot: int
-    positions: Sequence[int] = ()  # of the calls among all
-    tail: Sequence[Command] = ()  # what goes behind them
+    positions: Sequence[int] = ()  # of the calls in the whole request
+    tail: Sequence[Command] = ()  # the commands that confirm them
     steps: Generator[Any, Any, Any] | None = None
-    step: Any = None  # Send or Pause, the next
-    outcome: Any = None  # what the steps returned, or why they could not end
+    step: Any = None  # the next Send or Pause
+    outcome: Any = None  # the result of the steps, or an error
 
     def begin(self, steps: Generator[Any, Any, Any]) -> None:
-        """Have a first step."""
+        """Compute the first step."""
         self.steps, self.step = steps, next(steps)
 
     def advance(self, sent: tuple[Place, list[Any]] | None) -> bool:
-        """Pass on what came of a step; returns whether there is another."""
-        assert self.steps is not None  # noqa: S101 -- it was begun
+        """Pass the replies of a step on; returns whether there is another step."""
+        assert self.steps is not None  # noqa: S101 -- begin() was called
         try:
             self.step = self.steps.send(sent)
         except StopIteration as over:
@@ -43,11 +43,11 @@ class Part:
 
     @property
     def stays(self) -> bool:
-        """Whether the next step is for the connection of the one before."""
+        """Whether the next step must use the connection of the previous one."""
         return isinstance(self.step, Send) and self.step.same
 
     def results(self) -> tuple[list[Any], list[Any]]:
-        """Return the answers to the calls, and what servers confirmed; errors as values."""
+        """Return the results of the calls and the confirmations, with errors as values."""
         if isinstance(self.outcome, DelayQError):
             return [self.outcome] * len(self.positions), [self.outcome]
         answers, confirmed = self.outcome
@@ -56,9 +56,9 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Parts whose steps one connection carries together. What is behind them is asked once."""
+    """Parts that share one round trip and one confirmation."""
 
     place: Place
-    line: Wire
+    wire: Wire
     parts: list[Part]
     tail: Sequence[Command]

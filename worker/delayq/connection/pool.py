@@ -1,7 +1,7 @@
-"""Blocking connections to one server: at most `max_connections`, and the one used last is used next.
+"""Blocking connections to one server: at most `max_connections`, the most recently used first.
 
-A connection that was idle for longer than healthCheckSeconds is asked whether it is still there before it is used:
-a firewall that has dropped the connection would swallow a call, with an unknown result.
+A connection that was idle for longer than healthCheckSeconds is checked with PING before it is used. A firewall may
+have dropped it; then the result of a call would be unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from delayq.connection.deadline import CHECK_SECONDS
 from delayq.connection.round_trip import packed, shown, translated
-from delayq.connection.sentinels import ROLE, is_master
+from delayq.connection.sentinels import NOT_A_MASTER, ROLE, is_master
 from delayq.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 
 class Wire:
-    """One connection, for one holder. After any failure it is closed: it may hold half a reply."""
+    """One connection, used by one ticket at a time. It is closed after a failure, as it may contain half a reply."""
 
     def __init__(self, address: Address, *, checked: bool = False) -> None:
-        """Connect in ready(). `checked`: whether the server has to say of itself that it is a master."""
+        """Connect in ready(). `checked`: whether to check by ROLE that the server is a master."""
         self.address, self._checked = address, checked
         self._connection: Connection = address.blocking_connection()
         self._used_at = 0.0
 
     @property
     def connected(self) -> bool:
-        """Whether it was not dropped."""
+        """Whether it is open."""
         return bool(self._connection.is_connected)
 
     def ready(self, deadline: Deadline) -> None:
-        """Connect, unless it is connected and alive. Unavailable otherwise."""
+        """Connect, unless it is open and works; Unavailable otherwise."""
         try:
             if self.connected and not self._alive(deadline):
                 self.drop()
             if not self.connected:
                 self._connect(deadline)
-        except (RedisError, OSError, UnicodeError) as error:  # the latter: of a host that is none
+        except (RedisError, OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             self.drop()
             raise translated(error, self.address.where, "connect") from shown(error)
 
@@ -67,11 +67,13 @@ class Wire:
             raise translated(reply, self.address.where, "ROLE")
         if not is_master(reply):
             self.drop()
-            raise Unavailable(self.address.where, "it is no master, says its ROLE", outage="no_master")
+            raise Unavailable(self.address.where, NOT_A_MASTER, outage="no_master")
 
     def _alive(self, deadline: Deadline) -> bool:
         try:
-            if self._connection.can_read(timeout=0):  # unsolicited data: it is closed, or out of step
+            if self._connection.can_read(
+                timeout=0
+            ):  # unsolicited data: it is closed, or replies are out of order
                 return False
             if time.monotonic() - self._used_at < self.address.health_check_seconds:
                 return True
@@ -82,7 +84,7 @@ class Wire:
             return False
 
     def write(self, commands: Sequence[Command], deadline: Deadline) -> None:
-        """Send; the holder reads the replies."""
+        """Send commands; the caller reads the replies."""
         try:
             self._connection.update_current_socket_timeout(deadline.left)
             self._connection.send_packed_command([packed(commands)], check_health=False)
@@ -94,7 +96,7 @@ class Wire:
             raise
 
     def read(self, count: int, deadline: Deadline) -> list[object]:
-        """Return as many replies, an error reply as a value."""
+        """Return this number of replies, with error replies as values."""
         try:
             replies = [self._reply(deadline) for _ in range(count)]
         except (RedisError, OSError) as error:
@@ -116,14 +118,14 @@ class Wire:
         return reply
 
     def readable(self, seconds: float) -> bool:
-        """Wait that long for a reply to begin; that the connection was closed counts, too."""
+        """Wait for a reply to arrive. Also True when the connection was closed."""
         try:
             return bool(self._connection.can_read(timeout=seconds))
         except (RedisError, OSError):
             return True  # the next read reports it
 
     def drop(self) -> None:
-        """Disconnect; it connects again when it is needed."""
+        """Disconnect. ready() connects again."""
         self._connection.disconnect()
 
 
@@ -131,65 +133,66 @@ class Pool:
     """The connections to one server, shared by all threads."""
 
     def __init__(self, address: Address, *, checked: bool = False) -> None:
-        """Connect on first use; `checked`: see Wire."""
+        """Connect on first use. `checked`: see Wire."""
         self.address, self._checked = address, checked
-        self._places = BoundedSemaphore(self.address.max_connections)
+        self._permits = BoundedSemaphore(self.address.max_connections)
         self._idle: list[Wire] = []
-        self._taken: set[Wire] = set()
-        self._fresh: set[Wire] = set()  # of those, what is to be kept afterwards
+        self._in_use: set[Wire] = set()
+        self._reusable: set[Wire] = set()  # of those, the ones to keep afterwards
 
     def take(self, deadline: Deadline, *, waiting: bool = False) -> Wire | None:
-        """Return a connection that is ready; None without a free one, or one in time. Unavailable without Redis."""
+        """Return a connection that is ready; None if none is free, or not in time. Unavailable without Redis."""
         if not (
-            self._places.acquire(timeout=deadline.left) if waiting else self._places.acquire(blocking=False)
+            self._permits.acquire(timeout=deadline.left) if waiting else self._permits.acquire(blocking=False)
         ):
             return None
         try:
-            line = self._idle.pop()
+            wire = self._idle.pop()
         except IndexError:
-            line = Wire(self.address, checked=self._checked)
-        self._taken.add(line)
-        self._fresh.add(line)
+            wire = Wire(self.address, checked=self._checked)
+        self._in_use.add(wire)
+        self._reusable.add(wire)
         try:
-            line.ready(deadline)
+            wire.ready(deadline)
         except BaseException:
-            self.give(line)
+            self.give(wire)
             raise
-        return line
+        return wire
 
     def wait(self, deadline: Deadline) -> Wire:
-        """Return a connection that is ready, waiting as long as for an answer."""
-        line = self.take(deadline, waiting=True)
-        if line is None:
-            raise Unavailable(self.address.where, f"no free connection within {deadline.seconds:g} s")
-        return line
+        """Return a connection that is ready; wait for a free one until the deadline. Unavailable otherwise."""
+        wire = self.take(deadline, waiting=True)
+        if wire is None:
+            why = f"no free connection within {deadline.seconds:g} s; use fewer threads, or raise maxConnections"
+            raise Unavailable(self.address.where, why)
+        return wire
 
     def more(self, deadline: Deadline) -> Wire:
-        """Return a connection that is ready at once, one beyond the bound if need be.
+        """Return a connection that is ready, without waiting for a free one; it may exceed max_connections by one.
 
-        For redirected calls: their caller may hold connections already, and must not wait for another.
+        For redirected calls: the caller may hold connections already, and must not wait for another.
         """
-        line = self.take(deadline)
-        if line is None:
-            line = Wire(self.address, checked=self._checked)
-            line.ready(deadline)
-        return line
+        wire = self.take(deadline)
+        if wire is None:
+            wire = Wire(self.address, checked=self._checked)
+            wire.ready(deadline)
+        return wire
 
-    def give(self, line: Wire) -> None:
-        """Take a connection back."""
-        if line not in self._taken:
-            line.drop()
+    def give(self, wire: Wire) -> None:
+        """Return a connection to the pool."""
+        if wire not in self._in_use:
+            wire.drop()
             return
-        if line not in self._fresh:
-            line.drop()
-        self._taken.discard(line)
-        self._fresh.discard(line)
-        self._idle.append(line)
-        self._places.release()
+        if wire not in self._reusable:
+            wire.drop()
+        self._in_use.discard(wire)
+        self._reusable.discard(wire)
+        self._idle.append(wire)
+        self._permits.release()
 
     def drop(self) -> None:
-        """Close what is idle now, and what is in use once it is given back: this is not the server it was."""
-        self._fresh.clear()
+        """Close idle connections now, and those in use when they are returned: the server is no longer the master."""
+        self._reusable.clear()
         with suppress(IndexError):
             while True:
                 self._idle.pop().drop()

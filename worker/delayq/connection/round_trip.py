@@ -1,10 +1,10 @@
-"""What both kinds of connection do with calls, without waiting: a generator of commands to send and replies to read."""
+"""Runs calls without I/O: a generator that yields commands and receives replies. Both kinds of connection use it."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import pack_command
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -19,50 +19,51 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Call
 
 Command = tuple[Any, ...]
-# What Redis answers while it cannot serve but may soon: waiting and trying again is right. The code is the reply's
-# first word; before 7.0, Redis wraps what a script met: `Error running script (call to f_…): …: -OOM command …`.
-_PASSING = re.compile(
+CLOSED: Final = "connection closed: this client was closed; open it again"
+# Errors of a server that may serve again soon: a retry is right. The code is the first word of the reply. Before 7.0,
+# Redis wraps the error of a script: `Error running script (call to f_…): …: -OOM command …`.
+_TRANSIENT = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS"
     r"|MOVED(?= \d)|ASK(?= \d)|WAIT(?:AOF)? cannot be used with replica)\b"
     r"|\b[Ss]cript attempted to access a non local key"
 )
 
-# What a server answers that is not, or not yet, the master: a new connection to the same address may find one.
+# Replies of a server that is not, or not yet, the master: a new connection to the same address may reach the master.
 _NOT_MASTER = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|READONLY|MASTERDOWN|WAIT(?:AOF)? cannot be used with replica)\b"
 )
 
-# Before 7.0, Redis puts its own words around it.
+# Before 7.0, Redis wraps it in text of its own.
 _NEWER_FORMAT = re.compile(r"\bNEWERFORMAT (\d+) (\d+)")
 
-_QUOTING = ", with args beginning with"  # of a command that the server does not know, an AUTH among them
+_QUOTING = ", with args beginning with"  # Redis quotes the arguments of an unknown command, which may be AUTH
 
-# redis-py: `Error 111 connecting to host:6379. Connection refused.` -- the host stands in our sentence already.
+# redis-py: `Error 111 connecting to host:6379. Connection refused.` -- our message already has the host.
 _CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
 
 
 def round_trip(
-    calls: Sequence[Call[Any]], where: str, brought: set[str] | None = None, *, apart: bool = False
+    calls: Sequence[Call[Any]], where: str, loading: set[str] | None = None, *, is_cluster: bool = False
 ) -> Generator[list[Command], list[Any], list[Any]]:
-    """Yield commands, be sent their replies, return the decoded answers. One round trip unless a script is unknown.
+    """Yield commands, receive their replies, return the decoded results. One round trip, unless a script is unknown.
 
-    Redis forgets scripts when it restarts or on SCRIPT FLUSH: only the calls whose script it does not know are
-    repeated, which is safe because an unknown script has done nothing. The first of each brings the source along, the
-    others rely on it; should another SCRIPT FLUSH or a new connection come in between, each brings its own.
+    Redis loses scripts at a restart and on SCRIPT FLUSH. Only calls with an unknown script are repeated, which is safe
+    because an unknown script has not run. The first call of each script carries its source, the others rely on it.
+    After another SCRIPT FLUSH or a new connection in between, each call carries the source.
 
-    `brought` holds the shas whose source others are sending ahead of these calls, and gains those sent here. `apart`:
-    it is a node of a Cluster, whose slots may be under migration.
+    `loading` has the hashes of scripts whose source other callers are sending before these calls; those sent here are
+    added. `is_cluster`: the server is a node of a Cluster, whose slots may be migrating.
     """
-    brought = set() if brought is None else brought
-    calls = [_whole(call) for call in calls] if apart else calls
+    loading = set() if loading is None else loading
+    calls = [_whole(call) for call in calls] if is_cluster else calls
     replies = yield [_by_sha(call) for call in calls]
     unknown = _unknown(replies)
     if unknown:
         again = []
         for at in unknown:
-            known = calls[at].script.sha in brought
+            known = calls[at].script.sha in loading
             again.append(_by_sha(calls[at]) if known else _with_source(calls[at]))
-            brought.add(calls[at].script.sha)
+            loading.add(calls[at].script.sha)
         _put(replies, unknown, (yield again))
         unknown = _unknown(replies)
     if unknown:
@@ -71,7 +72,7 @@ def round_trip(
 
 
 def _whole(call: Call[Any]) -> Call[Any]:
-    """Have it name one key more: see Keys.nothing."""
+    """Add a key that never exists, see Keys.nothing."""
     many, *rest = call.arguments
     keys, arguments = rest[: int(many)], rest[int(many) :]
     return replace(call, arguments=[int(many) + 1, *keys, call.keys.nothing, *arguments])
@@ -90,7 +91,7 @@ def _unknown(replies: Sequence[object]) -> list[int]:
 
 
 def done(replies: Sequence[object]) -> bool:
-    """Whether what went behind these commands has something to confirm: each step may be another server's."""
+    """Whether the server executed a command, so that its confirmation counts."""
     return len(_unknown(replies)) < len(replies) or not replies
 
 
@@ -100,32 +101,30 @@ def _put(replies: list[Any], positions: list[int], again: list[Any]) -> None:
 
 
 def _decoded(call: Call[Any], reply: object, where: str) -> object:
-    """Return the answer or, as a value, the error: one refused call must not hide what became of the others."""
+    """Return the decoded reply, or the error as a value: one failed call must not hide the results of the others."""
     if isinstance(reply, RedisError):
         return translated(reply, where, call.script.name)
     try:
         return call.decode(reply)
     except DelayQError as error:
-        return error  # the answer is to ask elsewhere
-    except Exception as error:  # noqa: BLE001 -- must not hide the other answers either
-        return DelayQError(
-            f"Redis at {where} answered {call.script.name} with what cannot be read: {error!r:.200}"
-        )
+        return error  # for example ShardMapOutdated: the caller must retry elsewhere
+    except Exception as error:  # noqa: BLE001 -- must not hide the other results
+        return DelayQError(f"Redis at {where} sent a malformed reply to {call.script.name}: {error!r:.200}")
 
 
 def packed(commands: Sequence[Command]) -> bytes:
-    """Return commands as they go over the wire. hiredis does in C what redis-py would do piece by piece."""
+    """Encode commands for the wire. hiredis is faster than redis-py, which encodes each part separately."""
     return b"".join([pack_command(command) for command in commands])
 
 
 def translated(error: Exception, where: str, verb: str) -> DelayQError:
-    """From redis-py's exceptions to ours; the message names the verb and never an argument."""
+    """Translate redis-py's exceptions to ours. The message names the verb and never an argument."""
     text = reply_text(error)
-    passing = _PASSING.search(text)
-    if passing:
-        text = text[passing.start() :].partition(". script:")[0]
+    transient = _TRANSIENT.search(text)
+    if transient:
+        text = text[transient.start() :].partition(". script:")[0]
         cause = outage.of_reply(text)
-        # Which of its words we heard last, for a slot that does not arrive in time, is chance.
+        # The last error of a slot that does not arrive in time may be any of these codes.
         text = f"the slot of this shard is moving: {text}" if cause == "migrating" else text
         return Unavailable(where, text, answered=True, outage=cause)
     if newer := _NEWER_FORMAT.search(text):
@@ -140,34 +139,34 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
 
 
 def not_master(reply: object) -> bool:
-    """Whether a reply says that this server is not the master, or has yet to load its data."""
+    """Whether a reply means that the server is not the master, or still loads its data."""
     return isinstance(reply, ResponseError) and _NOT_MASTER.search(reply_text(reply)) is not None
 
 
 def reason(text: str) -> str:
-    """Return why a connection failed without what redis-py says around it: `connection refused`."""
+    """Return the cause of a failed connection without the text that redis-py adds: `connection refused`."""
     found = _CONNECTING.fullmatch(text)
     text = found[1] if found else text.rstrip(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def reply_text(error: Exception) -> str:
-    """Return an error reply as Redis sent it, but for what it quotes: it may be the password of an AUTH.
+    """Return an error reply as Redis sent it, without quoted arguments, which may be the password of an AUTH.
 
-    redis-py takes the code off those it has a class for. Of any other error, what it says.
+    redis-py removes the code of errors for which it has a class. For other exceptions, return their message.
     """
-    said = str(error).partition("\n")[0].partition(_QUOTING)[0]
-    code, text = getattr(error, "status_code", None), said[:200]
+    message = str(error).partition("\n")[0].partition(_QUOTING)[0]
+    code, text = getattr(error, "status_code", None), message[:200]
     return text if code in (None, "ERR") or text.startswith(code) else f"{code} {text}"
 
 
 def shown(error: Exception) -> Exception | None:
-    """Return an error as the cause of ours, for traces; None when it quotes what may be a password."""
+    """Return an error to chain as the cause of ours; None when it may quote a password."""
     return None if _QUOTING in str(error) else error
 
 
 def raise_first(answers: list[Any]) -> list[Any]:
-    """Return the answers, or raise the first that is an error."""
+    """Return the results, or raise the first error."""
     for answer in answers:
         if isinstance(answer, DelayQError):
             raise answer
@@ -177,9 +176,9 @@ def raise_first(answers: list[Any]) -> list[Any]:
 def confirmation(
     commands: Sequence[Command], replies: Sequence[object], where: str
 ) -> list[Any] | DelayQError:
-    """Return the replies to what was sent behind calls, or the first error as a value.
+    """Return the replies to a confirmation, or the first error as a value.
 
-    The first, for none of them means anything when one before it failed.
+    After an error, the later replies have no meaning.
     """
     for command, reply in zip(commands, replies, strict=True):
         if isinstance(reply, RedisError):
@@ -188,15 +187,14 @@ def confirmation(
 
 
 def each_answered(answers: list[Any], confirmations: Sequence[list[Any] | DelayQError]) -> list[Any]:
-    """Return the answers, errors as values, and last the worst of what was replied to what was behind them."""
+    """Return the results, with errors as values; last, the worst confirmation."""
     return [*answers, worst(confirmations)] if confirmations else answers
 
 
 def answered(answers: list[Any], confirmations: Sequence[list[Any] | DelayQError]) -> list[Any]:
-    """Return the answers, and last the worst of what the servers that have them replied to what was behind.
+    """Return the results; last, the worst confirmation of the servers that have executed calls.
 
-    Where there are no answers, what each of them replied: an error is raised then, for it would hide nothing that was
-    done.
+    Without calls, return the confirmation of each server, and raise an error, as it hides no result.
     """
     if not confirmations:
         return raise_first(answers)

@@ -1,9 +1,9 @@
-"""Getting calls about one shard to the server that holds it, though its slot moves meanwhile. Does not wait.
+"""Routes calls about one shard to the server that holds it, while its slot may move. No I/O.
 
-Both kinds of connection drive `answered_calls`: it yields what to send, and is sent who replied what.
+Both kinds of connection drive `answered_calls`: it yields what to send, and receives the replies and their server.
 
-A slot under migration answers scripts TRYAGAIN until all of it has moved: they name keys that do not exist, and it
-is unknown on which side those would be. So the call waits, as in a fail-over, for as long as it may take.
+While a slot migrates, scripts get TRYAGAIN until the whole slot has moved: each names a key that does not exist, and
+Redis cannot decide on which node that key would be. So the call is retried until its deadline, as in a failover.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from delayq.connection.redirects import Redirect, down, redirect, soon
+from delayq.connection.redirects import Redirect, is_cluster_down, is_transient, redirect
 from delayq.connection.round_trip import confirmation, done, reply_text, round_trip
 
 if TYPE_CHECKING:
@@ -24,42 +24,47 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
 
-HOPS: Final = 5  # redirections in a row before a pause: two nodes may each name the other for a while
+HOPS: Final = 5  # consecutive redirects before a pause: two nodes may redirect to each other for a while
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5
 ASKING: Final = ("ASKING",)
+UNCONFIRMED: Final = (
+    "the connection was lost before Redis confirmed the writes; repeat the call with the same id"
+)
 
 
 class Holding(NamedTuple):
-    """A server, and those of the shards that it holds."""
+    """A server and the shards that it holds."""
 
     where: str
     shards: tuple[Keys, ...]
 
 
 class Routes(NamedTuple):
-    """What is known of a Cluster: where to report redirections, and how many seconds are left for a call."""
+    """The routes of a Cluster: where to report redirects, and how many seconds are left for a call."""
 
-    learn: Callable[[Redirect | None], None]
+    apply_redirect: Callable[[Redirect | None], None]
     left_seconds: Callable[[], float]
 
 
 class Send(NamedTuple):
-    """Send these to the holder of the slot, with what goes behind them; or to this node, as they are."""
+    """Send commands and the confirmation to the holder of the slot; with `place`, only the commands to that node."""
 
     commands: list[Command]
     place: Place | None = None
-    same: bool = False  # on the connection of the send before, or not at all
+    same: bool = False  # use the connection of the previous Send, or fail
 
 
 class Pause(NamedTuple):
-    """Do nothing for so long."""
+    """Wait this long."""
 
     seconds: float
 
 
-Sent = tuple["Place", list[Any]]  # who was asked, and the replies, those to what went behind at the end
-Replies = tuple[list[Any], list[list[Any]]]  # to the commands; and, of each server, to what went behind them
-Answers = tuple[list[Any], "list[list[Any] | DelayQError]"]  # of the calls; and what each server confirmed
+Sent = tuple["Place", list[Any]]  # the server and its replies, with those to the confirmation last
+Replies = tuple[list[Any], list[list[Any]]]  # to the commands; and to the confirmation, of each server
+Answers = tuple[
+    list[Any], "list[list[Any] | DelayQError]"
+]  # results of the calls; and the confirmation of each server
 
 
 def answered_calls(
@@ -67,14 +72,14 @@ def answered_calls(
     tail: Sequence[Command],
     where: str,
     *,
-    brought: set[str] | None = None,
+    loading: set[str] | None = None,
     routes: Routes | None = None,
 ) -> Generator[Send | Pause, Sent, Answers]:
-    """Return the answers to calls about one shard, errors as values, and what each server said to the tail.
+    """Return the results of calls about one shard, with errors as values, and the confirmation of each server.
 
-    Without `routes` there is one server. `brought`: see round_trip.
+    Without `routes` there is one server. `loading`: see round_trip.
     """
-    steps = round_trip(calls, where, brought, apart=routes is not None)
+    steps = round_trip(calls, where, loading, is_cluster=routes is not None)
     commands, confirmed = next(steps), list[Any]()
     while True:
         replies, tails = yield from sent_once(commands) if routes is None else routed(commands, tail, routes)
@@ -95,54 +100,55 @@ def sent_once(commands: Sequence[Command]) -> Generator[Send, Sent, Replies]:
 def routed(
     commands: Sequence[Command], tail: Sequence[Command], routes: Routes
 ) -> Generator[Send | Pause, Sent, Replies]:
-    """Return the replies to the commands and, of each server that has done some, those to the tail behind them.
+    """Return the replies to the commands and, of each server that has executed some, those to the confirmation.
 
-    Only what was redirected is sent again, for it has done nothing. A tail speaks of what its own server has: it does
-    not follow commands that were done. `routes.learn` is told of each redirection that will last, and None when
-    the node finds its Cluster down.
+    Only redirected commands are sent again, which is safe because they have not run. A server confirms its own writes,
+    so the confirmation does not follow commands to another server. `routes.apply_redirect` gets each permanent
+    redirect, and None when the node reports that its Cluster is down.
     """
     replies: list[Any] = [None] * len(commands)
     tails: list[list[Any]] = []
     todo, place = list(range(len(commands))), None
     hops, pause = 0, FIRST_PAUSE_SECONDS
     while True:
-        asked, got = yield _send([commands[at] for at in todo], tail, place)
-        got = got if place is None else _asked(got, len(todo) + len(tail))
+        node, got = yield _send([commands[at] for at in todo], tail, place)
+        got = got if place is None else _without_asking(got, len(todo) + len(tail))
         found, last = got[: len(todo)], got[len(todo) :]
         for at, reply in zip(todo, found, strict=True):
             replies[at] = reply
-        if tail and any(_done(reply, asked) for reply in found):
-            tails.append((yield from _told(tail, last, asked, asking=place is not None)))
-        again = [_again(reply, asked) for reply in (found if commands else last)]
-        said = next((each for each in again if isinstance(each, Redirect)), None)
+        if tail and any(_done(reply, node) for reply in found):
+            tails.append((yield from _confirmed_by(tail, last, node, asking=place is not None)))
+        again = [_redirect_or_retry(reply, node) for reply in (found if commands else last)]
+        target = next((each for each in again if isinstance(each, Redirect)), None)
         if not any(again):
             return replies, tails or [last]
         todo = [at for at, each in zip(todo, again, strict=False) if each]
-        place = said.place if said is not None and said.kind == "ASK" else None
-        if said is not None and said.kind == "MOVED":
-            routes.learn(said)
-        elif any(isinstance(reply, ResponseError) and down(reply_text(reply)) for reply in got):
-            routes.learn(None)
+        place = target.place if target is not None and target.kind == "ASK" else None
+        if target is not None and target.kind == "MOVED":
+            routes.apply_redirect(target)
+        elif any(isinstance(reply, ResponseError) and is_cluster_down(reply_text(reply)) for reply in got):
+            routes.apply_redirect(None)
         hops += 1
-        if said is None or hops > HOPS:
+        if target is None or hops > HOPS:
             if routes.left_seconds() < pause:
                 return replies, tails or [last]
             yield Pause(pause)
             hops, pause = 0, min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-def _told(
-    tail: Sequence[Command], last: list[Any], asked: Place, *, asking: bool
+def _confirmed_by(
+    tail: Sequence[Command], last: list[Any], node: Place, *, asking: bool
 ) -> Generator[Send, Sent, list[Any]]:
-    """Return what a server says of the commands it has done.
+    """Return the confirmation of a server for the commands it has executed.
 
-    Its mark may have been in another's slot, which is elsewhere: it is asked once more, by our own key. Where that is
-    elsewhere too, the result is unknown, and the redirection is the answer.
+    The small write before the confirmation may have been in the slot of another batch that has moved. Then the
+    confirmation is requested again, with the key of this shard. If that slot has moved too, the result is unknown, and
+    the redirect is the reply.
     """
-    if not any(_again(reply, asked) for reply in last):
+    if not any(_redirect_or_retry(reply, node) for reply in last):
         return last
-    _, got = yield Send(_with_asking(tail) if asking else list(tail), asked, same=True)
-    return _asked(got, len(tail)) if asking else got
+    _, got = yield Send(_with_asking(tail) if asking else list(tail), node, same=True)
+    return _without_asking(got, len(tail)) if asking else got
 
 
 def _send(commands: list[Command], tail: Sequence[Command], place: Place | None) -> Send:
@@ -153,18 +159,18 @@ def _with_asking(commands: Sequence[Command]) -> list[Command]:
     return [each for command in commands for each in (ASKING, command)]
 
 
-def _asked(replies: list[Any], count: int) -> list[Any]:
-    """Take the replies to ASKING out."""
+def _without_asking(replies: list[Any], count: int) -> list[Any]:
+    """Remove the replies to ASKING."""
     return replies[1 : 2 * count : 2]
 
 
-def _again(reply: object, asked: Place) -> Redirect | bool:
-    """Where to send a command again, or whether it may be answered in a moment."""
+def _redirect_or_retry(reply: object, node: Place) -> Redirect | bool:
+    """Return the redirect of a reply, or whether a retry on the same node may succeed soon."""
     if not isinstance(reply, ResponseError):
         return False
     text = reply_text(reply)
-    return redirect(text, asked) or soon(text)
+    return redirect(text, node) or is_transient(text)
 
 
-def _done(reply: object, asked: Place) -> bool:
-    return not (isinstance(reply, NoScriptError) or _again(reply, asked))
+def _done(reply: object, node: Place) -> bool:
+    return not (isinstance(reply, NoScriptError) or _redirect_or_retry(reply, node))

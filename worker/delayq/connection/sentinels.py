@@ -1,4 +1,4 @@
-"""What Sentinels say of a master, and servers of themselves. Pure."""
+"""Queries to Sentinels about a master, and to servers about their role. No I/O."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ if TYPE_CHECKING:
     from delayq.connection.round_trip import Command
 
 ROLE: Final = ("ROLE",)
+NOT_A_MASTER: Final = "its ROLE is not master; a failover may be in progress, call again"
 
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """The master as one Sentinel knows it."""
+    """The master as one Sentinel reports it."""
 
     place: Place
-    epoch: int | None  # of the fail-over that made it the master; None when the Sentinel does not tell
+    epoch: int | None  # of the failover that made it the master; None when the Sentinel does not report it
 
 
-def questions(name: str) -> tuple[Command, ...]:
-    """Return what a Sentinel is asked. It names a new master here before its own table of masters does."""
+def queries(name: str) -> tuple[Command, ...]:
+    """Return the commands. After a failover, the first one names the new master before the second does."""
     return ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), ("SENTINEL", "MASTER", name)
 
 
-def read(replies: Sequence[Any]) -> Master | None:
-    """Read the replies to questions(); None when the Sentinel knows no such master, or does not say."""
+def parse(replies: Sequence[Any]) -> Master | None:
+    """Parse the replies to queries(); None when the Sentinel does not know the master, or refuses."""
     address, about = replies
     if not isinstance(address, list) or len(address) != 2:  # noqa: PLR2004 -- host and port
         return None
@@ -40,5 +41,5 @@ def read(replies: Sequence[Any]) -> Master | None:
 
 
 def is_master(reply: object) -> bool:
-    """Whether a server that was asked for its ROLE is one."""
+    """Whether the reply to ROLE is that of a master."""
     return isinstance(reply, list) and bool(reply) and reply[0] == b"master"

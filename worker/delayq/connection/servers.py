@@ -1,4 +1,4 @@
-"""The servers of one topology for blocking connections: who holds which slot, and a pool of connections to each."""
+"""The servers of one topology for blocking connections: the holder of each slot, and a pool for each server."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ class Servers:
     """Shared by all threads."""
 
     def __init__(self, address: Address) -> None:
-        """Connect and ask on first use."""
+        """Connect and query on first use."""
         self.address, self.discovery = address, BlockingDiscovery(address, self._moved)
         self._pools: dict[Place, Pool] = {}
         self._lock = Lock()
 
     def pool(self, place: Place) -> Pool:
-        """Return the connections to one server. One that Sentinels name has to say that it is a master."""
+        """Return the pool of one server. With Sentinels, its connections check that the server is a master."""
         with self._lock:
             if place not in self._pools:
                 self._pools[place] = Pool(self.address.at(place), checked=self.address.kind == "sentinel")
             return self._pools[place]
 
-    def give(self, place: Place, line: Wire) -> None:
-        """Take a connection back; it is closed when it led to what is no master any more."""
+    def give(self, place: Place, wire: Wire) -> None:
+        """Return a connection to its pool; close it if its server is no longer a master."""
         pool = self._pools.get(place)
         if pool is None:
-            line.drop()
+            wire.drop()
         else:
-            pool.give(line)
+            pool.give(wire)
 
     def _moved(self) -> None:
-        """Close the connections to servers that are masters of nothing any more."""
+        """Close the connections to servers that are no longer masters."""
         masters = self.discovery.topology.masters() if self.discovery.topology is not None else frozenset()
         with self._lock:
             gone = [self._pools.pop(place) for place in set(self._pools) - masters]
         for pool in gone:
             pool.drop()
 
-    def deposed(self, place: Place) -> None:
-        """Connect anew to what is not, or not yet, a master, and ask who is before the next call."""
+    def demoted(self, place: Place) -> None:
+        """Close the connections to a server that is no longer or not yet a master, and query before the next call."""
         self.pool(place).drop()
-        self.discovery.doubt(place)
+        self.discovery.suspect(place)
 
     def successor(self, place: Place, slot: int, deadline: Deadline) -> Place | None:
-        """Return the successor of a server that does not answer; None if there is none, or if unknown."""
+        """Return the new master if it is not this server, which has not replied; None otherwise, or if unknown."""
         if self.address.kind == "standalone":
             return None
-        self.discovery.ask(deadline)
+        self.discovery.query(deadline)
         try:
             now = self.discovery.holder(slot, deadline)
         except DelayQError:

@@ -1,4 +1,4 @@
-"""All shards on one server: the whole way there is one line."""
+"""All shards on one server: one multiplexer carries all calls."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ if TYPE_CHECKING:
     from delayq.connection.routing import Answers
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
 
 class Single:
-    """One server, or whichever is the master of a few."""
+    """One server, or the current master with Sentinels."""
 
-    def __init__(self, line: Multiplexer) -> None:
-        """Send everything on this line."""
-        self._line = line
+    def __init__(self, multiplexer: Multiplexer) -> None:
+        """Send all calls through this multiplexer."""
+        self._multiplexer = multiplexer
 
     @property
     def connects(self) -> int:
-        """How many connections there have been."""
-        return self._line.connects
+        """The number of connections opened so far."""
+        return self._multiplexer.connects
 
-    async def driven(
-        self, calls: Sequence[Call[Any]], behind: Behind | None, shards: Sequence[Keys]
+    async def execute(
+        self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None, shards: Sequence[Keys]
     ) -> tuple[list[Any], list[Any]]:
-        """Answer calls, errors as values; then what is behind them. Unavailable when the round trip fails."""
-        line = self._line
+        """Return the results of calls, with errors as values; then the confirmation. Unavailable without a reply."""
+        multiplexer = self._multiplexer
         stats = calls[0].keys.stats if calls else shards[0].stats if shards else ""
-        tail = behind.commands(stats) if behind else ()
-        steps = answered_calls(calls, tail, line.connector.where, brought=line.brought)
+        tail = confirm.commands(stats) if confirm else ()
+        steps = answered_calls(calls, tail, multiplexer.connector.where, loading=multiplexer.loading)
         step: Any = next(steps)
         while True:
-            got = await line.send(step.commands, behind, stats)
+            got = await multiplexer.send(step.commands, confirm, stats)
             try:
                 step = steps.send((None, got))  # type: ignore[arg-type]  # there is one server
             except StopIteration as over:
                 answers: Answers = over.value
                 return answers
 
-    async def send(self, commands: Sequence[Command], keys: Keys | None) -> list[Any]:  # noqa: ARG002 -- all on it
+    async def send(self, commands: Sequence[Command], keys: Keys | None) -> list[Any]:  # noqa: ARG002 -- one server has all
         """Send raw commands."""
-        return await self._line.send(commands)
+        return await self._multiplexer.send(commands)
 
     async def servers(self, shards: Sequence[Keys]) -> list[Holding]:
-        """Return the one."""
-        return [Holding(await self._line.connector.name(), tuple(shards))]
+        """Return the one server."""
+        return [Holding(await self._multiplexer.connector.name(), tuple(shards))]
 
     async def close(self) -> None:
-        """Close; calls still waiting fail with Unavailable."""
-        await self._line.close()
+        """Close. Calls still waiting fail with Unavailable."""
+        await self._multiplexer.close()

@@ -1,4 +1,4 @@
-"""Which node of a Cluster holds which slot, read from CLUSTER SLOTS. Pure."""
+"""The slots of each node of a Cluster, from CLUSTER SLOTS. No I/O."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from delayq.protocol.keys import SLOTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-QUESTIONS: Final = (("CLUSTER", "INFO"), ("CLUSTER", "SLOTS"))
-"""What a node is asked. Without a right to the first, its view counts as one of the present."""
+QUERIES: Final = (("CLUSTER", "INFO"), ("CLUSTER", "SLOTS"))
+"""Commands to one node. Without permission for the first, its view counts as current."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotMap:
-    """One node's view of the Cluster."""
+    """The view that one node has of the Cluster."""
 
     holders: tuple[Place | None, ...]  # by slot
     nodes: frozenset[Place] = frozenset()  # masters and replicas
-    epoch: int = 0  # the newest the node has heard of: it grows with each fail-over and migration
-    healthy: bool = True  # whether the node finds that enough of the others are there
+    epoch: int = 0  # the newest that the node has seen; each failover and slot migration increments it
+    healthy: bool = True  # whether the node reports the Cluster as served
 
     @property
     def masters(self) -> frozenset[Place]:
         """The servers that hold slots."""
         return frozenset(place for place in self.holders if place is not None)
 
-    def moved(self, slot: int, place: Place) -> SlotMap:
-        """Return the same with one slot elsewhere."""
+    def with_holder(self, slot: int, place: Place) -> SlotMap:
+        """Return a copy in which another server holds one slot."""
         holders = (*self.holders[:slot], place, *self.holders[slot + 1 :])
         return replace(self, holders=holders, nodes=self.nodes | {place})
 
 
 UNKNOWN: Final = SlotMap((None,) * SLOTS, healthy=False)
-"""Before anybody was asked."""
+"""Before the first query."""
 
 
-def read(replies: Sequence[Any], asked: Place) -> SlotMap | None:
-    """Read the replies of the node `asked` to QUESTIONS; None when it does not tell its slots."""
+def parse(replies: Sequence[Any], node: Place) -> SlotMap | None:
+    """Parse the replies of `node` to QUERIES; None when it refuses CLUSTER SLOTS."""
     info, ranges = replies
     if not isinstance(ranges, list):
         return None
     holders: list[Place | None] = [None] * SLOTS
     nodes: set[Place] = set()
     for first, last, *servers in ranges:
-        places = list(_places(servers, asked))
+        places = list(_places(servers, node))
         nodes.update(places)
         if places:
             holders[first : last + 1] = [places[0]] * (last + 1 - first)
@@ -59,22 +59,22 @@ def read(replies: Sequence[Any], asked: Place) -> SlotMap | None:
     return SlotMap(tuple(holders), frozenset(nodes), int(epoch[1]) if epoch else 0, healthy)
 
 
-def _places(servers: Sequence[Any], asked: Place) -> Iterator[Place]:
-    """Master first. A node that does not know its own host, or is not to tell, means the one that was asked.
+def _places(servers: Sequence[Any], node: Place) -> Iterator[Place]:
+    """Yield the servers of a range, the master first. An empty host means the node that replied.
 
-    `?` stands for a host name that was not announced; the address is among what follows, then.
+    `?` means an unknown host name; the address may be in the metadata that follows.
     """
     for host, port, *more in servers:
-        name = host.decode() if host else asked.host
+        name = host.decode() if host else node.host
         if name == "?":
             about = more[1] if len(more) > 1 and isinstance(more[1], list) else []
             facts = dict(zip(about[::2], about[1::2], strict=False))
-            name = facts.get(b"ip", b"").decode() or asked.host
+            name = facts.get(b"ip", b"").decode() or node.host
         yield Place(name, port)
 
 
 def slot_of(key: str) -> int:
-    """Return a key's slot: CRC16 of its hash tag, or of all of it."""
+    """Return a key's slot: CRC16 of its hash tag, or of the whole key."""
     _, opened, rest = key.partition("{")
     tag, closed, _ = rest.partition("}")
     return binascii.crc_hqx((tag if opened and closed and tag else key).encode(), 0) % SLOTS

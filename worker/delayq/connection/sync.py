@@ -1,4 +1,4 @@
-"""Blocking connections for code without an event loop; any number of threads, a bounded pool for each server."""
+"""Blocking connections for code without an event loop: any number of threads, a bounded pool for each server."""
 
 from __future__ import annotations
 
@@ -21,64 +21,64 @@ if TYPE_CHECKING:
     from delayq.connection.round_trip import Command
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
-    from delayq.protocol.write_durability import Behind
+    from delayq.protocol.write_durability import ConfirmCommands
 
 T = TypeVar("T")
 
 
 class Thread(local):
-    """What one thread has started, and not finished."""
+    """The calls that one thread has started and not finished."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start without calls."""
         self.tickets: list[Ticket] = []
 
 
 class SyncConnection:
-    """A pool of at most `max_connections` to each server; a call waits for a free one."""
+    """A pool of at most `max_connections` for each server. A call waits for a free connection."""
 
     def __init__(self, address: Address) -> None:
-        """Connect on first use, and again after any failure or when a server turns out not to be the master."""
+        """Connect on first use, after a failure, and when the server is no longer the master."""
         self.address = address
         self._thread = Thread()
         self.forked()
-        _those.add(self)
+        _connections.add(self)
 
     def forked(self) -> None:
-        """Begin anew: connections are the parent's, and locks may be held by threads that are not there."""
+        """Drop inherited state: connections belong to the parent, and threads that hold locks do not exist here."""
         self._servers = Servers(self.address)
 
     def run(
-        self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
+        self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None = None, shards: Sequence[Keys] = ()
     ) -> list[Any]:
-        """Answer each call in order. Raises the first error, after all have been tried; Unavailable without Redis.
+        """Return the results of calls, in order. Raises the first error after all have run; Unavailable without Redis.
 
-        With something `behind` the calls, its replies come last, as one list, or its error as a value. Without calls,
-        it is for the servers that hold these shards, and the answer a list of replies from each.
+        With `confirm`, the last item is the list of replies to these commands, or the error. Without calls, the
+        commands go to all servers that hold `shards`, and the result has one list of replies for each server.
         """
-        return answered(*self._done(self.start(calls, behind, shards)))
+        return answered(*self._done(self.start(calls, confirm, shards)))
 
     def one(self, call: Call[T]) -> T:
-        """Answer a single call."""
+        """Return the result of one call."""
         answer: T = self.run((call,))[0]
         return answer
 
-    def answers(self, calls: Sequence[Call[Any]], behind: Behind | None = None) -> list[Any]:
-        """Answer each call in order, one that was refused or not served with its error as the value.
+    def answers(self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None = None) -> list[Any]:
+        """Return the results of calls, in order, with errors as values.
 
-        What is behind them is answered as by run().
+        The last item is the confirmation, as in run().
         """
-        return each_answered(*self._done(self.start(calls, behind)))
+        return each_answered(*self._done(self.start(calls, confirm)))
 
     def start(
-        self, calls: Sequence[Call[Any]], behind: Behind | None = None, shards: Sequence[Keys] = ()
+        self, calls: Sequence[Call[Any]], confirm: ConfirmCommands | None = None, shards: Sequence[Keys] = ()
     ) -> Ticket:
-        """Send calls, waiting for nothing but to connect; what finds no free connection is sent by finish().
+        """Send calls without waiting for replies. finish() sends those for which no connection is free.
 
-        A thread may have started another call before. No thread ever waits for a connection while it holds one, or as
-        many threads as there are connections would wait for each other; so nothing overtakes what is still to be sent.
+        A thread may have started another call before. No thread waits for a connection while it holds one; otherwise
+        threads could deadlock. So later calls do not overtake calls that are not yet sent.
         """
-        ticket = Ticket(self._servers, behind)
+        ticket = Ticket(self._servers, confirm)
         if calls:
             ticket.add_calls(calls)
         else:
@@ -92,7 +92,7 @@ class SyncConnection:
         return ticket
 
     def finish(self, ticket: Ticket) -> list[Any]:
-        """Wait for the answers of what was started, as long from now on as for any; errors as values."""
+        """Wait for the results of started calls, with errors as values. The timeout starts now."""
         ticket.renew()
         return each_answered(*self._done(ticket))
 
@@ -102,14 +102,14 @@ class SyncConnection:
         return ticket.results()
 
     def abandon(self, ticket: Ticket) -> None:
-        """Give up on what was started and will not be finished; the same thread calls this, in place of finish()."""
+        """Discard calls that were started; their thread calls this instead of finish()."""
         self._thread.tickets.remove(ticket)
         ticket.abandon()
 
     def send(self, commands: Sequence[Command], keys: Keys | None = None) -> list[Any]:
-        """Send raw commands to the server that holds these keys, or to the only one, or to any.
+        """Send raw commands to the server that holds these keys, or to any.
 
-        Replies come in order, an error reply as a value.
+        Returns the replies in order, with error replies as values.
         """
         ticket = Ticket(self._servers)
         ticket.add_commands(commands, keys)
@@ -117,7 +117,7 @@ class SyncConnection:
         return ticket.replies()
 
     def servers(self, shards: Iterable[Keys]) -> list[Holding]:
-        """Group shards by the server that holds them now. Unavailable if unknown."""
+        """Group shards by the server that holds them; Unavailable if unknown."""
         found: dict[Place, list[Keys]] = defaultdict(list)
         for keys in shards:
             found[self._servers.discovery.holder(keys.slot)].append(keys)
@@ -128,14 +128,14 @@ class SyncConnection:
         self._servers.close()
 
 
-_those: WeakSet[SyncConnection] = WeakSet()
+_connections: WeakSet[SyncConnection] = WeakSet()
 
 
-def _begin_anew() -> None:
-    """In a forked child, before anybody can use a connection there; no other thread runs yet."""
-    for each in list(_those):
+def _reset_after_fork() -> None:
+    """Reset all connections in a forked child, which has one thread."""
+    for each in list(_connections):
         each.forked()
 
 
-if hasattr(os, "register_at_fork"):  # where there are forks
-    os.register_at_fork(after_in_child=_begin_anew)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,7 +1,7 @@
-"""TLS: whom we trust and what we show, read at each connect, and connections that shake hands by it.
+"""TLS: trusted authorities and client certificates, read at each connect, and connections that use them.
 
-redis-py's own would trust the system's authorities beside the given one, keep a context for as long as the
-connection object lives, and always expect the name that was connected to.
+redis-py would also trust the system's authorities, keep one context for the lifetime of the connection object, and
+always expect the host name it connected to.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The files, and what the server has to prove."""
+    """The files, and what the certificate of the server must match."""
 
-    authority: Mounted | None = None  # None: the system's
+    authority: Mounted | None = None  # None: the authorities of the system
     certificate: Mounted | None = None
-    key: Mounted | None = None  # None: beside the certificate, in one file
-    server_name: str | None = None  # None: the host that is connected to
+    key: Mounted | None = None  # None: in the file of the certificate
+    server_name: str | None = None  # None: the host of the connection
     verified: bool = True
-    named: bool = True  # whether the name in the certificate counts
+    named: bool = True  # whether to check the name in the certificate
 
     @classmethod
     def of(cls, spec: TlsSpec | None, secrets_dir: Path) -> Tls | None:
-        """Take it from a document; InvalidDocument when a file is not mounted, or holds something else."""
+        """Return the TLS of a document; InvalidDocument when a file is not mounted or not valid."""
         if spec is None:
             return None
         authority = Mounted.of(secrets_dir, spec.ca_secret_ref or spec.ca_config_map_ref)
@@ -53,9 +53,9 @@ class Tls:
         return tls
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a handshake now; ssl.SSLError says which file is at fault.
+        """Return the context for the next handshake; the ssl.SSLError names the invalid file.
 
-        Made anew only when a file holds something else than before.
+        A new context is built only when the content of a file has changed.
         """
         try:
             read = [each.content() for each in (self.authority, self.certificate, self.key) if each]
@@ -77,7 +77,7 @@ def _context(tls: Tls, _digests: tuple[bytes, ...]) -> ssl.SSLContext:
             context.load_verify_locations(cafile=tls.authority.path)
     if tls.certificate is not None:
         with _reading(tls.certificate, "a certificate that its key belongs to, PEM"):
-            # Without a password given, OpenSSL would ask for one at the terminal.
+            # Without a password argument, OpenSSL would prompt at the terminal.
             key = None if tls.key is None else tls.key.path
             context.load_cert_chain(tls.certificate.path, key, password="")
     return context
@@ -85,20 +85,20 @@ def _context(tls: Tls, _digests: tuple[bytes, ...]) -> ssl.SSLContext:
 
 @contextmanager
 def _reading(file: Mounted, expected: str) -> Iterator[None]:
-    """Say which file OpenSSL could not read, which it does not."""
+    """Add the file to the error: OpenSSL does not name it."""
     try:
         yield
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-        said = f"{file.what} {file.path}, with {expected}; got {why}"
-        raise ssl.SSLError(ssl.SSL_ERROR_SSL, said) from None
+        message = f"{file.what} {file.path}, with {expected}; got {why}"
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, message) from None
 
 
 class TlsConnection(TcpConnection):
-    """Connects with TLS, as the files are at that moment."""
+    """Connects with TLS, with the current content of the files."""
 
     def __init__(self, *, tls: Tls, **options: Any) -> None:  # noqa: ANN401 -- redis-py's
-        """`options` are those of a connection without."""
+        """`options`: those of a connection without TLS."""
         self._tls = tls
         super().__init__(**options)
 
@@ -108,10 +108,10 @@ class TlsConnection(TcpConnection):
 
 
 class BlockingTlsConnection(redis.Connection):
-    """The same, blocking."""
+    """As TlsConnection, blocking."""
 
     def __init__(self, *, tls: Tls, **options: Any) -> None:  # noqa: ANN401 -- redis-py's
-        """`options` are those of a connection without."""
+        """`options`: those of a connection without TLS."""
         self._tls = tls
         super().__init__(**options)
 

@@ -1,13 +1,13 @@
-"""Reading a URL of Redis. Errors quote nothing: where a password holds / or @, any part may be some of it.
+"""Parsing a Redis URL. Errors do not quote it: with a / or @ in the password, any part may belong to the password.
 
-An option's name is told when it is one of ours, or nearly so.
+Only an option's name is quoted, if it is, or resembles, a supported one.
 
     redis://user:password@host:6379/0                                        one server
     unix:///path?db=0                                                        one server on this machine
     redis+sentinel://user:password@host:26379,host2:26379/mymaster/0         a master that Sentinels watch
     redis+cluster://user:password@host:6379,host2:6379                       a Cluster, by some of its nodes
 
-rediss:// and rediss+…:// mean TLS; `OPTIONS` after a question mark say what the document's fields say.
+rediss:// and rediss+…:// mean TLS; `OPTIONS` after a question mark correspond to fields of the document.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMELESS: Final = (
     "Redis URL: expected the name of the master behind the Sentinels, got none; "
     "as in redis+sentinel://host:26379,host2:26379/mymaster"
 )
-LABEL: Final = 63  # characters between two dots of a host; a name server is asked for no others
+LABEL: Final = 63  # maximum length of a label of a host name
 PLAIN: Final = frozenset({"db", "username", "password"})
 SENTINELS: Final = frozenset({"sentinel_username", "sentinel_password"})
 TLS: Final = frozenset(
@@ -52,7 +52,7 @@ TLS: Final = frozenset(
         "ssl_server_name",
     }
 )
-NEAR: Final = 0.8  # so much of an option's name has to be like one of ours
+NEAR: Final = 0.8  # minimum similarity to a supported option, for a name to be quoted
 _SCHEME = re.compile(r"(?P<tls>rediss?)(?:\+(?P<kind>sentinel|cluster))?")
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)?(?::(?P<port>\d{1,5}))?")
 _YES_NO: Final[Mapping[str, bool]] = {
@@ -67,7 +67,7 @@ _VERIFIED: Final[Mapping[str, bool]] = {"required": True, "optional": True, "non
 
 
 class Parsed(NamedTuple):
-    """What a URL says: the first fields of an Address."""
+    """The content of a URL: the first fields of an Address."""
 
     places: tuple[Place, ...]
     kind: Kind
@@ -79,7 +79,7 @@ class Parsed(NamedTuple):
 
 
 def parse(url: str) -> Parsed:
-    """Read it; InvalidDocument otherwise."""
+    """Parse a URL; InvalidDocument otherwise."""
     try:
         return _parsed(url)
     except (ValueError, KeyError):
@@ -117,7 +117,7 @@ def _parsed(url: str) -> Parsed:
 
 
 def _kind(scheme: str, path: str) -> tuple[Kind, bool, list[str]]:
-    """Return the topology, whether TLS is wanted, and the words of the path: the database last."""
+    """Return the topology, whether TLS is requested, and the segments of the path: the database last."""
     if scheme == "unix":
         _check(bool(path))
         return "standalone", False, ["0"]
@@ -137,9 +137,9 @@ def _known(kind: Kind, *, secure: bool) -> frozenset[str]:
     return PLAIN | (SENTINELS if kind == "sentinel" else frozenset()) | (TLS if secure else frozenset())
 
 
-def _refused(query: str, said: str) -> Exception:
-    """Return the error that says so. With an @ in there, the question mark may be a password's: no option is one."""
-    return ValueError() if "@" in query else InvalidDocument(said)
+def _refused(query: str, message: str) -> Exception:
+    """Return the error. With an @ in the query, the question mark may belong to a password, so no option is quoted."""
+    return ValueError() if "@" in query else InvalidDocument(message)
 
 
 def _no_option(scheme: str, unknown: Collection[str], known: Collection[str]) -> str:
@@ -194,6 +194,6 @@ def _tls(options: Mapping[str, str]) -> Tls:
     )
 
 
-def _check(right: bool) -> None:  # noqa: FBT001 -- as assert is
+def _check(right: bool) -> None:  # noqa: FBT001 -- like assert
     if not right:
         raise ValueError

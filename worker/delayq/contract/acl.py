@@ -1,6 +1,6 @@
-"""What delayq's Redis user may do, and nothing more: the rule for `ACL SETUSER`. Tests run under exactly this.
+"""The permissions of delayq's Redis user, as a rule for `ACL SETUSER`. Tests run with exactly this rule.
 
-Not here: who asks for what. A contract test compares SCRIPTS with what the scripts call.
+A contract test compares SCRIPTS with the commands that the scripts call.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ SCRIPTS: Final = (
     ),
     *("zrangebyscore", "zrem", "zremrangebyrank", "zrevrangebyscore", "zscan", "zscore"),
 )
-"""What scripts call: their user needs each of these, as if it had sent it."""
+"""Commands that scripts call: the user needs permission for each."""
 
 CONNECTION: Final = ("blpop", "eval", "evalsha", "ping", "role", "select", "wait")
-"""What connections send. HELLO and AUTH take no right."""
+"""Commands that connections send. HELLO and AUTH need no permission."""
 
 CLUSTER: Final = ("asking", "cluster|info", "cluster|slots")
 """Further commands for a Cluster."""
 
 YOUNGER: Final = ("waitaof",)
-"""What came with Redis 7.2, for `durability.confirm: Fsynced`: older ones refuse a rule with it."""
+"""Commands since Redis 7.2, for `durability.confirm: Fsynced`. Older versions reject a rule with them."""
 YOUNGER_SINCE: Final = (7, 2)
 
 CURIOUS: Final = ("command|info",)
 """Command to detect WAITAOF. It is optional."""
 
 REVEALING: Final = ("config|get",)
-"""What tells how often Redis forces its file to the disk, and with it every other setting: also `requirepass` and
-`masterauth`, in clear. Redis cannot allow single settings. Only `durability.confirm: Fsynced` takes it."""
+"""Reads the fsync policy of Redis, but also all other settings, with `requirepass` and `masterauth` in clear text.
+Redis cannot permit single settings. Only `durability.confirm: Fsynced` needs it."""
 
 SENTINEL: Final = ("ping", "sentinel|get-master-addr-by-name", "sentinel|master")
 """Commands for the Sentinels' own user."""

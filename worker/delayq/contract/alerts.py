@@ -1,4 +1,4 @@
-"""The alerts of a queue, as data: the operator makes a PrometheusRule of them, `delayq alerts` a file of rules."""
+"""The alerts of a queue, as data. The operator writes them as a PrometheusRule, `delayq alerts` as a rule file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _alerts(queue: DelayQueue, place: dict[str, str]) -> Iterator[Alert]:
 
 
 def _late(of: Callable[[Metric], str], objective: Objective) -> Alert:
-    # As condition ObjectiveMet: tasks that began within the window, and due tasks that are late already. `for` is
+    # Same as condition ObjectiveMet: tasks that started within the window, and late due tasks. `for` is
     # longer than the window: in a queue of few tasks, a single late task is more than one percent.
     seconds, share = objective.lateness_seconds, objective.late_percent
     begun, in_time = _begun(of, "+Inf"), _begun_within(of, seconds)
@@ -92,7 +92,7 @@ def _late(of: Callable[[Metric], str], objective: Objective) -> Alert:
 
 
 def _begun_within(of: Callable[[Metric], str], seconds: float) -> str:
-    """Count tasks that began in time; between two bounds of the histogram in proportion, beyond the last one all."""
+    """Count tasks that started in time. Interpolates within a bucket; beyond the last, counts all."""
     bounds = metrics.LATENESS_BUCKETS
     below = max((each for each in bounds if each <= seconds), default=0.0)
     above = min((each for each in bounds if each >= seconds), default=0.0)

@@ -1,4 +1,4 @@
-"""spec.autoscaling: how many workers, decided from what is due and what soon will be."""
+"""spec.autoscaling: the limits and objectives of the number of workers."""
 
 # ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""spec.recovery: who says whether a task whose worker went silent still has to run."""
+"""spec.recovery: the check that decides about a task whose lease has expired."""
 
 # ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Between a document, as YAML or the API server gives it, and the DelayQueue it describes.
+"""Parses and renders DelayQueue documents, which come as YAML or from the API server.
 
-Not here: reading files, YAML, anything that does I/O.
+Not here: reading files, YAML, or any other I/O.
 """
 
 from __future__ import annotations

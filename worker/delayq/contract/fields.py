@@ -1,7 +1,7 @@
-"""How a dataclass declares its fields: `lease_duration_seconds: int = whole(1, 86_400, default=30, doc="…")`.
+"""Declares fields of dataclasses: `lease_duration_seconds: int = whole(1, 86_400, default=30, doc="…")`.
 
-Without a default the field is required; with the default None it may be absent.
-Each function claims to return the field's value, as dataclasses.field does, so that type checkers follow.
+Without a default the field is required; with the default None it may be absent. The functions are typed as the value of
+the field, as dataclasses.field is, for type checkers.
 """
 # mypy: no-warn-return-any
 

@@ -1,4 +1,4 @@
-"""Where a pod finds its document and its secrets; `delayq run` takes other places by option."""
+"""The paths of the document and the secrets in a pod. `delayq run` sets other paths by option."""
 
 from __future__ import annotations
 

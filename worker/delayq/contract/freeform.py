@@ -1,6 +1,6 @@
-"""An object the contract does not look into, such as a pod template: kept as it is, if it is JSON.
+"""A mapping with unknown fields. It is stored unchanged if it is JSON.
 
-Bounded in depth, number of values and length, because YAML anchors can build a tree that never ends.
+Depth, number of values and length are limited, because YAML anchors can describe an unbounded tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEEPEST: Final = 50
 MOST_VALUES: Final = 20_000
 MOST_CHARACTERS: Final = 65_536
-"""In all keys and texts: the operator renders and compares each template at every look."""
+"""In all keys and texts: the operator renders and compares each template in every reconciliation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,19 @@ class Freeform(Kind):
     expected: str = "a mapping"
 
     def read(self, value: object, place: Place) -> object:
-        """Take a private copy of the object, if every part of it is JSON."""
+        """Return a copy of the object, if it is JSON."""
         if not isinstance(value, Mapping):
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
         complaint = _complaint(value)
         return place.refuse(complaint) if complaint else copy(value)
 
     def write(self, value: object) -> object:
-        """Copy, so that the model stays as it was read."""
+        """Return a copy, so that callers cannot change the model."""
         return copy(value)
 
 
 def copy(value: object) -> object:
-    """Rebuild a checked tree out of plain dicts and lists."""
+    """Copy a checked tree as plain dicts and lists."""
     if isinstance(value, Mapping):
         return {key: copy(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -52,7 +52,7 @@ def copy(value: object) -> object:
 
 
 def _complaint(tree: object) -> str | None:
-    """Walk the tree without recursion, so that no depth can break the walk itself."""
+    """Walk the tree without recursion, so that a deep tree cannot exhaust the stack."""
     waiting: list[tuple[object, int]] = [(tree, 1)]
     seen = characters = 0
     while waiting:

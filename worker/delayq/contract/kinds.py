@@ -1,4 +1,4 @@
-"""The kinds of value a field can hold: each says what it expects, reads it, and writes it back.
+"""The types of field values: each describes, parses and renders its values.
 
 Not here: mappings with fields of their own (record.py).
 """
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 class Kind:
-    """What a field needs to know of its values; a plain kind only says `expected` and `fits`."""
+    """The type of a field's values. Simple kinds define only `expected` and `fits`."""
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # at run time, dataclasses would take it for the default of a field of that name
+    if TYPE_CHECKING:  # at run time, dataclasses would treat it as the default of a field of that name
 
         @property
         def expected(self) -> str:
-            """What is wanted, to follow the word "expected"."""
+            """Describes valid values, after the word "expected" in messages."""
 
     def fits(self, value: object) -> bool:
         """Whether the value is valid."""
         raise NotImplementedError
 
     def read(self, value: object, place: Place) -> object:
-        """Return the value as the model holds it, or INVALID with the problem noted."""
+        """Parse the value; INVALID, with a recorded problem, otherwise."""
         if self.fits(value):
             return value
         return place.refuse(f"expected {self.expected}, got {self.shown(value)}")
 
     def write(self, value: object) -> object:
-        """Return the value as the document holds it."""
+        """Return the value as in a document."""
         return value
 
     def shown(self, value: object) -> str:
@@ -48,7 +48,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Whole(Kind):
-    """A whole number between two bounds, both allowed; true and 1.0 are none."""
+    """A whole number between two bounds, inclusive; true and 1.0 are invalid."""
 
     low: int
     high: int
@@ -83,7 +83,7 @@ class Portion(Kind):
 class Text(Kind):
     """Text of a bounded length, of a pattern when one is given.
 
-    A quiet text may hold a secret put there by mistake: errors name its type only.
+    A `quiet` text may contain a secret by mistake: errors name only its type.
     """
 
     expected: str
@@ -101,7 +101,7 @@ class Text(Kind):
         )
 
     def shown(self, value: object) -> str:
-        # A URL with a password may stand where only a host belongs.
+        # A user may enter a URL with a password instead of a host.
         quiet = self.quiet or (isinstance(value, str) and "@" in value)
         return type_name(value) if quiet else show(value)
 
@@ -113,7 +113,7 @@ def plain(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choice(Kind):
-    """One of a few words, exactly as they are written here."""
+    """An enumeration, case-sensitive."""
 
     options: tuple[str, ...]
 
@@ -148,7 +148,7 @@ class Listing(Kind):
         return f"a list of {self.least} to {self.most} items"
 
     def read(self, value: object, place: Place) -> object:
-        """Take the list, reading no item of one that is too long."""
+        """Parse the list; the items of a list that is too long are not parsed."""
         if not isinstance(value, list | tuple):
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
         if not self.least <= len(value) <= self.most:
@@ -162,7 +162,7 @@ class Listing(Kind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dictionary(Kind):
-    """A map from names of the author's choosing to values of one kind."""
+    """A map with arbitrary keys and values of one kind."""
 
     name: Text
     value: Kind
@@ -173,7 +173,7 @@ class Dictionary(Kind):
         return f"a mapping of at most {self.most} entries"
 
     def read(self, value: object, place: Place) -> object:
-        """Take the map, reading no entry of one that is too large."""
+        """Parse the map; the entries of a map that is too large are not parsed."""
         if not isinstance(value, Mapping):
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
         if len(value) > self.most:
@@ -185,5 +185,5 @@ class Dictionary(Kind):
         return self.value.read(item, place.key(key)) if isinstance(key, str) else INVALID
 
     def write(self, value: object) -> object:
-        """Copy, so that the model stays as it was read."""
+        """Return a copy, so that callers cannot change the model."""
         return dict(value) if isinstance(value, Mapping) else value

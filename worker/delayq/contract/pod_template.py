@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delayq.contract.problems import Place
 
 DELETE: Final = "$patch"
-"""Every typed mapping may hold `$patch: delete`, which deletes what the operator has there."""
+"""Every typed mapping may contain `$patch: delete`, which deletes the operator's value."""
 
 PLAIN: Final = {
     "text": "text",
@@ -102,7 +102,7 @@ _TYPES: Final = {
     "HostPath": "path:text type:text",
     "VolumeClaim": "claimName:text readOnly:bool",
 }
-"""Fields as `name:type`; `name!` is required, for it tells items of a list apart; `[type]` a list, `{type}` a map."""
+"""Fields as `name:type`; `name!` is required, because it is the key of a list; `[type]` a list, `{type}` a map."""
 
 FIELDS: Final = {
     name: {field: kind for field, _, kind in (each.partition(":") for each in fields.split())}
@@ -113,10 +113,10 @@ FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate(Freeform):
-    """A pod template, of which anything may be left out."""
+    """A pod template; all fields are optional."""
 
     def read(self, value: object, place: Place) -> object:
-        """Take a private copy of the template, if it is bounded JSON and every field is one of a Pod."""
+        """Return a copy of the template, if it is limited JSON with fields of a Pod only."""
         found = Freeform.read(self, value, place)
         before = len(place.problems)
         read = found if found is INVALID else _read("PodTemplate", found, place)
@@ -146,7 +146,7 @@ def _read_fields(fields: Mapping[str, str], value: Mapping[str, object], place: 
     for field in [field.rstrip("!") for field in fields if field.endswith("!")]:
         if value.get(field) is None:
             place.field(field).refuse("required, but missing")
-    # null deletes what the operator has there.
+    # null deletes the operator's value.
     return {
         key: item if item is None else _read(known[key], item, place.field(key))
         for key, item in value.items()
@@ -155,7 +155,7 @@ def _read_fields(fields: Mapping[str, str], value: Mapping[str, object], place: 
 
 
 def _fits(kind: str, value: object) -> bool:
-    # A whole number beyond 64 bits is none to the API server.
+    # The API server rejects whole numbers beyond 64 bits.
     whole = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
     match kind:
         case "text":
@@ -173,5 +173,5 @@ def _fits(kind: str, value: object) -> bool:
 
 
 def _refuse(expected: str, value: object, place: Place) -> object:
-    # What a template holds may be a secret put there by mistake: only its type is named.
+    # The value may be a secret by mistake: name only its type.
     return place.refuse(f"expected {expected}, got {type_name(value)}")

@@ -31,7 +31,7 @@ _TYPE_NAMES: Final[Mapping[type, str]] = {
 
 
 class Invalid(Enum):
-    """Stands where a value could not be read; the reason is among the problems."""
+    """Replaces an invalid value; the reason is in the list of problems."""
 
     INVALID = "invalid"
 
@@ -41,13 +41,13 @@ INVALID: Final[Literal[Invalid.INVALID]] = Invalid.INVALID
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to correct: where it is, and what was expected there."""
+    """One error in the document: its path, and the expected value."""
 
     path: str
     message: str
 
     def __str__(self) -> str:
-        """One line, ready to follow a file name."""
+        """Return one line, to print after a file name."""
         return f"{self.path}: {self.message}"
 
 
@@ -55,14 +55,14 @@ class SpecError(ValueError):
     """The document has problems; all of them are listed, in the order of its fields."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        """Keep the problems as data, and as one line each for people."""
+        """The message has one line for each problem."""
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the document a value stands, and where its problems are collected."""
+    """The path of a value in the document, and the list that collects problems."""
 
     path: str
     problems: list[Problem]
@@ -80,24 +80,24 @@ class Place:
         return Place(f"{self.path}[{quote(key)}]", self.problems)
 
     def refuse(self, message: str) -> Literal[Invalid.INVALID]:
-        """Note a problem here."""
+        """Add a problem with this path."""
         self.problems.append(Problem(self.path or "document", message))
         return INVALID
 
 
 def quote(text: str) -> str:
-    """Text in quotes, short, and safe to print on any terminal."""
+    """Quote text, shortened and safe to print on any terminal."""
     escaped = json.dumps(text[:SHOWN], ensure_ascii=not text.isprintable())
     return escaped if len(escaped) <= SHOWN else f'{escaped[: SHOWN - 4]}..."'
 
 
 def type_name(value: object) -> str:
-    """Name what kind of thing a value is, without quoting any of it."""
+    """Return the type of a value, without quoting it."""
     return _TYPE_NAMES.get(type(value), type(value).__name__[:SHOWN])
 
 
 def show(value: object) -> str:
-    """Quote a value as briefly as a message can bear."""
+    """Quote a value, shortened for a message."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

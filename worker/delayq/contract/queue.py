@@ -31,7 +31,7 @@ DeletionPolicy = Literal["Retain", "Delete"]
 
 
 def _ledger_to_ask(recovery: Recovery, guard: Guard | None) -> bool:
-    # Without a SELECT, a check cannot tell whether the UPDATE would find a row.
+    # Without `select`, the check cannot determine whether `update` would find a row.
     asked = recovery.check is not None and recovery.check.guard is not None
     if not asked or guard is None or guard.sql is None:
         return not asked
@@ -40,21 +40,21 @@ def _ledger_to_ask(recovery: Recovery, guard: Guard | None) -> bool:
 
 
 def _some_in_each_shard(shards: int, limits: Limits) -> bool:
-    # A shard that may let none begin would keep its tasks for ever, and one of each shard at once is a burst.
+    # A shard with a quota of 0 would never start a task; one task of each shard at once would be a burst.
     burst = limits.burst or limits.rate_per_second
     return all(limit is None or limit >= shards for limit in (limits.max_in_flight, burst))
 
 
 def _room_for_the_largest(shards: int, limits: Limits) -> bool:
-    # A shard whose part is smaller would refuse the task though the queue is empty. 1024: its id, and what an envelope
-    # has beside payload and headers.
+    # With a smaller quota, a shard would reject the largest task even if the queue is empty. 1024: the id, and the
+    # part of an envelope besides payload and headers.
     largest = limits.max_payload_bytes + limits.max_header_bytes + 1024
     return limits.max_bytes is None or limits.max_bytes >= shards * largest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What the queue should be; redis and handler are enough."""
+    """The desired queue; only redis and handler are required."""
 
     SHAPE: ClassVar[Shape] = Shape(
         rules=(
@@ -146,13 +146,13 @@ class Spec:
         NetworkPolicy, default=NetworkPolicy(), doc="Who may connect to the pods."
     )
     monitoring: Monitoring = section(
-        Monitoring, default=Monitoring(), doc="What the Prometheus operator is told of the queue."
+        Monitoring, default=Monitoring(), doc="Monitoring of the queue by the Prometheus operator."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """The Kubernetes metadata that delayq reads; whatever else is there is left alone."""
+    """The Kubernetes metadata that delayq reads; other fields are ignored."""
 
     SHAPE: ClassVar[Shape] = Shape(open=True)
 

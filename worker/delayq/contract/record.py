@@ -25,7 +25,7 @@ UNKNOWN_SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something fields must satisfy together: `holds` is given their values, in this order."""
+    """A rule about several fields: `holds` gets their values, in this order."""
 
     message: str
     reads: tuple[str, ...]
@@ -34,7 +34,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a mapping must satisfy as a whole: its class's `SHAPE`."""
+    """The rules for a mapping as a whole: the `SHAPE` of its class."""
 
     one_of: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def one_of_message(self) -> str:
-        """Say the choice in the words the CRD uses too."""
+        """Describe the choice in the same words as the CRD."""
         return f"expected exactly one of {', '.join(map(camel, self.one_of))}"
 
 
@@ -71,7 +71,7 @@ class Section(Kind):
     expected: ClassVar[str] = "a mapping"
 
     def read(self, value: object, place: Place) -> object:
-        """Take the mapping, with all of its problems if it has any."""
+        """Parse the mapping, and collect all problems."""
         if not isinstance(value, Mapping):
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
         return read_record(self.record, value, place)
@@ -88,7 +88,7 @@ def camel(attribute: str) -> str:
 
 
 def shape_of(record: type[DataclassInstance]) -> Shape:
-    """Give what the mapping must satisfy as a whole."""
+    """Return the rules for the mapping as a whole."""
     return cast("Shape", getattr(record, "SHAPE", ANY_SHAPE))
 
 
@@ -106,7 +106,7 @@ def declared(record: type[DataclassInstance]) -> tuple[Declared, ...]:
 
 
 def read_record(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> object:
-    """Read every field, then check the mapping as a whole; note all problems, raise none."""
+    """Parse every field, then check the mapping as a whole. Collects problems, raises nothing."""
     before = len(place.problems)
     _refuse_unknown(record, value, place)
     found = {field.attribute: _read_field(field, value, place) for field in declared(record)}
@@ -118,7 +118,7 @@ def read_record(record: type[DataclassInstance], value: Mapping[object, object],
 
 def _read_field(field: Declared, value: Mapping[object, object], place: Place) -> object:
     here = place.field(field.name)
-    # The API server takes null for absent, and so does YAML with nothing below `worker:`.
+    # The API server treats null as absent. YAML has null for `worker:` without a value.
     given = value.get(field.name)
     if given is not None:
         return field.kind.read(given, here)
@@ -145,7 +145,7 @@ def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, obje
 
 
 def refuse_unknown(unknown: list[object], known: list[str], place: Place) -> None:
-    """Note each unknown field with the nearest known one; only count them where they are many."""
+    """Report each unknown field with the nearest known one; if there are many, report their number."""
     for key in unknown[:UNKNOWN_SHOWN]:
         _refuse_field(key, known, place)
     if len(unknown) > UNKNOWN_SHOWN:
@@ -163,7 +163,7 @@ def _refuse_field(key: object, known: list[str], place: Place) -> None:
 
 
 def _nearest(key: str, known: list[str]) -> str | None:
-    """Find the name the author meant; max_attempts and MaxAttempts are near to maxAttempts."""
+    """Return the nearest known name: maxAttempts for max_attempts and MaxAttempts."""
     by_sound = {_sound(name): name for name in known}
     near = difflib.get_close_matches(_sound(key), by_sound, n=1)
     return by_sound[near[0]] if near else None

@@ -45,7 +45,7 @@ class PodDisruptionBudget:
         1,
         10_000,
         default=None,
-        doc="Pods of each that must stay. With as few pods as that, a node drain waits for ever.",
+        doc="Pods of each that must stay. With no more pods than this, a node drain never ends.",
     )
 
 
@@ -96,7 +96,7 @@ class PrometheusRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monitoring:
-    """What the Prometheus operator is told of the queue."""
+    """Monitoring of the queue by the Prometheus operator."""
 
     pod_monitor: PodMonitor = section(
         PodMonitor, default=PodMonitor(), doc="Scraping, by the Prometheus operator's PodMonitor."

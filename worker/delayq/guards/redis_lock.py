@@ -5,7 +5,7 @@ more before a handler and one after it.
 
 What it cannot promise, beside what no lock can (see locking.py): with a single Redis, what Redis forgets is unlocked. A
 restart without persistence, a failover to a replica that had not received the key, and FLUSHALL let a second run begin;
-the first is told so within a third of the lock's life, and has had its effect by then or not. A clock of Redis that
+the first detects that within a third of the lock's TTL, and has had its effect by then or not. A clock of Redis that
 steps ahead does the same to locks that it passes; one that steps back keeps those of dead holders for longer.
 """
 
@@ -98,7 +98,7 @@ class RedisLock(LockGuard):
 
     @property
     def _apart(self) -> bool:
-        return self._connection.address.apart
+        return self._connection.address.is_cluster
 
     async def _acquire(self, task: Task, owner: str) -> None:
         lock = self._commands.lock(task.id, owner, self._ttl_ms, shard=task.shard)

@@ -12,7 +12,7 @@ when their time has run out.
 What it cannot promise, beside what no lock can (see locking.py): the life of a lock is measured by the servers' clocks.
 A majority of them that step ahead, or that restart empty within one life of the lock (persistence with fsync on every
 write, or a restart that is delayed by a lock's life, rules that out), let a second run begin while the first goes on;
-the first is told so at its next renewal.
+the first detects that at its next renewal.
 """
 
 from __future__ import annotations

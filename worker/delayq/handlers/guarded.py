@@ -46,7 +46,7 @@ def sharing(call: Callable[..., Awaitable[object]], guard: Guard[Any]) -> Handle
 def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Callable[[Task], object]:
     """Do the same in a thread, which then holds the transaction from beginning to end.
 
-    A function that was told to stop returns early, and well: the guard's mark must not say that it is done.
+    A cancelled function may return early without an error: the guard must not record it as done.
     """
 
     def guarded(task: Task) -> object:

@@ -36,7 +36,7 @@ class External:
         In a Cluster, the run starts with the available nodes.
         """
         connection = AsyncConnection(self._address)
-        asked = self._shards if connection.address.apart else self._shards[:1]
+        asked = self._shards if connection.address.is_cluster else self._shards[:1]
         try:
             replies = await asyncio.gather(
                 *(connection.send([("INFO",)], keys) for keys in asked), return_exceptions=True

@@ -67,7 +67,7 @@ class Watch:
         queue = self._plan.queue
         status, shard_map = await self._status(), self._client.shard_map  # refreshed by _status
         # The document may have another number, which takes effect only after resharding.
-        shards = shard_map.covers if shard_map.epoch else queue.spec.shards
+        shards = shard_map.shards_in_use if shard_map.epoch else queue.spec.shards
         scanners = [self._relays[name] for name in self._plan.scanner_names]
         workers = [self._relays[name] for name in self._plan.worker_names]
         exported = [await self._metrics(each) for each in scanners if shard_map.moves]

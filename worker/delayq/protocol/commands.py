@@ -76,12 +76,12 @@ class Commands:
     ) -> None:
         """`shards` is the assumed number of shards until the shard map is read. Only claims need `limits`."""
         self.queue, self._prefix, self._limits = queue, prefix, limits
-        self._pinned: Commands | None = None  # see by()
-        self.changed = Alarm()  # follow() rings it; a process' ServiceManager waits on it
+        self._pinned: Commands | None = None  # see pinned_to()
+        self.changed = Alarm()  # use_shard_map() rings it; a process' ServiceManager waits on it
         self._assumed = ShardMap.assumed(shards)
-        self.follow(self._assumed)
+        self.use_shard_map(self._assumed)
 
-    def learn(self, shard_map: ShardMap | None) -> bool:
+    def apply_shard_map(self, shard_map: ShardMap | None) -> bool:
         """Adopt a newer shard map; None means that the queue was erased. Returns whether the shard map changed."""
         if shard_map is None:
             shard_map = self._assumed
@@ -94,23 +94,23 @@ class Commands:
                 "shard_map_changed",
                 extra={"fields": {"queue": self.queue, "epoch": shard_map.epoch, **steps}},
             )
-            self.follow(shard_map)
+            self.use_shard_map(shard_map)
         return changed
 
-    def follow(self, shard_map: ShardMap) -> None:
+    def use_shard_map(self, shard_map: ShardMap) -> None:
         """Use this shard map from now on. `shards` are all that it covers."""
         self.shard_map, self._pinned = shard_map, None
-        self.shards = tuple(Keys(self._prefix, self.queue, shard) for shard in range(shard_map.covers))
+        self.shards = tuple(Keys(self._prefix, self.queue, shard) for shard in range(shard_map.shards_in_use))
         self.changed.ring()
 
-    def by(self, shard_map: ShardMap) -> Commands:
+    def pinned_to(self, shard_map: ShardMap) -> Commands:
         """Return a copy pinned to this shard map, for calls that must use the same one."""
         if shard_map is self.shard_map and self._pinned is not None:
             return self._pinned
         pinned = copy(self)
         pinned.shard_map = shard_map
-        if shard_map.covers != len(self.shards):
-            pinned.shards = tuple(map(self.keys, range(shard_map.covers)))
+        if shard_map.shards_in_use != len(self.shards):
+            pinned.shards = tuple(map(self.keys, range(shard_map.shards_in_use)))
         if shard_map is self.shard_map:
             self._pinned = pinned
         return pinned

@@ -81,7 +81,7 @@ class ShardMap:
         return self.shards != self.was
 
     @property
-    def covers(self) -> int:
+    def shards_in_use(self) -> int:
         """The number of shards that may hold tasks."""
         return max(self.shards, self.was, self.target)
 
@@ -92,7 +92,7 @@ class ShardMap:
         new number. All quotas together stay below twice the limit; docs/decisions/0028 has the figures.
         """
         fewer, more = (self.was, self.shards) if self.was < self.shards else (self.shards, self.was)
-        return fewer if shard < fewer else more if shard < more else self.covers
+        return fewer if shard < fewer else more if shard < more else self.shards_in_use
 
     def home(self, task_id: str) -> int:
         """Return the shard in which new tasks with this id are stored."""

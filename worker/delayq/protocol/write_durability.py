@@ -29,21 +29,21 @@ TWICE_MS: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class ConfirmCommands:
     """Commands that follow scripts on their connection, each after a small write if `marked`.
 
     In a Cluster every server confirms its own writes: calls of one round trip to one server share a confirmation.
     """
 
-    questions: Commands
+    requests: Commands
     marked: bool = True
 
     def commands(self, stats: str) -> Commands:
         """Return the commands to send; `stats` is a key on the same server, for the small write."""
         if not self.marked:
-            return self.questions
+            return self.requests
         mark: tuple[str | int, ...] = ("HINCRBY", stats, CONFIRMATIONS, 1)
-        return tuple(command for question in self.questions for command in (mark, question))
+        return tuple(command for request in self.requests for command in (mark, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +89,13 @@ class Durability:
         longest = self.timeout_ms if timeout_ms is None else timeout_ms
         return ("WAIT", self.replicas, longest) if self.kind == "Replicated" else ("WAITAOF", 1, 0, longest)
 
-    def behind(self, timeout_ms: int | None = None) -> Behind:
+    def confirm_commands(self, timeout_ms: int | None = None) -> ConfirmCommands:
         """Return the confirmation that follows the scripts on their connection."""
-        return Behind((self.waiting(timeout_ms),))
+        return ConfirmCommands((self.waiting(timeout_ms),))
 
-    def twice(self) -> Behind:
+    def twice(self) -> ConfirmCommands:
         """Return two consecutive confirmations. The second is too soon to be true with everysec, see EARLY_WAITAOF."""
-        return Behind((self.waiting(FIRST_MS), self.waiting(TWICE_MS)))
+        return ConfirmCommands((self.waiting(FIRST_MS), self.waiting(TWICE_MS)))
 
     @property
     def longest_ms(self) -> int:
@@ -103,7 +103,7 @@ class Durability:
         return self.timeout_ms + MIN_WAIT_MS + (FIRST_MS + TWICE_MS if self.kind == "Fsynced" else 0)
 
     def confirmed(self, replies: object) -> int:
-        """Return the number of confirmations in the replies to behind(); 0 for an error."""
+        """Return the number of confirmations in the replies to confirm_commands(); 0 for an error."""
         return _count(replies[-1]) if isinstance(replies, list) else 0
 
     def early(self, replies: object) -> bool:

@@ -104,21 +104,21 @@ class Sweep:
 
     async def _retain(self, shard: int) -> int:
         """Purge the oldest dead letters: those past the retention, and those above the shard's limit."""
-        by = self._commands.by(self._commands.shard_map)
-        oldest = by.list(shard, State.DEAD, offset=0, limit=BATCH)
-        rows, counts = await self._connection.run([oldest, by.counts(shard)])
+        pinned = self._commands.pinned_to(self._commands.shard_map)
+        oldest = pinned.list(shard, State.DEAD, offset=0, limit=BATCH)
+        rows, counts = await self._connection.run([oldest, pinned.counts(shard)])
         before_ms = counts.now_ms - self._retention.dead_letter_retention_seconds * 1000
-        too_many = max(0, counts.dead - self._most_letters(by.shard_map))
+        too_many = max(0, counts.dead - self._most_letters(pinned.shard_map))
         chosen = [row for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
         if not chosen:
             return 0
         # A listed one that was redriven and died again is a new dead letter, with a later time of death.
         fence = min(counts.now_ms, chosen[-1].at_ms + 1)
         try:
-            purge = by.purge(shard, [row.id for row in chosen], before_ms=fence)
+            purge = pinned.purge(shard, [row.id for row in chosen], before_ms=fence)
             purged = await self._connection.one(purge)
         except ShardMapOutdated as error:
-            self._commands.learn(error.shard_map)
+            self._commands.apply_shard_map(error.shard_map)
             return 0
         log.info("purged", extra={"fields": {"dead_letters": purged, "shard": shard}})
         self.done["purged"] += purged
@@ -262,7 +262,7 @@ class Reaper:
         self._connection = AsyncConnection(address)
         self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))
         self.reconcile = Reconcile(commands, self._connection, spec)
-        self.services = ServiceManager(self, commands, self.counters, apart=address.apart)
+        self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         self.services.add(self.reconcile)
         self.services.add(SizeAudit(commands, self._connection))
         self._shard_map_sync = ShardMapSync(commands, self._connection)

@@ -115,24 +115,24 @@ class ReshardingCoordinator:
         if not known and self._wish.shards > 1:
             await self._check_placed()
         first = ShardMap.first(self._wish.shards, self._wish.stamp)
-        told = await self._connection.one(
+        state = await self._connection.one(
             self._commands.sync_shard_map(0, known or first, proposed=not known)
         )
-        self._follow(told)
+        self._follow(state)
         wished = self._wish.next(self._commands.shard_map)
         if wished is not None:
             await self._propose(wished)
         self._note_refusal(self._commands.shard_map)
-        if 0 not in self._led() or told.erased:
+        if 0 not in self._led() or state.erased:
             self._epoch = -1
             return SETTLED_SECONDS if self._commands.shard_map.settled else LOOK_SECONDS
         return await self._lead(self._commands.shard_map)
 
     async def _check_placed(self) -> None:
         """Warn of tasks without a shard map: they may have been stored with another number of shards."""
-        told = await self._connection.one(self._commands.sync_shard_map(0))
-        if told.shard_map is None and told.tasks:
-            fields = {"queue": self._commands.queue, "tasks": told.tasks, "shards": self._wish.shards}
+        state = await self._connection.one(self._commands.sync_shard_map(0))
+        if state.shard_map is None and state.tasks:
+            fields = {"queue": self._commands.queue, "tasks": state.tasks, "shards": self._wish.shards}
             log.warning("shard_map_missing", extra={"fields": fields})
 
     def _note_refusal(self, shard_map: ShardMap) -> None:
@@ -141,8 +141,8 @@ class ReshardingCoordinator:
             fields = {"asked": self._wish.shards, "stays": shard_map.target, "because": self._refused}
             log.warning("resharding_refused", extra={"fields": {"queue": self._commands.queue, **fields}})
 
-    def _follow(self, told: ShardMapState) -> bool:
-        return told.shard_map is not None and self._commands.learn(told.shard_map)
+    def _follow(self, state: ShardMapState) -> bool:
+        return state.shard_map is not None and self._commands.apply_shard_map(state.shard_map)
 
     async def _propose(self, shard_map: ShardMap) -> None:
         """Propose a shard map to shard 0, unless another shard has a newer one than shard 0."""
@@ -154,15 +154,17 @@ class ReshardingCoordinator:
 
     async def _tell_all(self, shard_map: ShardMap, first: int = 0) -> list[ShardMapState] | None:
         """Send the shard map to all shards, dropped ones included; None when one has a newer map or is unreachable."""
-        by, shards = self._commands.by(shard_map), range(first, shard_map.widest)
+        pinned, shards = self._commands.pinned_to(shard_map), range(first, shard_map.widest)
         answers = await self._connection.answers(
             [
-                by.sync_shard_map(shard, shard_map) if shard < shard_map.covers else by.retire_shard(shard)
+                pinned.sync_shard_map(shard, shard_map)
+                if shard < shard_map.shards_in_use
+                else pinned.retire_shard(shard)
                 for shard in shards
             ]
         )
         found = [answer for answer in answers if not isinstance(answer, DelayQError)]
-        changed = [self._follow(told) for told in found]
+        changed = [self._follow(state) for state in found]
         return None if any(changed) or len(found) < len(answers) else found
 
     async def _lead(self, shard_map: ShardMap) -> float:
@@ -175,7 +177,7 @@ class ReshardingCoordinator:
         if found is None or await self._revived(shard_map, found):
             return LOOK_SECONDS
         if shard_map.moves:
-            ready = all(told.home_epoch == shard_map.epoch for told in found[: shard_map.covers])
+            ready = all(state.home_epoch == shard_map.epoch for state in found[: shard_map.shards_in_use])
         else:
             ready = now - self._since >= self._announce_seconds
         following = shard_map.next_step()
@@ -191,12 +193,12 @@ class ReshardingCoordinator:
         if now >= self._tell_at:
             found = await self._tell_all(shard_map, first=1) or []  # shard 0 has it already
             self._tell_at = now + TELL_SECONDS
-            if await self._revived(shard_map, found[: shard_map.covers - 1]):
+            if await self._revived(shard_map, found[: shard_map.shards_in_use - 1]):
                 return 0.0
-            for shard, told in enumerate(found[shard_map.covers - 1 :], shard_map.covers):
-                if told.tasks and shard not in self._strays:
+            for shard, state in enumerate(found[shard_map.shards_in_use - 1 :], shard_map.shards_in_use):
+                if state.tasks and shard not in self._strays:
                     log.warning(
-                        "misplaced_tasks_found", extra={"fields": {"shard": shard, "tasks": told.tasks}}
+                        "misplaced_tasks_found", extra={"fields": {"shard": shard, "tasks": state.tasks}}
                     )
                     self._strays[shard] = ShardMigration(
                         *(shard, self._commands, self._connection),
@@ -212,7 +214,7 @@ class ReshardingCoordinator:
 
     async def _revived(self, shard_map: ShardMap, found: Sequence[ShardMapState]) -> bool:
         """Increase the epoch if a shard was erased but others were not: the erased one rejects older epochs."""
-        erased = max((told.erased for told in found), default=0)
+        erased = max((state.erased for state in found), default=0)
         if erased:
             log.warning("partial_erase_detected", extra={"fields": {"queue": self._commands.queue}})
             later = replace(shard_map, epoch=erased + 1)

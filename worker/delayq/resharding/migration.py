@@ -83,24 +83,24 @@ class ShardMigration:
 
     async def step(self, *, scans: bool = True) -> float:
         """Do one call; returns the seconds until the next. Without `scans`, only complete unfinished batches."""
-        by = self._commands.by(self._commands.shard_map)
-        if not by.shard_map.epoch:  # without an epoch, a dropped shard could not reject a batch
+        pinned = self._commands.pinned_to(self._commands.shard_map)
+        if not pinned.shard_map.epoch:  # without an epoch, a dropped shard could not reject a batch
             return REST_SECONDS
-        if self.scan.epoch != by.shard_map.epoch:
-            self.scan, self._find_at = ScanProgress(by.shard_map.epoch), 0.0
+        if self.scan.epoch != pinned.shard_map.epoch:
+            self.scan, self._find_at = ScanProgress(pinned.shard_map.epoch), 0.0
         try:
-            return await self._step(by, scans=scans)
+            return await self._step(pinned, scans=scans)
         except BaseException:
             self._find_at = 0.0  # Redis may have executed the call
             raise
 
-    async def _step(self, by: Commands, *, scans: bool) -> float:
+    async def _step(self, pinned: Commands, *, scans: bool) -> float:
         if time.monotonic() >= self._find_at:
-            return await self._find(by)
+            return await self._find(pinned)
         if self._sent and time.monotonic() - self._sent[0].since >= KEEP_SECONDS:
-            return await self._land(by)
+            return await self._land(pinned)
         if scans and not self.scan.done and len(self._sent) < MOST_UNDER_WAY:
-            return await self._go_on(by)
+            return await self._go_on(pinned)
         return self._until_landing() if self._sent else REST_SECONDS
 
     @property
@@ -111,38 +111,38 @@ class ShardMigration:
     def _until_landing(self) -> float:
         return max(PAGE_SECONDS, self._sent[0].since + KEEP_SECONDS - time.monotonic())
 
-    async def _find(self, by: Commands) -> float:
+    async def _find(self, pinned: Commands) -> float:
         """Continue with a batch that was migrated out before, by us or by another scanner."""
         after = self._sent[-1].token if self._sent else 0
-        batch = await self._connection.one(by.list_migrating(self.shard, after=after))
+        batch = await self._connection.one(pinned.list_migrating(self.shard, after=after))
         if not batch.token:
-            self._find_at = time.monotonic() + (FIND_SECONDS if by.shard_map.moves else SETTLED_SECONDS)
+            self._find_at = time.monotonic() + (FIND_SECONDS if pinned.shard_map.moves else SETTLED_SECONDS)
             return 0.0
         if batch.tasks:
-            await self._arrive(by, batch)
+            await self._arrive(pinned, batch)
         else:  # entries that cannot be sent
-            await self._connection.one(by.migrate_commit(self.shard, batch.token))
+            await self._connection.one(pinned.migrate_commit(self.shard, batch.token))
         return PAGE_SECONDS
 
-    async def _go_on(self, by: Commands) -> float:
+    async def _go_on(self, pinned: Commands) -> float:
         scan = self.scan
         if scan.cursor is not None:
-            return await self._page(by, scan.cursor)
+            return await self._page(pinned, scan.cursor)
         if scan.look_at or scan.waiting:
-            return await self._look(by, scan)
+            return await self._look(pinned, scan)
         if scan.too_many:
             scan.cursor, scan.too_many, scan.checked = "0", False, 0
             return 0.0
         if self._sent:
             return self._until_landing()
-        scan.done = await self._connection.one(by.migrate_done(self.shard))
+        scan.done = await self._connection.one(pinned.migrate_done(self.shard))
         self._find_at = self._find_at if scan.done else 0.0  # another scanner's batches
         return 0.0
 
-    async def _look(self, by: Commands, scan: ScanProgress) -> float:
+    async def _look(self, pinned: Commands, scan: ScanProgress) -> float:
         """Try again to migrate tasks that had to stay."""
         if scan.look_at:
-            await self._depart(by, scan.look_at[-BATCH:])
+            await self._depart(pinned, scan.look_at[-BATCH:])
             del scan.look_at[-BATCH:]
             return PAGE_SECONDS
         if time.monotonic() < self._look_again:
@@ -151,27 +151,27 @@ class ShardMigration:
         self._look_again = time.monotonic() + AGAIN_SECONDS
         return 0.0
 
-    async def _page(self, by: Commands, cursor: str) -> float:
-        page = await self._connection.one(by.scan(self.shard, cursor))
+    async def _page(self, pinned: Commands, cursor: str) -> float:
+        page = await self._connection.one(pinned.scan(self.shard, cursor))
         if cursor == "0":
             self.scan.run, self.scan.tasks = page.run, page.tasks
         elif page.run != self.scan.run:  # the cursor belonged to another server: start again
             self.scan.cursor, self.scan.checked = "0", 0
             return 0.0
-        away = [raw for raw in page.ids if by.shard_of(raw.decode(errors="replace")) != self.shard]
+        away = [raw for raw in page.ids if pinned.shard_of(raw.decode(errors="replace")) != self.shard]
         for at in range(0, len(away), BATCH):
-            await self._depart(by, away[at : at + BATCH])
+            await self._depart(pinned, away[at : at + BATCH])
         self.scan.checked += len(page.ids)
         self.scan.cursor = None if page.cursor == "0" else page.cursor
         return PAGE_SECONDS
 
-    async def _depart(self, by: Commands, ids: Sequence[bytes]) -> None:
+    async def _depart(self, pinned: Commands, ids: Sequence[bytes]) -> None:
         while ids:
-            batch = await self._connection.one(by.migrate_out(self.shard, ids, near_ms=self._near_ms))
+            batch = await self._connection.one(pinned.migrate_out(self.shard, ids, near_ms=self._near_ms))
             self._wait_for(batch.stay)
             if batch.tasks:
                 self.scan.moved += len(batch.tasks)
-                await self._arrive(by, batch)
+                await self._arrive(pinned, batch)
             ids = batch.later
 
     def _wait_for(self, ids: Sequence[bytes]) -> None:
@@ -180,10 +180,10 @@ class ShardMigration:
         else:
             self.scan.waiting.update(ids)
 
-    async def _arrive(self, by: Commands, batch: MigrationBatch) -> None:
+    async def _arrive(self, pinned: Commands, batch: MigrationBatch) -> None:
         shards = batch.by_shard()
         answers = await self._connection.run(
-            [by.migrate_in(to, self.shard, batch.token, tasks) for to, tasks in shards.items()]
+            [pinned.migrate_in(to, self.shard, batch.token, tasks) for to, tasks in shards.items()]
         )
         late = {
             to: answer
@@ -191,26 +191,26 @@ class ShardMigration:
             if isinstance(answer, BatchOutOfOrder)
         }
         for to, answer in late.items():
-            if await self._connection.one(by.migrate_retoken(self.shard, batch.token, to, answer)):
+            if await self._connection.one(pinned.migrate_retoken(self.shard, batch.token, to, answer)):
                 self._find_at = 0.0  # under its new token
         if arrived := shards.keys() - late.keys():
             self._sent.append(Batch(batch.token, frozenset(arrived), time.monotonic()))
 
-    async def _land(self, by: Commands) -> float:
+    async def _land(self, pinned: Commands) -> float:
         """Verify and commit batches after KEEP_SECONDS, the oldest in Redis first: see the decision."""
         now = time.monotonic()
         ripe = [batch for batch in self._sent if now - batch.since >= KEEP_SECONDS]
-        await self._confirm(by, frozenset().union(*(batch.shards for batch in ripe)))
+        await self._confirm(pinned, frozenset().union(*(batch.shards for batch in ripe)))
         for batch in ripe:
-            oldest = await self._connection.one(by.list_migrating(self.shard, whole=False))
+            oldest = await self._connection.one(pinned.list_migrating(self.shard, whole=False))
             if oldest.token != batch.token:
                 return self._again(oldest)
             there = await self._connection.run(
-                [by.migrate_verify(to, self.shard, batch.token) for to in oldest.by_shard()]
+                [pinned.migrate_verify(to, self.shard, batch.token) for to in oldest.by_shard()]
             )
             if not all(there):
                 return self._forget_sent()
-            await self._connection.one(by.migrate_commit(self.shard, batch.token))
+            await self._connection.one(pinned.migrate_commit(self.shard, batch.token))
             self._sent.popleft()
         return 0.0
 
@@ -228,11 +228,13 @@ class ShardMigration:
         self._find_at = 0.0
         return 0.0
 
-    async def _confirm(self, by: Commands, shards: frozenset[int]) -> None:
+    async def _confirm(self, pinned: Commands, shards: frozenset[int]) -> None:
         """Wait for the confirmation that spec.durability requires, as schedule does."""
         asked = self._durability
         if asked is None or not shards:
             return
-        found = await self._connection.run((), asked.behind(), [by.keys(shard) for shard in shards])
+        found = await self._connection.run(
+            (), asked.confirm_commands(), [pinned.keys(shard) for shard in shards]
+        )
         if min(map(asked.confirmed, found)) < asked.wanted:
             raise DelayQError("migrated tasks are not confirmed at their new shard; both shards keep them")

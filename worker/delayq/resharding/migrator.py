@@ -104,7 +104,7 @@ async def stepped(move: ShardMigration, commands: Commands, *, scans: bool, refu
         refusals.refuse(move.shard, error)
         return REST_SECONDS
     except ShardMapOutdated as error:
-        commands.learn(error.shard_map)
+        commands.apply_shard_map(error.shard_map)
         return 0.0
     refusals.serve(move.shard)
     return pause

@@ -30,14 +30,14 @@ class ShardMapSync:
         """Poll on `connection`; with `once`, only until a shard map is known."""
         self._commands, self._connection, self._once = commands, connection, once
         self._served = (
-            not connection.address.apart
+            not connection.address.is_cluster
         )  # without a Cluster, one server has all shards: ask only shard 0
         self.alarm = Alarm()
 
     async def step(self) -> float:
         """Poll shard 0; in a Cluster, while it does not serve, all shards: each stores the newest that it received."""
-        shards = range(1 if self._served else max(self._commands.shard_map.covers, ASKED))
-        self._served = not self._connection.address.apart
+        shards = range(1 if self._served else max(self._commands.shard_map.shards_in_use, ASKED))
+        self._served = not self._connection.address.is_cluster
         failed, *_ = await asyncio.gather(*map(self._ask, shards), return_exceptions=True)
         if self._once and self._commands.shard_map.epoch:
             return KNOWN_SECONDS
@@ -50,4 +50,4 @@ class ShardMapSync:
         known = self._commands.shard_map if self._commands.shard_map.epoch and not shard else None
         state = await self._connection.one(self._commands.sync_shard_map(shard, known))
         if state.shard_map is not None:
-            self._commands.learn(state.shard_map)
+            self._commands.apply_shard_map(state.shard_map)

@@ -38,7 +38,7 @@ def because(decision: Decision) -> str:
     if decision.limited_by != "None":
         parts.append(LIMITS[decision.limited_by].format(wanted=f"{decision.wanted:,}"))
     if not decision.sample.whole:
-        parts.append("not every shard has told")
+        parts.append("not every shard has reported")
     if decision.reason == "FallenBack":
         parts.append("fallback.replicas counts")
     return "; ".join(parts)

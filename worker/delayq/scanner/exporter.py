@@ -111,7 +111,7 @@ class Exporter:
             deadline = asyncio.get_running_loop().time() + MOST_SECONDS
             served = (
                 [shard for shard in group.shards if shard in led and shard not in found.down]
-                for group in groups(self._commands, apart=self._connection.address.apart)
+                for group in groups(self._commands, is_cluster=self._connection.address.is_cluster)
             )
             await asyncio.gather(
                 self._servers(there, deadline, found),

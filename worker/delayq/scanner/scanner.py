@@ -161,7 +161,7 @@ class Scanner:
         self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))
         self._parts: dict[ShardGroup, GroupParts] = {}
         self._watches: dict[ShardScanner, Loop] = {}
-        self.services = ServiceManager(self, commands, self.counters, apart=address.apart)
+        self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         self._movers: dict[ShardGroup, Migrator] = {}
         blocks_seconds = spec.delivery.max_block_milliseconds / 1000
         self._reshard = ReshardingCoordinator(

@@ -41,10 +41,10 @@ class ServiceManager:
     name, blocks = "service_manager", False
 
     def __init__(
-        self, owner: Services, commands: Commands, counters: ProcessCounters, *, apart: bool
+        self, owner: Services, commands: Commands, counters: ProcessCounters, *, is_cluster: bool
     ) -> None:
-        """Open nothing before open(), and run nothing before start(). `apart` is Address.apart."""
-        self._owner, self._commands, self._counters, self._apart = owner, commands, counters, apart
+        """Open nothing before open(), and run nothing before start(). `is_cluster` is Address.is_cluster."""
+        self._owner, self._commands, self._counters, self._is_cluster = owner, commands, counters, is_cluster
         self._tasks: dict[Loop, asyncio.Task[None] | None] = {}
         self._groups: list[ShardGroup] = []
         self._started = False
@@ -73,7 +73,7 @@ class ServiceManager:
 
     def open(self) -> None:
         """Open new shard groups."""
-        for group in groups(self._commands, apart=self._apart):
+        for group in groups(self._commands, is_cluster=self._is_cluster):
             if group not in self._groups:
                 self._groups.append(group)
                 for service in self._owner.opened(group):
@@ -89,7 +89,7 @@ class ServiceManager:
         """Open and close shard groups according to the current shard map."""
         self.open()
         await self._owner.changed()
-        there = groups(self._commands, apart=self._apart)
+        there = groups(self._commands, is_cluster=self._is_cluster)
         for group in [group for group in self._groups if group not in there]:
             if await self._owner.closed(group):
                 self._groups.remove(group)

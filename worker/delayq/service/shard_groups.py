@@ -39,10 +39,10 @@ class ShardGroup:
         return service if self.only is None else f"{service}-{self.only}"
 
 
-def groups(commands: Commands, *, apart: bool) -> list[ShardGroup]:
-    """Return all current shard groups; `apart` is Address.apart."""
+def groups(commands: Commands, *, is_cluster: bool) -> list[ShardGroup]:
+    """Return all current shard groups; `is_cluster` is Address.is_cluster."""
     return (
         [ShardGroup(commands, shard) for shard in range(len(commands.shards))]
-        if apart
+        if is_cluster
         else [ShardGroup(commands)]
     )

@@ -73,7 +73,7 @@ class Worker:
         if guard_breaker is not None:
             call = guard_breaker.around(call)
         self._runner = Executor(call, spec.delivery, self.counters)
-        self.services = ServiceManager(self, commands, self.counters, apart=address.apart)
+        self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         if guard_breaker is not None:
             self.services.add(guard_breaker)
         self.services.add(ShardMapSync(commands, self._renewal_connection))

@@ -23,7 +23,7 @@ from delayq.cli.exits import FAILED, UNAVAILABLE
 from delayq.cli.formats import clean
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
-from delayq.cli.snapshot import learn
+from delayq.cli.snapshot import fetch_shard_map
 from delayq.cli.target import Target, is_path, resolve
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
@@ -92,10 +92,13 @@ def _source(target: Target) -> str:
 
 
 def _redis(target: Target) -> Iterator[Finding]:
-    findings, servers = find(target.address, _commands(target).shards if target.address.apart else ())
+    findings, servers = find(target.address, _commands(target).shards if target.address.is_cluster else ())
     yield from findings
     findings = merged(
-        {each.where: list(_server(each, target.durability, apart=target.address.apart)) for each in servers}
+        {
+            each.where: list(_server(each, target.durability, is_cluster=target.address.is_cluster))
+            for each in servers
+        }
     )
     yield from findings
     reached = any(each.check == "login" and not each.unreachable for each in findings)
@@ -109,11 +112,11 @@ def _commands(target: Target) -> Commands:
     limits = target.limits
     commands = Commands(target.queue, prefix=target.key_prefix, shards=target.shards, limits=limits)
     with closing(SyncConnection(target.address)) as connection, suppress(DelayQError, ValueError):
-        learn(connection, commands)
+        fetch_shard_map(connection, commands)
     return commands
 
 
-def _server(address: Address, asked: DurabilitySpec, *, apart: bool) -> Iterator[Finding]:
+def _server(address: Address, asked: DurabilitySpec, *, is_cluster: bool) -> Iterator[Finding]:
     """Check one of the queue's servers."""
     found = connect(address)
     yield found
@@ -125,7 +128,7 @@ def _server(address: Address, asked: DurabilitySpec, *, apart: bool) -> Iterator
         if found.unreachable:
             return
         try:
-            other = mode(connection, apart=apart)
+            other = mode(connection, is_cluster=is_cluster)
             if other is not None:
                 yield other
                 return

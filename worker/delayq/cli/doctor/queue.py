@@ -30,7 +30,7 @@ def serving(connection: SyncConnection, commands: Commands) -> tuple[list[Findin
 
     An unavailable node excludes only its own shards from the checks.
     """
-    every = range(commands.shard_map.covers)
+    every = range(commands.shard_map.shards_in_use)
     answers = connection.answers([commands.counts(shard) for shard in every])
     away = {shard: answers[shard] for shard in every if isinstance(answers[shard], Unavailable)}
     served = [shard for shard in every if shard not in away]

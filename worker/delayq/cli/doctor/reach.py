@@ -87,14 +87,14 @@ def _answers_without_tls(address: Address) -> bool:
         return False
 
 
-def mode(connection: SyncConnection, *, apart: bool) -> Finding | None:
+def mode(connection: SyncConnection, *, is_cluster: bool) -> Finding | None:
     """Report a server of another mode: a Cluster node has only some shards, a Sentinel stores no tasks."""
     [reply] = connection.send([("INFO", "server")])
     said = reply.decode(errors="replace") if isinstance(reply, bytes) else ""
     if "redis_mode:sentinel" in said:
         hint = "spec.redis.sentinel, or redis+sentinel://host:26379/NAME, with the name of its master"
         return unreachable("mode", "this is a Sentinel, which stores no tasks", hint)
-    if "redis_mode:cluster" in said and not apart:
+    if "redis_mode:cluster" in said and not is_cluster:
         hint = "use spec.redis.cluster, or redis+cluster://host:port,host:port"
         return unreachable("mode", "this is a Cluster, but configured as one server", hint)
     return None

@@ -68,14 +68,14 @@ def _allow(commands: Sequence[str]) -> str:
     return f"ACL SETUSER … {' '.join(f'+{name}' for name in commands)}, and the queue's keys"
 
 
-def needed(*, apart: bool = False) -> list[str]:
+def needed(*, is_cluster: bool = False) -> list[str]:
     """Return the commands that every process needs. INFO and CONFIG GET are optional."""
-    return sorted({*acl.SCRIPTS, *OUTSIDE, *(acl.CLUSTER if apart else ())})
+    return sorted({*acl.SCRIPTS, *OUTSIDE, *(acl.CLUSTER if is_cluster else ())})
 
 
 def denied(connection: SyncConnection, shards: Sequence[Keys], more: Sequence[str] = ()) -> list[str] | None:
     """Return the commands that the user may not use on some server; None if unknown."""
-    commands, found, unasked = [*needed(apart=connection.address.apart), *more], set[str](), False
+    commands, found, unasked = [*needed(is_cluster=connection.address.is_cluster), *more], set[str](), False
     for _, held in connection.servers(shards):
         # acl_check_cmd checks the command and its keys, but not the number of arguments.
         key = held[0].delayed

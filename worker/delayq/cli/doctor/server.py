@@ -26,18 +26,18 @@ NEVER_LOST = "tasks can be lost when Redis restarts"
 
 def server(connection: SyncConnection, asked: DurabilitySpec) -> Iterator[Finding]:
     """Check INFO and a few settings; `asked` is spec.durability."""
-    told = durability.server_info(connection.send(durability.QUESTIONS))
-    if not told.facts:
+    info = durability.server_info(connection.send(durability.QUESTIONS))
+    if not info.facts:
         yield warning("version", "not known: Redis refuses INFO", "allow the user INFO")
         return
-    yield version(told.facts)
-    yield from vulnerable_lua(told.facts)
-    yield role(told)
-    yield from persistence(told)
+    yield version(info.facts)
+    yield from vulnerable_lua(info.facts)
+    yield role(info)
+    yield from persistence(info)
     if asked.confirm != "None":
-        yield confirmed(told, asked)
-    yield eviction(told)
-    yield memory(told.facts)
+        yield confirmed(info, asked)
+    yield eviction(info)
+    yield memory(info.facts)
 
 
 def version(facts: Mapping[str, str]) -> Finding:
@@ -58,21 +58,21 @@ def version(facts: Mapping[str, str]) -> Finding:
     return ok("version", name) if numbers >= TESTED else warning("version", name, wanted)
 
 
-def role(told: ServerInfo) -> Finding:
+def role(info: ServerInfo) -> Finding:
     """Check that the server is a master: replicas refuse writes."""
-    if told.facts.get("role") in ("slave", "replica"):
-        master = f"{told.facts.get('master_host', '?')}:{told.facts.get('master_port', '?')}"
+    if info.facts.get("role") in ("slave", "replica"):
+        master = f"{info.facts.get('master_host', '?')}:{info.facts.get('master_port', '?')}"
         return failed("role", f"a replica of {master}", "point spec.redis at the master")
-    lagging = int(told.facts.get("connected_slaves", 0)) - told.replicas
+    lagging = int(info.facts.get("connected_slaves", 0)) - info.replicas
     behind = f", and {lagging} that lag behind" if lagging > 0 else ""
-    return ok("role", f"master, {told.replicas} replicas{behind}")
+    return ok("role", f"master, {info.replicas} replicas{behind}")
 
 
-def persistence(told: ServerInfo) -> Iterator[Finding]:
+def persistence(info: ServerInfo) -> Iterator[Finding]:
     """Report the risks to the append-only file, the most serious first: without it, a restart loses tasks."""
-    found = durability.risks(told, DurabilitySpec())
+    found = durability.risks(info, DurabilitySpec())
     wrong = [finding for risk, finding in _PERSISTENCE.items() if risk in found]
-    fsync = told.settings.get("appendfsync")
+    fsync = info.settings.get("appendfsync")
     said = f"append-only file on, appendfsync {fsync or UNTOLD}"
     yield from wrong or [ok("persistence", said)]
 
@@ -105,13 +105,13 @@ _PERSISTENCE: Final[Mapping[DurabilityRisk, Finding]] = {
 }
 
 
-def confirmed(told: ServerInfo, asked: DurabilitySpec) -> Finding:
+def confirmed(info: ServerInfo, asked: DurabilitySpec) -> Finding:
     """Check that Redis can confirm writes as spec.durability requires: otherwise every schedule fails."""
-    found = durability.risks(told, asked)
+    found = durability.risks(info, asked)
     if "replicas_missing" in found:
         return failed(
             "durability",
-            f"Replicated: {told.replicas} of {asked.replicas} replicas keep up, so every schedule fails",
+            f"Replicated: {info.replicas} of {asked.replicas} replicas keep up, so every schedule fails",
             "repair the replicas, or lower durability.replicas",
         )
     if "fsync_unconfirmed" in found:
@@ -121,7 +121,7 @@ def confirmed(told: ServerInfo, asked: DurabilitySpec) -> Finding:
             "appendonly yes, appendfsync always, and a Redis with WAITAOF (7.2, Valkey); or Replicated",
         )
     said = f"{asked.confirm}, within {asked.timeout_milliseconds:,} ms"
-    everysec = told.settings.get("appendfsync") == "everysec"
+    everysec = info.settings.get("appendfsync") == "everysec"
     if asked.confirm == "Fsynced" and everysec and asked.timeout_milliseconds < PATIENT_MS:
         return warning(
             "durability",
@@ -131,10 +131,10 @@ def confirmed(told: ServerInfo, asked: DurabilitySpec) -> Finding:
     return ok("durability", said)
 
 
-def eviction(told: ServerInfo) -> Finding:
+def eviction(info: ServerInfo) -> Finding:
     """Check the eviction policy: eviction silently deletes tasks or leases."""
-    policy = told.facts.get("maxmemory_policy", "")
-    if "evicts" in durability.risks(told, DurabilitySpec()):
+    policy = info.facts.get("maxmemory_policy", "")
+    if "evicts" in durability.risks(info, DurabilitySpec()):
         volatile = policy.startswith("volatile")
         what = "locks, so that two holders have one" if volatile else "waiting tasks"
         return warning("eviction", f"maxmemory-policy {policy}: Redis may evict {what}", "set noeviction")

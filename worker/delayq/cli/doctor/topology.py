@@ -34,14 +34,14 @@ def find(address: Address, shards: Sequence[Keys]) -> Found:
     """Return findings, and the addresses of the servers of these shards."""
     if address.kind == "sentinel":
         return _by_sentinels(address)
-    return _by_slots(address, shards) if address.apart else ([], [address])
+    return _by_slots(address, shards) if address.is_cluster else ([], [address])
 
 
-def _replies(address: Address, questions: Sequence[Any]) -> list[Any] | str:
+def _replies(address: Address, commands: Sequence[Any]) -> list[Any] | str:
     """Return the replies of a server, or its error."""
     with closing(SyncConnection(address)) as connection:
         try:
-            return connection.send(questions)
+            return connection.send(commands)
         except Unavailable as error:
             return reason(error.why)
         except DelayQError as error:
@@ -52,8 +52,8 @@ def _by_sentinels(address: Address) -> Found:
     masters: dict[Place, Master] = {}
     silent: list[str] = []
     for sentinel in address.sentinels:
-        place, replies = sentinel.places[0], _replies(sentinel, saying.questions(address.master_name))
-        master = None if isinstance(replies, str) else saying.read(replies)
+        place, replies = sentinel.places[0], _replies(sentinel, saying.queries(address.master_name))
+        master = None if isinstance(replies, str) else saying.parse(replies)
         if master is not None:
             masters[place] = master
         else:
@@ -97,8 +97,8 @@ def _by_slots(address: Address, shards: Sequence[Keys]) -> Found:
     maps: dict[Place, SlotMap] = {}
     silent: list[str] = []
     for place in address.places:
-        replies = _replies(address.at(place), holding.QUESTIONS)
-        slots = None if isinstance(replies, str) else holding.read(replies, place)
+        replies = _replies(address.at(place), holding.QUERIES)
+        slots = None if isinstance(replies, str) else holding.parse(replies, place)
         if slots is not None:
             maps[place] = slots
         else:

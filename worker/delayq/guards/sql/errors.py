@@ -1,4 +1,4 @@
-"""What a failed step of a SQL guard means, and what the worker is told: an error, and when to try again."""
+"""Translates a failed step of a SQL guard into an error for the worker, with the delay until the next try."""
 
 from __future__ import annotations
 

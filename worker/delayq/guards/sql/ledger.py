@@ -54,7 +54,7 @@ def add(connection: Connection, task: Task, state: str) -> bool:
         made = sqlite.insert(TABLE).on_conflict_do_nothing()
     else:
         made = mysql.insert(TABLE).prefix_with("IGNORE")
-    # SQLAlchemy keeps the count of an INSERT when it is told to, and the driver has forgotten it a moment later.
+    # SQLAlchemy stores the row count of an INSERT only with this option; the driver discards it.
     kept = made.values(values).inline().execution_options(preserve_rowcount=True)
     return connection.execute(kept).rowcount == 1
 

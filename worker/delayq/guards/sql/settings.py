@@ -75,10 +75,10 @@ def source(spec: SqlGuard, secrets_dir: Path, url: str | None = None) -> Source:
     """Return the URL's place: the URL given, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
     kind = type(spec).__name__
     field = f"spec.guard.{kind[0].lower()}{kind[1:]}.databaseSecretRef"
-    told = url or os.environ.get(URL_VARIABLE)
-    if told:
+    value = url or os.environ.get(URL_VARIABLE)
+    if value:
         try:
-            found = urls.parse(told)
+            found = urls.parse(value)
         except InvalidDocument as error:
             raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
         if not url:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 # A shell that starts us in the background has us ignore Ctrl-C, and so would each process that a test starts. A handler
 # is not inherited; what is ignored, is.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Python keeps bytecode, whatever the environment says: else each pytest worker compiles all tests again, and each process
+# that a test starts all of delayq, which takes an operator longer than all else at its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 REDIS_TESTS = Path(__file__).parent / "redis"
 

@@ -141,7 +141,7 @@ def test_every_script_has_a_method_and_every_method_a_script() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_header_has_its_lines_in_order_and_declares_the_keys_that_the_first_line_names(verb: str) -> None:
-    """Verb and purpose, keys, arguments, the answer, and nothing else. A key has the one type that it has everywhere."""
+    """Verb and purpose, keys, arguments, the answer, and nothing else. A key has the same type everywhere."""
     first, *middle, last = [line.split()[1] for line in header(verb)]
     assert (first, last) == (f"{verb}:", "RETURNS")
     assert middle == sorted(middle, key=["KEYS", "ARGV"].index)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 # is not inherited; what is ignored, is.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Python keeps bytecode, whatever the environment says: else each pytest worker compiles all tests again, and each
+# process that a test starts all of delayq, which takes an operator longer than all else at its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 REDIS_TESTS = Path(__file__).parent / "redis"
 
 # What a test is marked with that runs on more than one server in `make test`, too.
@@ -30,7 +37,9 @@ FOR_MORE = ("each_redis", "every_redis", "every_topology", "every_cluster")
 
 # No deadline: on two shared cores a slow example says nothing. Function-scoped fixtures are fine where a test
 # empties its server for each example.
-settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+settings.register_profile(
+    "ci", deadline=None, max_examples=50, print_blob=True, suppress_health_check=list(HealthCheck)
+)
 settings.register_profile("full", settings.get_profile("ci"), max_examples=250)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.load_profile("ci")

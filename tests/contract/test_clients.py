@@ -9,27 +9,24 @@ from typing import Any
 import pytest
 from delayq import Client, SyncClient
 
-METHODS = sorted(
+METHODS = {
     name
     for client in (Client, SyncClient)
     for name, member in vars(client).items()
     if inspect.isfunction(member) and not name.startswith("_")
-)
+}
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS)))
-def test_both_have_the_method_with_the_same_signature(name: str) -> None:
+def test_both_have_the_same_methods_with_the_same_signatures_and_one_docstring() -> None:
     """Names, order, kinds, defaults and types."""
-    one, other = getattr(Client, name), getattr(SyncClient, name)
-    assert inspect.signature(one) == inspect.signature(other)
-    assert inspect.iscoroutinefunction(one)
-    assert not inspect.iscoroutinefunction(other)
-
-
-@pytest.mark.parametrize("name", sorted(set(METHODS)))
-def test_a_docstring_is_written_once(name: str) -> None:
-    assert inspect.getdoc(getattr(Client, name))
-    assert inspect.getdoc(getattr(SyncClient, name)) == f"See Client.{name}."
+    assert inspect.signature(Client) == inspect.signature(SyncClient)
+    assert inspect.signature(Client.from_document) == inspect.signature(SyncClient.from_document)
+    for name in METHODS:
+        one, other = getattr(Client, name), getattr(SyncClient, name)
+        assert inspect.signature(one) == inspect.signature(other), name
+        assert (inspect.iscoroutinefunction(one), inspect.iscoroutinefunction(other)) == (True, False), name
+        assert inspect.getdoc(one), name
+        assert inspect.getdoc(other) == f"See Client.{name}."
 
 
 @pytest.mark.parametrize(
@@ -55,42 +52,30 @@ def _driver(client: type) -> str:
     return re.sub(r"started: set\[.+\] =", "started =", before_giving_up)
 
 
-def test_both_are_made_in_the_same_way() -> None:
-    assert inspect.signature(Client) == inspect.signature(SyncClient)
-    assert inspect.signature(Client.from_document) == inspect.signature(SyncClient.from_document)
-
-
-async def test_a_client_that_is_not_open_says_so() -> None:
-    with pytest.raises(RuntimeError, match="not open: use it inside `with`"):
-        SyncClient(queue="q").counts()
-    with pytest.raises(RuntimeError, match="not open: use it inside `async with`"):
-        await Client(queue="q").counts()
-    async with Client(queue="q") as closed:
-        pass
-    with pytest.raises(RuntimeError, match="not open"):
-        await closed.schedule(1, delay_ms=0)
-
-
-async def test_a_client_is_opened_and_closed_as_often_as_needed() -> None:
+async def test_a_client_is_opened_and_closed_as_often_as_needed_and_says_when_it_is_not_open() -> None:
     """A web framework's hooks may run twice, and close what was never opened. Opening connects to nothing."""
     client, other = Client("redis://192.0.2.1", queue="q"), SyncClient("redis://192.0.2.1", queue="q")
+
+    async def neither_is_open() -> None:
+        with pytest.raises(RuntimeError, match=r"not open: use it inside `async with`.*or call open\(\)"):
+            await client.counts()
+        with pytest.raises(RuntimeError, match=r"not open: use it inside `with`.*or call open\(\)"):
+            other.counts()
+
+    for _ in range(2):
+        await client.close()
+        other.close()
+        await neither_is_open()
+    opened = set[object]()
+    for _ in range(2):
+        assert await client.open() is client
+        assert other.open() is other
+        opened |= {client._connection, other._connection}
+    assert len(opened) == 2
     await client.close()
     other.close()
-    assert await client.open() is client
-    assert other.open() is other
-    opened = client._connection, other._connection
-    await client.open()
-    other.open()
-    assert (client._connection, other._connection) == opened
-    await client.close()
-    other.close()
-    await client.close()
-    other.close()
-    with pytest.raises(RuntimeError, match=r"or call open\(\)"):
-        await client.counts()
-    with pytest.raises(RuntimeError, match=r"or call open\(\)"):
-        other.counts()
+    await neither_is_open()
     async with client:
-        assert client._connection is not opened[0]
+        assert client._connection not in opened
     with other:
-        assert other._connection is not opened[1]
+        assert other._connection not in opened

@@ -144,16 +144,11 @@ def test_every_script_has_a_method_and_every_method_a_script() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_header_has_its_lines_in_order(verb: str) -> None:
-    """Verb and purpose, keys, arguments, the answer, and nothing else."""
+def test_the_header_has_its_lines_in_order_and_declares_the_keys_that_the_first_line_names(verb: str) -> None:
+    """Verb and purpose, keys, arguments, the answer, and nothing else. A key has the same type everywhere."""
     first, *middle, last = [line.split()[1] for line in header(verb)]
     assert (first, last) == (f"{verb}:", "RETURNS")
     assert middle == sorted(middle, key=["KEYS", "ARGV"].index)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_keys_are_declared_named_in_that_order_by_the_first_line_and_used(verb: str) -> None:
-    """Every key has the one type that it has everywhere."""
     each = scripts.load(verb).each_key  # one for each task: found by its position
     assert [name for name, _ in declared(verb)] == [*destructured(verb), *each]
     code = "\n".join(body(verb)[1:])
@@ -161,6 +156,8 @@ def test_keys_are_declared_named_in_that_order_by_the_first_line_and_used(verb: 
         assert name in KEY_NAMES | TASK_KEY_NAMES | CLAIMER_KEY_NAMES | {"index"}
         assert kind == TYPES[name] or (verb, name, kind) == ("list", "index", "zset")
         assert re.search(rf"\b{name}\b", code), name
+    assert len(body(verb)) <= 60, "a script is short enough to be read at once"
+    assert max(map(len, body(verb))) <= 120
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "prelude"])
@@ -204,12 +201,6 @@ def test_a_script_has_what_it_uses_of_the_prelude(verb: str) -> None:
         known.update(found)
         code = re.sub(r"--.*", "", part)
         assert {name for name in every if re.search(rf"\b{name}\b", code)} <= known
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_script_is_short_enough_to_be_read_at_once(verb: str) -> None:
-    assert len(body(verb)) <= 60
-    assert max(map(len, body(verb))) <= 120
 
 
 @pytest.mark.parametrize("verb", VERBS)

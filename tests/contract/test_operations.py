@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from delayq.cli import exits
 from delayq.contract import metrics
 from delayq.protocol.commands import GONE_MS
 
@@ -50,12 +49,6 @@ def test_every_metric_is_in_the_table_with_its_kind_labels_and_help() -> None:
     ]
     table = (REFERENCE / "metrics.md").read_text()
     assert re.findall(r"^\| `.*$", table, re.MULTILINE) == rows
-
-
-def test_every_exit_code_is_documented() -> None:
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
-    table = (REFERENCE / "processes.md").read_text().split("## Exit codes")[1].split("\n## ")[0]
-    assert codes <= {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
 
 
 def test_every_test_that_a_guarantee_names_exists() -> None:

@@ -15,6 +15,10 @@ from hypothesis import strategies as st
 def test_a_line_says_all_that_schedule_takes() -> None:
     line = b'{"payload": {"order": 7}, "in": "30m", "id": "order-7", "headers": {"k": "v"}}'
     assert new_task(line) == NewTask({"order": 7}, 1_800_000, None, "order-7", {"k": "v"}, None)
+    of_bytes = b'{"payload_base64": "/wA=", "content_type": "image/png"}'
+    assert new_task(of_bytes) == NewTask(b"\xff\x00", 0, content_type="image/png")
+    exported = b'{"payload": 1, "state": "dlq", "died_ms": 5, "failures": 2, "error": "x", "scheduled_ms": 4}'
+    assert new_task(exported) == NewTask(1, 0), "what an export tells beside the task is passed over"
 
 
 @pytest.mark.parametrize(
@@ -29,16 +33,6 @@ def test_a_line_says_all_that_schedule_takes() -> None:
 )
 def test_it_says_when_in_one_of_four_ways(when: dict[str, object], task: NewTask) -> None:
     assert new_task(json.dumps({"payload": None} | when).encode()) == task
-
-
-def test_bytes_come_as_base64() -> None:
-    line = b'{"payload_base64": "/wA=", "content_type": "image/png"}'
-    assert new_task(line) == NewTask(b"\xff\x00", 0, content_type="image/png")
-
-
-def test_what_an_export_tells_beside_the_task_is_passed_over() -> None:
-    line = b'{"payload": 1, "state": "dlq", "died_ms": 5, "failures": 2, "error": "x", "scheduled_ms": 4}'
-    assert new_task(line) == NewTask(1, 0)
 
 
 @pytest.mark.parametrize(

@@ -102,21 +102,21 @@ def test_what_is_not_mounted_at_the_start_is_named(
         Address.from_spec(spec(**STANDALONE, **redis), tmp_path)
 
 
-def test_what_is_no_certificate_is_named_and_not_quoted(tmp_path: Path) -> None:
+def test_what_is_no_certificate_or_has_another_key_is_named_and_not_quoted(tmp_path: Path) -> None:
+    one, other = (trustme.CA().issue_cert("a") for _ in range(2))
+    swapped = {"tls_crt": one.cert_chain_pems[0].bytes(), "tls_key": other.private_key_pem.bytes()}
     mount(tmp_path, "ca", ca_crt=b"hunter2")
-    mount(tmp_path, "cert", tls_crt=b"hunter2", tls_key=b"hunter2")
-    with pytest.raises(
-        InvalidDocument, match=r"key ca\.crt as the file .*, with certificates, PEM; got"
-    ) as authority:
-        Address.from_spec(spec(**STANDALONE, tls={"caSecretRef": {"name": "ca"}}), tmp_path)
-    with pytest.raises(
-        InvalidDocument, match=r"key tls\.crt .* a certificate that its key belongs to"
-    ) as shown:
-        Address.from_spec(
-            spec(**STANDALONE, tls=SHOWN),
-            tmp_path,
-        )
-    assert "hunter2" not in f"{authority.value} {shown.value}"
+    pair = r"key tls\.crt .* a certificate that its key belongs to, PEM; got"
+    wrong: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
+        ({}, {"caSecretRef": {"name": "ca"}}, r"key ca\.crt as the file .*, with certificates, PEM; got"),
+        ({"tls_crt": b"hunter2", "tls_key": b"hunter2"}, SHOWN, pair),
+        (swapped, SHOWN, f"{pair} KEY_VALUES_MISMATCH"),
+    ]
+    for files, tls, message in wrong:
+        mount(tmp_path, "cert", **files)
+        with pytest.raises(InvalidDocument, match=message) as refused:
+            Address.from_spec(spec(**STANDALONE, tls=tls), tmp_path)
+        assert "hunter2" not in str(refused.value)
 
 
 def test_the_authority_may_be_in_a_config_map_beside_a_secret_of_the_same_name(tmp_path: Path) -> None:
@@ -132,23 +132,6 @@ def test_the_authority_may_be_in_a_config_map_beside_a_secret_of_the_same_name(t
         InvalidDocument, match=r"^ConfigMap gone: expected its key x as the file .* found none"
     ):
         Address.from_spec(spec(**STANDALONE, tls={"caConfigMapRef": {"name": "gone", "key": "x"}}), tmp_path)
-
-
-def test_a_key_that_does_not_belong_to_the_certificate_is_told(tmp_path: Path) -> None:
-    one, other = (trustme.CA().issue_cert("a") for _ in range(2))
-    mount(
-        tmp_path,
-        "cert",
-        tls_crt=one.cert_chain_pems[0].bytes(),
-        tls_key=other.private_key_pem.bytes(),
-    )
-    with pytest.raises(
-        InvalidDocument, match="a certificate that its key belongs to, PEM; got KEY_VALUES_MISMATCH"
-    ):
-        Address.from_spec(
-            spec(**STANDALONE, tls=SHOWN),
-            tmp_path,
-        )
 
 
 @pytest.mark.parametrize("gone", ["password", "user", "ca.crt"])

@@ -72,15 +72,10 @@ async def test_a_sentinel_that_missed_a_fail_over_is_not_believed_while_others_k
     directory = discovery_of(one_is_stale)
     assert [await told(directory) for _ in range(2)] == [NEW, NEW]
     await directory.unsubscribe(Told())
-
-
-def test_nor_is_it_by_threads(one_is_stale: Address) -> None:
-    discovery = BlockingDiscovery(one_is_stale)
-    discovery.query()
-    assert discovery.holder() == NEW
-    discovery.query()
-    assert discovery.holder() == NEW
-    discovery.close()
+    with closing(BlockingDiscovery(one_is_stale)) as blocking:
+        for _ in range(2):
+            await asyncio.to_thread(blocking.query)
+            assert await asyncio.to_thread(blocking.holder) == NEW
 
 
 def test_a_thread_learns_a_new_master_from_sentinels_that_are_all_slow() -> None:
@@ -103,13 +98,15 @@ def test_a_thread_learns_a_new_master_from_sentinels_that_are_all_slow() -> None
         discovery.close()
 
 
-async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_does() -> None:
+async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("delayq.connection.query.ANSWER_SECONDS", 60.0)
     with silent(2) as hung, telling(said(NEW, 1)) as one:
         address = watched_by([*hung, one])
-        began = time.monotonic()
         directory = discovery_of(address)
-        assert await told(directory) == NEW
-        assert time.monotonic() - began < 1.5  # each has 2 s to answer
+        async with asyncio.timeout(30):  # each that hangs has a minute to answer
+            assert await told(directory) == NEW
         await directory.unsubscribe(Told())
 
 
@@ -154,11 +151,10 @@ async def test_connections_that_share_a_directory_have_their_own_patience() -> N
         hasty = replace(patient, timeout_seconds=0.05)
         directory = discovery_of(patient)
         assert discovery_of(hasty) is directory
-        holding, began = asyncio.create_task(directory.holder(within=60)), time.monotonic()
+        holding = asyncio.create_task(directory.holder(within=60))
         with pytest.raises(Unavailable):
             await directory.holder(within=hasty.timeout_seconds)
-        assert time.monotonic() - began < 1.0
-        assert not holding.done()
+        assert not holding.done(), "the hasty one does not wait for as long as the patient one"
         holding.cancel()
         await directory.unsubscribe(Told())
 
@@ -172,7 +168,7 @@ def test_a_call_by_a_thread_takes_no_longer_than_its_time_out_whoever_never_answ
             began = time.monotonic()
             with pytest.raises(Unavailable):
                 connection.one(CALL)
-            assert time.monotonic() - began < 2.5
+            assert time.monotonic() - began < 6.0, "eight one after the other would take 8 s"
 
 
 def test_a_call_by_a_thread_to_a_master_that_never_answers_takes_one_time_out() -> None:
@@ -183,7 +179,7 @@ def test_a_call_by_a_thread_to_a_master_that_never_answers_takes_one_time_out() 
             began = time.monotonic()
             with pytest.raises(Unavailable):
                 connection.run([CALL] * 3)
-            assert time.monotonic() - began < 3.5
+            assert time.monotonic() - began < 3.9, "a second time-out would make it 4 s"
 
 
 def test_what_a_sentinel_says_and_nobody_can_read_is_no_answer() -> None:

@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_nothing_older_than_tls_1_2_is_spoken_and_everything_is_verified() -> None:
-    context = Tls().context()
-    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
-    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
-
-
-def test_verification_and_the_name_are_given_up_only_where_told() -> None:
-    unnamed, believing = Tls(named=False).context(), Tls(verified=False).context()
-    assert (unnamed.verify_mode, unnamed.check_hostname) == (ssl.CERT_REQUIRED, False)
-    assert (believing.verify_mode, believing.check_hostname) == (ssl.CERT_NONE, False)
+def test_everything_is_verified_unless_told_and_nothing_older_than_tls_1_2_is_spoken() -> None:
+    for tls, verified, named in (
+        (Tls(), ssl.CERT_REQUIRED, True),
+        (Tls(named=False), ssl.CERT_REQUIRED, False),
+        (Tls(verified=False), ssl.CERT_NONE, False),
+    ):
+        context = tls.context()
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+        assert (context.verify_mode, context.check_hostname) == (verified, named)
 
 
 def test_a_context_is_made_anew_only_when_a_file_says_something_else(tmp_path: Path) -> None:

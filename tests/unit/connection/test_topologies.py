@@ -193,38 +193,27 @@ def test_a_sentinel_that_knows_no_such_master_or_refuses_is_not_the_last_to_be_a
     assert topology.holder(0) is None
 
 
-def test_a_sentinel_that_missed_a_fail_over_is_not_believed_but_most_of_them_are() -> None:
+@pytest.mark.parametrize(
+    ("known", "views", "believed"),
+    [
+        (5, [(1, ASKED, 4)], OTHER),  # it missed a fail-over
+        (5, [(1, ASKED, 4), (2, ASKED, 0)], ASKED),  # most of them say so
+        (5, [(0, ASKED, 4), (1, ASKED, 4), (2, OTHER, 5)], OTHER),  # newer than what most say
+        # Who tells Sentinels by hand of another master makes no fail-over: the epoch stays.
+        (0, [(0, ASKED, 0), (1, OTHER, 0), (2, ASKED, 0)], ASKED),
+    ],
+)
+def test_the_newest_view_of_sentinels_is_believed_or_that_of_most(
+    known: int, views: list[tuple[int, Place, int]], believed: Place
+) -> None:
     topology = sentinel()
-    topology.add_reply(SENTINELS[0], named(OTHER, 5))
+    topology.add_reply(SENTINELS[0], named(OTHER, known))
     topology.begin_round()
-    assert not topology.add_reply(SENTINELS[1], named(ASKED, 4))
+    for nth, master, epoch in views:
+        topology.add_reply(SENTINELS[nth], named(master, epoch))
+        assert topology.holder(0) == OTHER, "until all were asked"
     topology.end_round()
-    assert topology.holder(0) == OTHER
-    assert not topology.add_reply(SENTINELS[2], named(ASKED, 0))
-    topology.end_round()
-    assert topology.holder(0) == ASKED
-
-
-def test_a_new_view_is_believed_though_most_sentinels_have_an_older_one() -> None:
-    topology = sentinel()
-    topology.add_reply(SENTINELS[0], named(OTHER, 5))
-    topology.begin_round()
-    for place, said in zip(SENTINELS, [named(ASKED, 4), named(ASKED, 4), named(OTHER, 5)], strict=True):
-        topology.add_reply(place, said)
-    topology.end_round()
-    assert topology.holder(0) == OTHER
-
-
-def test_of_views_that_are_equally_new_the_one_that_most_share_is_believed() -> None:
-    """Whoever tells Sentinels by hand of another master makes no fail-over: the epoch stays."""
-    topology = sentinel()
-    topology.add_reply(SENTINELS[0], named(OTHER, 0))
-    topology.begin_round()
-    for place, master in zip(SENTINELS, [ASKED, OTHER, ASKED], strict=True):
-        topology.add_reply(place, named(master, 0))
-        assert topology.holder(0) == OTHER
-    topology.end_round()
-    assert topology.holder(0) == ASKED
+    assert topology.holder(0) == believed
 
 
 def test_a_sentinel_without_the_right_to_tell_more_is_believed_where_no_other_tells() -> None:

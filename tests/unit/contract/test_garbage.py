@@ -39,26 +39,14 @@ KNOWN_NAMES = [
 
 scalars = st.one_of(
     *(st.none(), st.booleans(), st.floats(), st.text(max_size=8), st.binary(max_size=3)),
-    *(
-        st.just(10**400),
-        st.integers(),
-        st.just(dt.date(2026, 1, 1)),
-        st.just({1, 2}),
-        st.just("\ud800"),
-    ),
+    st.integers(),
+    st.sampled_from((10**400, dt.date(2026, 1, 1), {1, 2}, "\ud800")),
 )
 
 
-def is_key(value: object) -> bool:
-    return not isinstance(value, set)
-
-
+keys = st.sampled_from(KNOWN_NAMES) | scalars.filter(lambda key: not isinstance(key, set))
 anything = st.recursive(
-    scalars,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(KNOWN_NAMES) | scalars.filter(is_key), inner, max_size=4)
-    ),
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4)
 )
 
 
@@ -122,15 +110,15 @@ REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize("way", REFERENCES, ids=lambda way: ".".join(map(str, way)))
 @pytest.mark.parametrize("secret", [SECRET, [SECRET], {SECRET: 1}, 424242424242, {"a": 424242424242}])
-def test_a_secret_put_where_a_reference_belongs_is_not_repeated(way: RedisAccess, secret: Json) -> None:
-    whole = document()
-    put(whole, way, secret)
-    for message in messages(whole):
-        assert "424242424242" not in message
-        # A name is not a secret: the key of a mapping is quoted, so that its author finds it.
-        assert "hunter2" not in message or isinstance(secret, dict)
+def test_a_secret_put_where_a_reference_belongs_is_not_repeated(secret: Json) -> None:
+    for way in REFERENCES:
+        whole = document()
+        put(whole, way, secret)
+        for message in messages(whole):
+            assert "424242424242" not in message
+            # A name is not a secret: the key of a mapping is quoted, so that its author finds it.
+            assert "hunter2" not in message or isinstance(secret, dict), way
 
 
 def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:

@@ -43,9 +43,6 @@ def test_a_rush_beyond_the_window_waits_and_one_within_it_does_not() -> None:
     """Eleven seconds of lead and two periods are fifteen: then workers are asked for, and there before the rush."""
     assert decided(sample((16.0, 640))).replicas == 0
     assert decided(sample((15.0, 640))).replicas == 10
-
-
-def test_without_workers_it_is_told_when_the_first_will_be_asked_for() -> None:
     assert decided(sample((600.0, 5))).wake_seconds == 585.0
     assert decided(sample()).wake_seconds is None
 
@@ -87,13 +84,9 @@ def test_policies_limit_each_period() -> None:
     assert (decision.replicas, decision.limited_by) == (6, "ScaleUpPolicy")
 
 
-def test_what_cannot_be_read_is_not_zero() -> None:
-    decision = decided(None, before=4)
-    assert (decision.replicas, decision.reason) == (4, "MetricsUnavailable")
-    assert decision.memory.failures == 1
-
-
-def test_after_too_many_failures_the_fallback_counts_even_without_workers() -> None:
+def test_what_cannot_be_read_is_not_zero_and_after_too_many_failures_the_fallback_counts() -> None:
+    kept = decided(None, before=4)
+    assert (kept.replicas, kept.reason, kept.memory.failures) == (4, "MetricsUnavailable", 1)
     rules = policy(fallback=Fallback(failure_threshold=3, replicas=6))
     memory = decided(None, rules=rules).memory
     second = decide(None, rules, memory, NOW + 2)

@@ -42,12 +42,3 @@ def test_a_shard_that_redis_refuses_is_tried_again_after_a_moment() -> None:
     assert held.due(20.0 + REFUSED_SECONDS) == [1, 2]
     held.note(1, claimed(held=False), 22.0)
     assert held.refuse(1, 30.0) == 1
-
-
-def test_a_claim_does_not_end_the_wait_for_what_was_refused_beside_it() -> None:
-    """Or a settlement that Redis refused is never sent again, and its lease expires."""
-    held = ClaimBackoff()
-    held.refuse(1, 10.0)
-    held.note(1, claimed(2, room_seconds=0.5), 10.0)
-    assert not held.refused, "the shard serves claims"
-    assert (held.due(10.5), held.due(10.0 + REFUSED_SECONDS), held.due(99.0)) == ([1], [1], [])

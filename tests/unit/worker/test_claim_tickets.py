@@ -8,25 +8,13 @@ from delayq.worker.claim_tickets import ClaimTickets
 HOUR_MS = 3_600_000
 
 
-def known(redis_ms: int = 1_000_000, sent_at: float = 10.0) -> ClaimTickets:
-    claims = ClaimTickets()
-    claims.replied(redis_ms, sent_at)
-    return claims
-
-
-def test_the_first_claim_only_asks_for_the_time() -> None:
+def test_a_claim_may_be_executed_for_some_seconds_from_when_it_is_sent_once_the_time_is_known() -> None:
+    """The first one asks for the time, and each reply tells it anew: Redis' clock may step."""
     claims = ClaimTickets()
     assert claims.ticket(10.0, 2.5) == Ticket(claims.claimer, 0, 0)
-
-
-def test_a_claim_may_be_executed_for_some_seconds_from_when_it_is_sent() -> None:
-    claims = known()
+    claims.replied(1_000_000, 10.0)
     assert claims.ticket(10.0, 2.5) == Ticket(claims.claimer, 1, 1_002_500)
     assert claims.ticket(70.0, 2.5) == Ticket(claims.claimer, 2, 1_062_500)
-
-
-def test_a_step_of_redis_clock_is_followed_with_the_next_reply() -> None:
-    claims = known()
     for step_ms in (-HOUR_MS, HOUR_MS):
         claims.replied(1_000_000 + step_ms, 20.0)
         assert claims.ticket(20.0, 2.5).not_after_ms == 1_002_500 + step_ms
@@ -34,7 +22,8 @@ def test_a_step_of_redis_clock_is_followed_with_the_next_reply() -> None:
 
 def test_after_a_failure_the_time_is_asked_for_again() -> None:
     """Another server may have taken over, whose clock differs."""
-    claims = known()
+    claims = ClaimTickets()
+    claims.replied(1_000_000, 10.0)
     claims.failed(3, claims.ticket(10.0, 2.5))
     asks = claims.ticket(11.0, 2.5)
     assert (claims.lost, asks.not_after_ms) == ({3: 1}, 0)

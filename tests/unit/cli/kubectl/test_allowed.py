@@ -94,8 +94,7 @@ def test_a_log_has_delayqs_events_and_counts_other_lines() -> None:
     assert log(text).splitlines() == [STARTED, STARTED, "<4 lines left out>"]
 
 
-@pytest.mark.parametrize("event", ["handler_failed", "command_exited", "recovered", "some_event_of_tomorrow"])
-def test_an_event_shows_names_and_numbers_and_quotes_nothing(event: str) -> None:
+def test_an_event_shows_names_and_numbers_and_quotes_nothing() -> None:
     fields = {
         "task_id": "order-7",
         "attempt": 2,
@@ -103,12 +102,13 @@ def test_an_event_shows_names_and_numbers_and_quotes_nothing(event: str) -> None
         "output": "4111",
         "reason": "4111",
     }
-    line = json.dumps(
-        {"logger": "delayq.worker.executor", "event": event, **fields, "new": "4111", "deep": {"a": "4111"}}
-    )
-    found = json.loads(log(line))
-    assert "4111" not in str(found)
-    assert (found["task_id"], found["attempt"], found["error"]) == ("order-7", 2, f"ValueError: {LEFT_OUT}")
+    hidden = {"new": "4111", "deep": {"a": "4111"}}
+    for event in ("handler_failed", "command_exited", "recovered", "some_event_of_tomorrow"):
+        line = json.dumps({"logger": "delayq.worker.executor", "event": event, **fields, **hidden})
+        found = json.loads(log(line))
+        assert "4111" not in str(found)
+        shown = (found["task_id"], found["attempt"], found["error"])
+        assert shown == ("order-7", 2, f"ValueError: {LEFT_OUT}")
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,9 @@ from delayq.cli.output import Table
     ("type_", "status", "mark"),
     [
         ("Ready", "True", "✓"),
-        ("Ready", "False", "!"),
         ("Ready", "Unknown", "?"),
         ("Paused", "False", "✓"),
         ("ReshardingComplete", "False", "!"),
-        ("ScalingActive", "True", "✓"),
         ("ScalingActive", "False", "✓"),
         ("ScalingActive", "Unknown", "?"),
     ],

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tests.node.ledger import Entry
     from tests.node.world import NodeWorld
 
-AWAY_MS = 60_000
 LEASE_MS = 5_000
 LEAST_LEFT_MS = LEASE_MS * 2 // 3
 """A worker extends its leases at a third of their length, so as much is left of one whose holder dies."""

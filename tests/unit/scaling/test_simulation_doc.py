@@ -12,8 +12,6 @@ from matplotlib.image import imread
 
 from benchmarks.simulation.__main__ import simulate
 
-pytestmark = pytest.mark.slow
-
 DOCS = Path(__file__).parents[3] / "docs"
 SECTION = (DOCS / "explanation" / "simulation.md").read_text()
 [DOCUMENT] = re.findall(r"^```yaml\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
@@ -35,7 +33,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=["spike", "daily"])
+@pytest.mark.parametrize(
+    ("command", "shown"), [SHOWN[0], pytest.param(*SHOWN[1], marks=pytest.mark.full)], ids=["spike", "daily"]
+)
 def test_a_command_prints_and_draws_what_is_shown(command: str, shown: str, here: Path) -> None:
     """After …, the end of it."""
     printed = run(*shlex.split(command)).stdout

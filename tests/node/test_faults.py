@@ -1,4 +1,4 @@
-"""Worker containers killed, out of memory, frozen, or without a kubelet: no task is lost, none is settled twice."""
+"""Worker containers that are killed or run out of memory: no task is lost, and the cause is reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.harness.waiting import eventually
 if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object
     from tests.node.ledger import Entry
-    from tests.node.world import NodeWorld
+    from tests.node.world import NodeWorld, Payload
 
 LEASE_MS = 5_000
 LEAST_LEFT_MS = LEASE_MS * 2 // 3
@@ -27,11 +27,10 @@ def now_ms(world: NodeWorld) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def fill(world: NodeWorld, count: int, *, seconds: float | None = None) -> list[Entry]:
+def fill(world: NodeWorld, count: int) -> list[Entry]:
     """Have this many handlers run, on all workers; returns their starts."""
-    payload = {"do": "hold"} if seconds is None else {"do": "sleep", "seconds": seconds}
-    tasks = {f"held-{nth}": payload for nth in range(count)}
-    world.schedule(dict(tasks))
+    tasks: dict[str, Payload] = {f"held-{nth}": {"do": "hold"} for nth in range(count)}
+    world.schedule(tasks)
     return world.wait_entries("start", tasks)
 
 

@@ -14,7 +14,7 @@ from delayq.scaling.model import RESERVE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulation import Arrival, Plant, Tasks
+from benchmarks.simulation import Arrival, Known, Plant, Production, Tasks, simulate
 from tests.unit.scaling.strategies import NOW
 
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -222,3 +222,27 @@ def test_help_is_asked_for_that_may_come_in_time(case: Case, share: float) -> No
     lead = soonest + share * (case.lead_seconds - soonest)
     found = late(case, chosen(case, soonest), lead)
     assert excess(case, found, late(case, MOST, lead)) <= tolerance(case)
+
+
+class Crowded(Plant):
+    """More workers take longer to start: one 5 s, six 7.75 s."""
+
+    def scale(self, replicas: int) -> None:
+        """Start or stop some."""
+        self.lead_seconds = 4.45 + 0.55 * max(1, replicas - len(self.staff))
+        super().scale(replicas)
+
+
+@pytest.mark.parametrize("known", [None, 6])
+def test_many_are_asked_for_earlier_than_one(known: int | None) -> None:
+    """Single starts of 5 s were learnt, and six at once or not. All six are there when the burst falls due."""
+    tasks, policy = Tasks.of([Arrival(61.5, 0.5, tasks=384)]), Policy(slots=32, max_replicas=6)
+    pilot = Production(policy, replicas=0, start=NOW, known=Known(handler_seconds=0.5))
+    for number in range(20):
+        pilot._lead.take(f"single-{number}", 5.0)
+    for number in range(known or 0):
+        pilot._lead.take(f"crowd-{number}", 7.75, together=6)
+    run = simulate(tasks, pilot, Crowded(tasks, slots=32, lead_seconds=5.0))
+    assert max(map(float.__sub__, run.plant.began, tasks.due)) <= 0.5
+    [asked] = [change.at for change in run.changes if change.after == 6]
+    assert 61.5 - asked <= (19.0 if known is None else 13.0)

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.process.loss import CASES, CONFIRMING, HEAD, Loss, measure
+from benchmarks.loss_cases import CASES, CONFIRMING, HEAD, Loss, measure
 from tests.servers import PREFERRED, RedisServer
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "guarantees.md"

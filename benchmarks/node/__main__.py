@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure, once, percentile
 from benchmarks.machine import here
+from benchmarks.node import spike
 from benchmarks.node.stage import stage
 from benchmarks.report import Report, say
-from tests.node import spike
 
 MODES = ("measured", "delayq simulated", "reactive simulated")
 

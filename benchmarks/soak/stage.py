@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
-from tests.process.day import SPEC, Day, held, resident_kib
+from benchmarks.soak.day import SPEC, Day, held, resident_kib
+from benchmarks.soak.fast_clock import Pace, fast_server
 from tests.process.fleet import Fleet, url_of
-from tests.process.hurry import Pace, hurried_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ class Stage:
 def stage(directory: Path, flavour: str, factor: int, per_minute: int) -> Iterator[Stage]:
     """Start a server, a scanner, a worker and a reaper at this pace."""
     pace = Pace(factor)
-    server = hurried_server(flavour, directory / "redis", pace)
+    server = fast_server(flavour, directory / "redis", pace)
     standalone = {"standalone": {"host": "127.0.0.1", "port": server.port}}
     fleet = Fleet(
         server, directory, "soak", SPEC | {"redis": {**SPEC["redis"], **standalone}}, pace.environment()

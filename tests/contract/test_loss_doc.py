@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.loss import FIRST, LAST, PAGE
-from tests.process.loss import CASES, HEAD
+from benchmarks.loss_cases import CASES, HEAD
 
 
 def test_the_page_has_a_row_for_each_case() -> None:

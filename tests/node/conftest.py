@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """The node; leave it as you found it, `mend()` helps. Its logs stay as long as pytest keeps them."""
+    """The node; leave it as you found it. Its logs stay as long as pytest keeps them."""
     if reason := requirements.hopeless():
         pytest.skip(reason)
     # A SIGTERM would end us without `stop()`: let it do what Ctrl-C does.

@@ -189,12 +189,6 @@ def on_a_terminal(dq: Plugin, *args: str, keys: bytes, code: int) -> bytes:
     return seen
 
 
-def test_a_queue_is_forecast_as_it_is(dq: Plugin, ready: NodeWorld) -> None:  # noqa: ARG001 -- it is there
-    """With the tasks that wait in Redis, the live document, and what was learnt."""
-    found = json.loads(dq.out("forecast", "orders", "-o", "json", "--within=2h"))
-    assert found["queue"] == "orders"
-
-
 def test_redis_is_reached_by_a_forwarded_port_when_no_scanner_is_ready(own: Plugin, world: NodeWorld) -> None:
     """By the name of its Service, with a password that nobody sees. No scanner could get ready meanwhile."""
     world.make("secrets", {"metadata": {"name": "redis-auth"}, "stringData": {"password": PASSWORD}})

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.process.day import SPEC, STOCK, Day, held
+from benchmarks.soak.day import SPEC, STOCK, Day, held
+from benchmarks.soak.fast_clock import Pace, fast_server
 from tests.process.fleet import Fleet, until
-from tests.process.hurry import Pace, hurried_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ SLACK, SLACK_BYTES = 1.3, 256
 
 
 @pytest.fixture
-def hurried(flavour: str, tmp_path: Path, queue_name: str) -> Iterator[tuple[Fleet, Pace]]:
+def fast(flavour: str, tmp_path: Path, queue_name: str) -> Iterator[tuple[Fleet, Pace]]:
     pace = Pace(FACTOR)
-    server = hurried_server(flavour, tmp_path / "redis", pace)
+    server = fast_server(flavour, tmp_path / "redis", pace)
     spec = SPEC | {"redis": {**SPEC["redis"], "standalone": {"host": "127.0.0.1", "port": server.port}}}
     fleet = Fleet(server, tmp_path, queue_name, spec, pace.environment())
     try:
@@ -55,8 +55,8 @@ def play(day: Day, pace: Pace, minutes: int) -> dict[str, int]:
 
 
 @pytest.mark.full
-def test_no_key_grows_with_time_or_with_what_was_done(hurried: tuple[Fleet, Pace]) -> None:
-    fleet, pace = hurried
+def test_no_key_grows_with_time_or_with_what_was_done(fast: tuple[Fleet, Pace]) -> None:
+    fleet, pace = fast
     fleet.start_all("scanner", "worker", "reaper")
     with fleet.client() as client:
         day = Day(fleet, client, PER_MINUTE)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.process.fleet import NewFleet
 
-LONELY = str(Path(__file__).with_name("lonely.py"))
+CLIENT = str(Path(__file__).with_name("partitioned_client.py"))
 # A primary that hears of no replica for two seconds takes no more writes: what it took until then is what is lost.
 GUARDED = {"min-replicas-to-write": "1", "min-replicas-max-lag": "2"}
 
@@ -48,8 +48,8 @@ def test_of_two_primaries_only_the_one_with_replicas_confirms(
         with storm(new_fleet, servers, replicas=REPLICAS) as load:
             stale = servers.primary()
             machine = next(each for each in machines if each.host == stale.host)
-            lonely = (*machine.enter, sys.executable, LONELY, stale.url, load.fleet.queue)
-            careless, careful = (Process.start(*lonely, replicas) for replicas in "01")
+            argv = (*machine.enter, sys.executable, CLIENT, stale.url, load.fleet.queue)
+            careless, careful = (Process.start(*argv, replicas) for replicas in "01")
             for each in (careless, careful):
                 stack.callback(each.kill)
                 each.wait_line(" confirmed$")

@@ -57,7 +57,7 @@ def fleet(new_fleet: NewFleet, cluster: Cluster) -> Fleet:
     return fleet
 
 
-@pytest.mark.parametrize("how", ["pause", "kill"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.full)])
 def test_tasks_of_other_shards_are_stored_and_run_while_shard_0_is_away(
     fleet: Fleet, cluster: Cluster, how: str
 ) -> None:

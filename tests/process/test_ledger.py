@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tests.process.fleet import Fleet, NewFleet, Role
     from tests.processes import Process
 
-TASKS = 10_000
+TASKS = 6_000
 LEASE_SECONDS = 1
-CHAOS_SECONDS = 25.0
+CHAOS_SECONDS = 15.0
 SPEC = {
     "worker": {"concurrency": 50},
     "reaper": {"sweepPeriodSeconds": 1},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.process.loss import CASES, Loss, measure
+from benchmarks.loss_cases import CASES, Loss, measure
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,7 +28,7 @@ TASKS = 20
 IDS = [f"t{n}" for n in range(TASKS)]
 
 
-def spec(callable_: str = "books:state", **check: Any) -> dict[str, Any]:  # noqa: ANN401
+def spec(callable_: str = "recovery_check:state", **check: Any) -> dict[str, Any]:  # noqa: ANN401
     python = {"python": {"callable": callable_}}
     return {
         "worker": {"concurrency": TASKS},
@@ -39,7 +39,7 @@ def spec(callable_: str = "books:state", **check: Any) -> dict[str, Any]:  # noq
 
 
 def say(fleet: Fleet, ids: Iterable[str], verdict: str) -> None:
-    """Write into the books."""
+    """Have the check answer this of these tasks."""
     for each in ids:
         (fleet.ledger_dir / f"{each}.verdict").write_text(verdict)
 
@@ -74,7 +74,7 @@ def test_of_tasks_whose_worker_was_killed_only_those_run_again_that_the_business
         say(fleet, ids, verdict)
     with fleet.client() as client, fleet.server.client() as redis:
         started(fleet, client, seconds=10).kill()
-        *_, worker = fleet.start_all("scanner", "scanner", "reaper", "reaper", "worker")
+        *_, worker = fleet.start_all("scanner", "scanner", "reaper", "worker")
         for each in again:  # suspects run in one group or more, one after the other
             assert fleet.wait_entry("start", each, nth=2).pid == worker.pid
         gone(client, done | again)
@@ -133,10 +133,10 @@ def test_a_reaper_that_was_frozen_while_it_asked_comes_too_late(new_fleet: NewFl
 
 
 def test_a_check_that_is_not_there_is_told_before_anything_starts(new_fleet: NewFleet) -> None:
-    process = new_fleet(spec("books:stat")).start("reaper", ready=False)
+    process = new_fleet(spec("recovery_check:stat")).start("reaper", ready=False)
     assert process.wait() == 3
     assert process.lines == [
-        'spec.recovery.check.python.callable: "books:stat" has no attribute "stat", did you mean "state"?'
+        'spec.recovery.check.python.callable: "recovery_check:stat" has no attribute "stat", did you mean "state"?'
     ]
 
 
@@ -153,7 +153,7 @@ def test_the_guards_table_tells_a_task_that_took_effect_from_one_that_did_not(
     secret.mkdir(parents=True)
     (secret / "url").write_text(f"sqlite:///{file}")
     guarded = spec() | {
-        "handler": {"python": {"callable": "books:transfer"}},
+        "handler": {"python": {"callable": "recovery_check:transfer"}},
         "guard": {"sqlUnique": {"databaseSecretRef": {"name": "bank"}}},
         "recovery": {"check": {"guard": {}, "retryAfterSeconds": 1}},
     }

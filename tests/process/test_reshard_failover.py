@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+import pytest
 from delayq import Durability, NewTask, SyncClient
 from delayq.errors import DelayQError
 from delayq.protocol.keys import Keys
@@ -154,6 +155,7 @@ def test_a_primary_of_a_cluster_is_killed_while_tasks_move(new_fleet: NewFleet, 
         move.check()
 
 
+@pytest.mark.full
 def test_a_primary_behind_sentinels_is_killed_while_tasks_move(
     new_fleet: NewFleet, sentinels: Sentinels
 ) -> None:

@@ -44,8 +44,6 @@ shutdown.run(main())
 """
 A_DEAF_TASK = "left.append(loop.create_task(deaf())); "
 HANGS = {
-    "nothing": "pass",
-    "a_task_deaf_to_cancellation": A_DEAF_TASK + "await asyncio.sleep(0)",
     "a_thread_of_the_executor": "loop.run_in_executor(None, time.sleep, 3600)",
     "a_thread": "threading.Thread(target=time.sleep, args=(3600,)).start()",
     "the_log": "threading.Thread(target=hold_the_log).start()",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.process.fleet import Fleet, NewFleet
 
-LIVES = 100
+LIVES = 30
 SLOW = {"do": "sleep", "seconds": 600}
 LONG_SECONDS = 120
 """To drain: longer than any test waits."""
@@ -151,7 +151,7 @@ async def run_and_stop(fleet: Fleet, *, seconds: float, hurry_seconds: float | N
 async def test_workers_stopped_at_any_point_leave_no_lease_and_lose_nothing(
     new_fleet: NewFleet, chance: random.Random
 ) -> None:
-    """100 workers' lives, some of them cut short in the middle of their first claim, most of them hurried."""
+    """30 workers' lives, some of them cut short in the middle of their first claim, most of them hurried."""
     fleet = new_fleet(worker_spec(drain_seconds=1, concurrency=100), appendonly=False)
     async with Client(fleet.server.url, queue=fleet.queue) as client:
         for life in range(LIVES):

@@ -41,10 +41,6 @@ class NodeControlPlane(ControlPlane):
         super().start_servers()
         self.scheduler.start()
 
-    def mend(self) -> None:
-        super().mend()
-        self.scheduler.mend()
-
     def stop(self) -> None:
         super().stop()
         if self.scheduler.alive:

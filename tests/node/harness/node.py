@@ -25,7 +25,6 @@ from tests.node.harness.sandbox import Sandbox
 from tests.processes import Gone
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
 
     from tests.cluster.harness.rest import Object
@@ -42,7 +41,7 @@ def tell(line: str) -> None:
 
 @dataclass
 class Node:
-    """One node. Its servers are fields, to be stopped, killed and paused by tests; `mend()` undoes that."""
+    """One node, with its servers."""
 
     run_dir: Path
     logs: Path
@@ -144,13 +143,6 @@ class Node:
         cgroups.remove(self.name)
         shutil.rmtree(self.run_dir)
 
-    def mend(self) -> None:
-        """Undo what a test did to the servers: start what is dead, resume what is paused; ready again."""
-        self.cluster.mend()
-        for server in self._servers:
-            server.mend()
-        self.wait_ready()
-
     def wait_ready(self, *, timeout_s: float = READY_SECONDS) -> None:
         """Until the kubelet says that its node is ready, or one of the servers ends."""
         deadline = time.monotonic() + timeout_s
@@ -184,10 +176,6 @@ class Node:
     def load_image(self, archive: Path) -> list[str]:
         """Bring the images of an archive to the node; returns their names. They are never pulled."""
         return images.load(self.sandbox, archive, self.snapshotter)
-
-    def ctr(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """containerd's own client, among the containers of pods."""
-        return self.sandbox.run("ctr", "--namespace=k8s.io", *args, check=check)
 
     def redis(
         self, namespace: str, name: str = "redis", *args: str, host: str | None = None

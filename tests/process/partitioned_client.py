@@ -18,7 +18,7 @@ def main(url: str, queue: str, replicas: str) -> None:
     wanted = Durability("Replicated", replicas=int(replicas), timeout_ms=300) if int(replicas) else None
     with SyncClient(url, queue=queue, durability=wanted) as client:
         for nth in itertools.count():
-            task_id = f"lonely{replicas}-{nth}"
+            task_id = f"partitioned{replicas}-{nth}"
             try:
                 client.schedule(None, delay_ms=0, task_id=task_id)
             except DelayQError as error:

@@ -1,4 +1,4 @@
-"""Policies, looks and pasts of every kind, and small simulations."""
+"""Policies, samples and histories of every kind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from delayq.contract.autoscaling import Behavior, Fallback, ScaleDown, ScaleUp, ScalingPolicy
 from delayq.scaling import Policy, Sample, begun, decide, horizons
 from hypothesis import strategies as st
-
-from benchmarks.simulation import Arrival
 
 if TYPE_CHECKING:
     from delayq.scaling import Memory
@@ -106,15 +104,4 @@ def more(look: Sample, overdue: int, in_flight: int, rush: tuple[float, int]) ->
         overdue=look.overdue + overdue,
         in_flight=look.in_flight + in_flight,
         due_within=tuple((each, seen + (tasks if at <= each else 0)) for each, seen in look.due_within),
-    )
-
-
-@st.composite
-def arrivals(draw: st.DrawFn) -> Arrival:
-    due = draw(st.floats(0, 200))
-    return Arrival(
-        due,
-        handler_seconds=draw(st.floats(0, 30)),
-        scheduled=draw(st.just(0.0) | st.floats(0, 220)),
-        tasks=draw(st.integers(1, 20)),
     )

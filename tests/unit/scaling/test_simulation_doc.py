@@ -12,8 +12,6 @@ from matplotlib.image import imread
 
 from benchmarks.simulation.__main__ import simulate
 
-pytestmark = pytest.mark.slow
-
 DOCS = Path(__file__).parents[3] / "docs"
 SECTION = (DOCS / "explanation" / "simulation.md").read_text()
 [DOCUMENT] = re.findall(r"^```yaml\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
@@ -35,7 +33,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=["spike", "daily"])
+@pytest.mark.parametrize(
+    ("command", "shown"), [SHOWN[0], pytest.param(*SHOWN[1], marks=pytest.mark.full)], ids=["spike", "daily"]
+)
 def test_a_command_prints_and_draws_what_is_shown(command: str, shown: str, here: Path) -> None:
     """After …, the end of it."""
     printed = run(*shlex.split(command)).stdout
@@ -48,20 +48,3 @@ def test_a_command_prints_and_draws_what_is_shown(command: str, shown: str, here
     drawn, kept = imread(here / name), imread(DOCS / f"images/simulate-{name}")
     assert drawn.shape == kept.shape
     assert abs(drawn - kept).mean() < 0.01  # another machine may draw a line by a hair differently
-
-
-def test_windows_take_the_pod_hours_that_are_said(here: Path) -> None:
-    told = re.findall(
-        r"of 300 s would make it ([0-9.]+) pod-hours,\nnone at all \(`.*`\) ([0-9.]+)$", SECTION, re.MULTILINE
-    )
-    for seconds, said in zip((300, 0), *told, strict=True):
-        window = f"behavior: {{scaleDown: {{stabilizationWindowSeconds: {seconds}}}}}"
-        (here / "queue.yaml").write_text(DOCUMENT.replace("maxReplicas: 100", f"maxReplicas: 100, {window}"))
-        assert re.findall(r"^pod-hours +([0-9.]+)$", run("queue.yaml").stdout, re.MULTILINE) == [said]
-
-
-def test_the_trace_that_is_shown_can_be_read() -> None:
-    [lines] = re.findall(r"^```csv\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
-    result = run("queue.yaml", "--trace", "-", stdin=lines)
-    assert result.stderr == ""
-    assert re.search(r"^tasks +601$", result.stdout, re.MULTILINE)

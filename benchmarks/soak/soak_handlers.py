@@ -1,4 +1,4 @@
-"""Handlers that leave no ledger: a million runs would be a file nobody reads."""
+"""Handlers that write no ledger: a million runs would make it too large."""
 
 from __future__ import annotations
 

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.scaling import replayed
+from delayq_operator.base import names
+
+from benchmarks.node.diary import recording
 from benchmarks.simulation.report import percentile
 from tests.cluster.harness.waiting import eventually
 from tests.node.ledger import of
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from delayq.scaling import Decision
 
-    from tests.node.scaled import Diary
+    from benchmarks.node.diary import Diary
     from tests.node.world import NodeWorld
 
 TASKS: Final = 2_000
@@ -97,13 +101,21 @@ def begin(world: NodeWorld) -> Scaled:
     return orders
 
 
+def decisions(world: NodeWorld) -> list[Decision]:
+    """What led to each event that told of more workers, oldest first."""
+    events = world.items("events", fieldSelector="involvedObject.kind=DelayQueue")
+    found = [each for each in events if each["reason"] == "ScaledUp"]
+    found.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
+    return [replayed(each["metadata"]["annotations"][names.DECISION]) for each in found]
+
+
 def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
     """Schedule a rush, and follow it from no worker to none."""
     world, told = orders.world, orders.told
-    before = len(orders.events("ScaledUp"))
+    before = len(decisions(world))
     acked = world.stats.get("acked", 0)
     ids = [f"{name}-{nth}" for nth in range(tasks)]
-    with orders.diary() as diary:
+    with recording(world) as diary:
         scheduled_at = time.time()
         due_ms = orders.now_ms + int((told["leadSeconds"] + NOTICE_SECONDS) * 1000)
         orders.schedule_at(due_ms, {each: {"do": "sleep", "seconds": HANDLER_SECONDS} for each in ids})
@@ -117,7 +129,7 @@ def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
         done_at = time.time()
         orders.until_none()
     starts, ends = of("start", world.ledger), of("end", world.ledger)
-    asked = eventually(lambda: orders.decisions("ScaledUp")[before:], what="an event of it")[0]
+    asked = eventually(lambda: decisions(world)[before:], what="an event of it")[0]
     return Ride(
         lead_seconds=told["leadSeconds"],
         handler_seconds=told["handlerMilliseconds"] / 1000,
@@ -125,7 +137,7 @@ def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
         due_at=due_ms / 1000,
         wake_at=wake_at,
         asked=asked,
-        late=orders.late_seconds(ids),
+        late=sorted(starts[each][0].at_ms / 1000 - due_ms / 1000 for each in ids),
         handlers=sum(ends[each][0].at_ms - starts[each][0].at_ms for each in ids) / 1000 / tasks,
         done_at=done_at,
         end=time.time(),

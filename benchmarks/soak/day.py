@@ -29,7 +29,7 @@ SHARDS: Final = 2
 DEAD_LETTERS: Final = 20
 SPEC: Final[dict[str, Any]] = {
     "redis": {"standalone": {"host": "127.0.0.1"}, "connection": {"timeoutSeconds": 60}},
-    "handler": {"python": {"callable": "chores:do"}},
+    "handler": {"python": {"callable": "soak_handlers:do"}},
     # Long where a time runs out, for clocks may run a hundred times as fast.
     "delivery": {
         "leaseDurationSeconds": 600,
@@ -124,6 +124,5 @@ def held(redis: Redis) -> dict[str, int]:
 
 def resident_kib(process: Process) -> int:
     """Return the memory a process has at this moment."""
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
-    assert found is not None
-    return int(found[1])
+    [found] = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    return int(found)

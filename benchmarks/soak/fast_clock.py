@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.servers import SERVERS, Clock, RedisServer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+HERE = Path(__file__).parent
 # Redis would do its housekeeping ten times in each second of a day that takes minutes.
 QUIET = {"hz": "1", "dynamic-hz": "no"}
 
@@ -36,6 +34,7 @@ class Pace:
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DISABLE_SHM": "1",
             "TZ": "UTC0",
+            "PYTHONPATH": str(HERE),  # of soak_handlers
         }
 
     def passed(self) -> float:
@@ -43,7 +42,7 @@ class Pace:
         return (time.time() - self.began) * self.factor
 
 
-class HurriedClock(Clock):
+class FastClock(Clock):
     """A server's clock at such a pace; it is not moved."""
 
     pace: Pace
@@ -56,8 +55,8 @@ class HurriedClock(Clock):
         return own | {"LD_PRELOAD": f"{own['LD_PRELOAD']}:libc.so.6"}  # why libc: see Clock
 
 
-def hurried_server(flavour: str, directory: Path, pace: Pace) -> RedisServer:
+def fast_server(flavour: str, directory: Path, pace: Pace) -> RedisServer:
     """Start a Redis at this pace, without persistence."""
-    clock = HurriedClock(directory / "clock", 0)
+    clock = FastClock(directory / "clock", 0)
     clock.pace = pace
     return RedisServer.start(flavour, dir=directory, movable_clock=clock, config=QUIET)

@@ -1,7 +1,7 @@
-"""The check under test, as a shop would write one: its books are files beside the ledger, one verdict each.
+"""The recovery check under test: it reads its verdict on a task from a file beside the ledger.
 
-Runs inside scanners and reapers, with this directory as the current one. Whom it was asked about is in the ledger
-before anything else happens. What the books say nothing of still has to run.
+Runs inside scanners and reapers, with this directory as the current one. It notes each question in the ledger before it
+answers. Without a file, the task has to run.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from delayq import Task
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-BOOKS = Path(os.environ["LEDGER"])
+VERDICTS = Path(os.environ["LEDGER"])
 
 
 async def state(task: Task) -> str:
     note("asked", task)
-    found = BOOKS / f"{task.id}.verdict"
+    found = VERDICTS / f"{task.id}.verdict"
     verdict = found.read_text() if found.exists() else "requeue"
     if verdict == "hang":
         await asyncio.sleep(3600)
@@ -34,5 +34,5 @@ async def transfer(task: Task, connection: AsyncConnection) -> None:
     """A handler in its guard's transaction: it ends when a file says so."""
     note("start", task)
     await connection.execute(text("INSERT INTO transfers VALUES (:id)"), {"id": task.id})
-    while not (BOOKS / f"{task.id}.enough").exists():  # noqa: ASYNC110 -- a file announces nothing
+    while not (VERDICTS / f"{task.id}.enough").exists():  # noqa: ASYNC110 -- a file announces nothing
         await asyncio.sleep(0.01)

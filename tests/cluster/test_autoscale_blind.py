@@ -87,18 +87,6 @@ def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(world: Wo
             world.until("ScalingActive", "True", "ValidMetricsFound", name=mood)
 
 
-def test_without_a_fallback_the_number_is_held_for_as_long_as_it_takes(world: World) -> None:
-    with Liar() as liar:
-        liar.becomes("tells", **MANY)
-        world.start(worker=ONE_SLOT, autoscaling=SCALED)
-        world.pretend_ready("scanner", liar.address)
-        until(world, "orders", 9)
-        liar.becomes("breaks")
-        eventually(lambda: failures(world, "orders") >= 5, timeout_s=60, what="five looks that told nothing")
-        assert asked(world, "orders") == 9
-        world.until("FallbackActive", "False")
-
-
 def test_bounds_and_policies_limit_the_number_and_it_is_told_which(world: World) -> None:
     """From one worker to nine at two a minute; a raised maximum counts at once."""
     slowly = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 1800}]}
@@ -128,26 +116,24 @@ def test_bounds_and_policies_limit_the_number_and_it_is_told_which(world: World)
         world.until("ScalingLimited", "False", "DesiredWithinRange")
 
 
-def test_who_scales_the_deployment_is_put_right_with_a_decision(world: World) -> None:
-    """At once, and the event can be replayed."""
+def test_the_number_is_held_while_nothing_is_told_and_while_paused_or_held(world: World) -> None:
+    """Without a fallback for as long as it takes. Who scales the Deployment is put right with a decision."""
     with Liar() as liar:
         liar.becomes("tells", **MANY)
-        world.start(worker=ONE_SLOT, autoscaling=SCALED)
+        world.start(worker=ONE_SLOT, autoscaling=SCALED | {"minReplicas": 3})
         world.pretend_ready("scanner", liar.address)
         until(world, "orders", 9)
-        world.kubectl("scale", "deployment/orders-worker", "--replicas=3")
+        world.kubectl("scale", "deployment/orders-worker", "--replicas=4")
         until(world, "orders", 9, timeout_s=10)
-        world.event("ScaledUp", "3 → 9 workers: 5,000 tasks due")
+        world.event("ScaledUp", "4 → 9 workers: 5,000 tasks due")
         for event in world.items("events", fieldSelector="reason=ScaledUp"):
             record = event["metadata"]["annotations"][names.DECISION]
             assert sentence(replayed(record)) == event["message"]
-
-
-def test_nothing_is_written_while_paused_or_held(world: World) -> None:
-    with Liar() as liar:
+        liar.becomes("breaks")
+        eventually(lambda: failures(world, "orders") >= 5, timeout_s=60, what="five looks that told nothing")
+        assert asked(world, "orders") == 9
+        world.until("FallbackActive", "False")
         liar.becomes("tells")
-        world.start(worker=ONE_SLOT, autoscaling=SCALED | {"minReplicas": 3})
-        world.pretend_ready("scanner", liar.address)
         until(world, "orders", 3)
         for change, undo, reason in (
             (lambda: world.annotate(paused="true"), lambda: world.annotate(paused=None), "Paused"),

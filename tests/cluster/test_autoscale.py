@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.cluster.world import World
     from tests.servers import RedisServer
 
-pytestmark = pytest.mark.xdist_group("autoscale")
 
 LATE_SECONDS = 10
 """Three workers that start at once on a busy machine take longer than the one before that has taught how long."""

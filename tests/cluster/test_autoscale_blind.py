@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.cluster.liar import Mood
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("scale")
 
 MOODS: Final[tuple[Mood, ...]] = (
     *("refuses", "hangs", "breaks", "empty", "nan", "inf", "standby", "unserved", "foreign"),
@@ -47,24 +46,32 @@ def failures(world: World, name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "tasks", [0, pytest.param(5_000, marks=pytest.mark.full)], ids=["from none", "from many"]
+    ("tasks", "moods"),
+    [
+        (0, ("refuses", "hangs", "nan", "standby")),
+        pytest.param(0, MOODS, marks=pytest.mark.full),
+        pytest.param(5_000, MOODS, marks=pytest.mark.full),
+    ],
+    ids=["from none", "from none, all", "from many, all"],
 )
-def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(world: World, tasks: int) -> None:
+def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(
+    world: World, tasks: int, moods: tuple[Mood, ...]
+) -> None:
     """All at once, for none of them may hold up another: hold, fall back, and follow the work again."""
     kept, fallen = (9, 9) if tasks else (0, 4)
     with ExitStack() as stack:
-        liars = {mood: stack.enter_context(Liar()) for mood in MOODS}
+        liars = {mood: stack.enter_context(Liar()) for mood in moods}
         for mood, liar in liars.items():
             liar.becomes("tells", due=tasks)
             world.start(mood, worker=ONE_SLOT, autoscaling=SCALED | FALLBACK)
             world.pretend_ready("scanner", liar.address, mood)
-        for mood in MOODS:
+        for mood in moods:
             until(world, mood, kept)
             world.until("ScalingActive", "True", "ValidMetricsFound", name=mood)
             world.until("FallbackActive", "False", name=mood)
         for mood, liar in liars.items():
             liar.becomes(mood)
-        for mood in MOODS:
+        for mood in moods:
             until(world, mood, fallen)
             told = world.until("FallbackActive", "True", "MetricsUnavailable", name=mood, timeout_s=30)
             assert f"at least {fallen} workers" in told["message"]
@@ -81,7 +88,7 @@ def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(world: Wo
                 assert int(times[1]) >= FALLBACK["fallback"]["failureThreshold"], "it was held until then"
         for liar in liars.values():
             liar.becomes("tells")
-        for mood in MOODS:
+        for mood in moods:
             until(world, mood, 0)
             world.until("FallbackActive", "False", name=mood, timeout_s=30)
             world.until("ScalingActive", "True", "ValidMetricsFound", name=mood)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("drift")
 
 WITHIN_S: Final = 5
 ENV: Final = {"name": "worker", "env": [{"name": "SHOP", "value": "eu"}]}

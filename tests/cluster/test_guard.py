@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.cluster.world import World
     from tests.servers import RedisServer
 
-pytestmark = pytest.mark.xdist_group("guard")
 
 GUARD: Final[dict[str, Any]] = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
 HANDLER: Final = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
 import yaml
 from delayq import SyncClient
 from delayq.contract import parse
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object
     from tests.servers import RedisServer
 
-pytestmark = pytest.mark.xdist_group("scale")
 
 MANIFEST: Final = ROOT / "examples" / "hpa" / "hpa.yaml"
 EXTERNAL: Final = {"mode": "External", "maxReplicas": 20}

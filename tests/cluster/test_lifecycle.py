@@ -14,7 +14,6 @@ from tests.cluster.world import World, forbidden
 if TYPE_CHECKING:
     from tests.cluster.harness.control_plane import ControlPlane
 
-pytestmark = pytest.mark.xdist_group("lifecycle")
 
 DELETE: Final = {"deletionPolicy": "Delete"}
 INVALID: Final = {"reaper": {"template": {"spec": {"restartPolicy": "Always"}}}}

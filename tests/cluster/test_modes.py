@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.harness.control_plane import ControlPlane
 
-pytestmark = pytest.mark.xdist_group("reconcile")
 
-MANY: Final = 8
+MANY: Final = 12
 MONITORING: Final = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
 MONITORS: Final = {("podmonitors", "orders-delayq"), ("prometheusrules", "orders-delayq")}
 ROLE: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/delayq-operator"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("plugin")
-
 
 @pytest.fixture
 def dq(world: World) -> Plugin:

@@ -9,7 +9,6 @@ import stat
 import tarfile
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
 import yaml
 
 from tests.cluster.operator import queue
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("plugin")
 
 PLANTED: Final = {
     "redis password": "Rp-7hunter/2+x",

@@ -93,6 +93,7 @@ def test_a_cost_is_set_changed_and_taken_back_and_nothing_else(pods: Pods) -> No
     applied = {"apiVersion": "v1", "kind": "Pod", **annotated(**{COST: "7"})}
     pods.rest.patch(f"{pods.path}/worker", applied, APPLY, fieldManager=names.VICTIMS)
     assert pods.admin.get(f"{pods.path}/worker")["metadata"]["annotations"] == {"theirs": "1", COST: "7"}
+    assert pods.refusal("worker", annotated(**{COST: None})) == ""
     pods.make("scanner", component="scanner")
     before = pods.admin.get(f"{pods.path}/worker")
     for change, why in CHANGES:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.harness.cluster import Cluster
 
-pytestmark = [pytest.mark.usefixtures("crd"), pytest.mark.xdist_group("policy")]
+pytestmark = pytest.mark.usefixtures("crd")
 
 ACCOUNT: Final = "delayq-operator"
 

@@ -15,7 +15,6 @@ from tests.cluster.world import World, managers
 if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object
 
-pytestmark = pytest.mark.xdist_group("reconcile")
 
 MINIMAL: Final = {
     ("configmaps", "orders-config"),

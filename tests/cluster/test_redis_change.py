@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from tests.cluster.world import World
 
 
-pytestmark = pytest.mark.xdist_group("scale")
-
-
 def served(world: World) -> int:
     """Port of the Redis in the document that the processes read."""
     text = world.get("configmaps", "orders-config")["data"]["queue.yaml"]

@@ -6,14 +6,12 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
 from delayq_operator.base import names
 
 if TYPE_CHECKING:
     from tests.cluster.operator import Operator
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("rollout")
 
 PASSWORD: Final = "correct-horse-battery-staple"  # noqa: S105  of nothing
 REDIS: Final = {"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecretRef": {"name": "login"}}}

@@ -5,12 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Final
 
-import pytest
-
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.world import World, managers
-
-pytestmark = pytest.mark.xdist_group("scale")
 
 EXTERNAL: Final = {"mode": "External", "minReplicas": 1, "maxReplicas": 20}
 

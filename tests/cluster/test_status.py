@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-pytestmark = pytest.mark.xdist_group("status")
-
 TEMPLATE: Final = {"spec": {"restartPolicy": "Always"}}
 INVALID: Final = {"reaper": {"template": TEMPLATE}}
 """Fits the schema, which knows nothing of what is in a template, and cannot be realised."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("status")
-
 
 HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 

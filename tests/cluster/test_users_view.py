@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.cluster.world import World
-
-
-pytestmark = pytest.mark.xdist_group("scale")
 
 
 def rows(table: str) -> list[list[str]]:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tests.cluster.world import World
     from tests.servers import RedisServer
 
-pytestmark = pytest.mark.xdist_group("autoscale")
-
 
 @pytest.mark.usefixtures("process_node")
 def test_the_idle_workers_go_and_the_busy_ones_stay(world: World, redis: RedisServer) -> None:

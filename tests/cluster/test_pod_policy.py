@@ -11,6 +11,7 @@ from delayq_operator.base import names
 from tests.cluster.harness.rest import APPLY, STRATEGIC, Refused, Rest
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import install_rights
+from tests.cluster.world import ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,14 @@ class Pods:
         self.rest = Rest(install_rights(cluster, namespace))
         self.path = f"/api/v1/namespaces/{namespace}/pods"
         self.policy = f"{POLICIES}/delayq-operator.{namespace}"
+        # Without the right to delete a pod, the API server would refuse an owner by itself.
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}]
+        subjects = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "delete"}
+        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+        self.admin.create(f"{rbac}/roles", {"metadata": {"name": "delete"}, "rules": rules})
+        binding = {"metadata": {"name": "delete"}, "roleRef": role, "subjects": subjects}
+        self.admin.create(f"{rbac}/rolebindings", binding)
         self.make("probe")
         eventually(lambda: self.refusal("probe", annotated(now=uuid4().hex)) != "", what="the policy counts")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -71,12 +72,17 @@ def remove_delayq(plane: ControlPlane) -> None:
         plane.rest.delete(path, labelSelector="app.kubernetes.io/name=delayq")
     for name in ("shop", "bank", "delayq-system"):  # which pages name
         delete_namespace(plane, name)
+        eventually(partial(gone, plane, f"/api/v1/namespaces/{name}"), timeout_s=60, what=f"{name} is gone")
     if found(plane, CRD_PATH):
         for body in plane.rest.items("/apis/delayq.dev/v1alpha1/delayqueues"):
             path = f"{delayqueues(body['metadata']['namespace'])}/{body['metadata']['name']}"
             plane.rest.patch(path, {"metadata": {"finalizers": None}})
         plane.rest.delete(CRD_PATH)
-        eventually(lambda: not found(plane, CRD_PATH), timeout_s=60, what="the CRD is gone")
+        eventually(partial(gone, plane, CRD_PATH), timeout_s=60, what="the CRD is gone")
+
+
+def gone(plane: ControlPlane, path: str) -> bool:
+    return not found(plane, path)
 
 
 @pytest.fixture

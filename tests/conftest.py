@@ -60,6 +60,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Remains(config), "remains")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of an xdist_group in one worker: pytest 9.2 ignores the attribute that pytest-xdist 3.8 sets."""
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        suffix = "@" + "_".join(sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")}))
+        if len(suffix) > 1 and not item.nodeid.endswith(suffix):
+            item._id = type(item._id).parse(item.nodeid + suffix)
+            assert item.nodeid.endswith(suffix), "pytest-xdist groups by what follows the @"
+
+
 def selected(config: pytest.Config) -> list[str]:
     asked = config.getoption("--redis")
     kinds = [*FLAVOURS, *TOPOLOGIES] if asked in ("all", "sample") else asked.split(",")

@@ -139,21 +139,24 @@ def stub_crd(group: str, kind: str) -> Object:
     }
 
 
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PROMETHEUS_GROUP: Final = "monitoring.coreos.com"
 PROMETHEUS_KINDS: Final = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
 
 
 def serve_prometheus_kinds(cluster: Cluster) -> None:
     """Install what the Prometheus operator would, as far as the API server is concerned; return when it is served."""
-    crds = "\n---\n".join(json.dumps(stub_crd(PROMETHEUS_GROUP, kind)) for kind in PROMETHEUS_KINDS)
-    cluster.kubectl("apply", "-f", "-", input=crds)
+    for kind in PROMETHEUS_KINDS:
+        if not found(cluster, f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}"):
+            cluster.rest.create(CRDS, stub_crd(PROMETHEUS_GROUP, kind))
     _told(cluster, there=True)
 
 
 def serve_no_prometheus_kinds(cluster: Cluster) -> None:
     """The opposite."""
-    crds = [f"{kind.lower()}s.{PROMETHEUS_GROUP}" for kind in PROMETHEUS_KINDS]
-    cluster.kubectl("delete", "crd", "--ignore-not-found", *crds)
+    for kind in PROMETHEUS_KINDS:
+        if found(cluster, path := f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}"):
+            cluster.rest.delete(path)
     _told(cluster, there=False)
 
 
@@ -162,12 +165,10 @@ def _told(cluster: Cluster, *, there: bool) -> None:
     group = f"/apis/{PROMETHEUS_GROUP}/v1"
     plurals = {f"{kind.lower()}s" for kind in PROMETHEUS_KINDS}
 
-    def listed() -> set[str]:
-        resources = cluster.rest.get(group)["resources"] if found(cluster, group) else ()
-        return {resource["name"] for resource in resources}
-
     def settled() -> bool:
         here = {plural for plural in plurals if found(cluster, f"{group}/{plural}")}
-        return here == plurals & listed() == (plurals if there else set())
+        resources = cluster.rest.get(group)["resources"] if found(cluster, group) else ()
+        listed = {resource["name"] for resource in resources}
+        return here == plurals & listed == (plurals if there else set())
 
     eventually(settled, what=f"{PROMETHEUS_GROUP} is {'served' if there else 'gone'}")

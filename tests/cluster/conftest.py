@@ -2,109 +2,108 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
 from tests.cluster.chart import serve_prometheus_kinds
-from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.node import ProcessNode
-from tests.cluster.harness.resources import CRD, delete_namespace, install_crd, make_namespace
+from tests.cluster.harness.resources import (
+    CRD,
+    CRD_PATH,
+    delayqueues,
+    delete_namespace,
+    found,
+    install_crd,
+    make_namespace,
+)
+from tests.cluster.harness.waiting import eventually
 from tests.cluster.world import World, serving
 from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cluster.operator import Operator
-FOREIGN = "DELAYQ_TEST_KUBECONFIG"
-"""Names a kubeconfig whose cluster is used instead of one of our own; what tests make there, they delete."""
-RIGHTS = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+RIGHTS = (
+    *(f"/apis/rbac.authorization.k8s.io/v1/{each}" for each in ("clusterroles", "clusterrolebindings")),
+    *(
+        f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic{each}"
+        for each in ("ies", "ybindings")
+    ),
+)
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster to test on: ask for `control_plane` instead to stop its servers or to read its audit log."""
-    directory = tmp_path_factory.mktemp("cluster")
-    if given := os.environ.get(FOREIGN):
-        foreign = Cluster(directory, Path(given).absolute())
-        yield foreign
-        foreign.close()
-        return
-    plane = ControlPlane.start(directory)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The cluster to test on: ask for `control_plane` instead to stop its servers."""
+    plane = ControlPlane.start(tmp_path_factory.mktemp("cluster"))
     yield plane
     plane.stop()
 
 
 @pytest.fixture
-def control_plane(cluster: Cluster) -> Iterator[ControlPlane]:
-    """Our own control plane, all of it running."""
-    if not isinstance(cluster, ControlPlane):
-        pytest.skip(
-            f"{FOREIGN} names the cluster: its servers are not ours to stop, nor its audit log to read"
-        )
+def control_plane(cluster: ControlPlane) -> Iterator[ControlPlane]:
+    """All of it running, before and after."""
     yield cluster
     cluster.mend()
 
 
-class Strict(ControlPlane):
-    """A control plane as careful administrators have it."""
+@pytest.fixture
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """A control plane with the Prometheus operator's kinds and without our CRD, to install and remove the chart.
 
-    def _api_server(self) -> list[str]:
-        plugins = "OwnerReferencesPermissionEnforcement"
-        return [*super()._api_server(), f"--enable-admission-plugins={plugins}"]
-
-
-@pytest.fixture(scope="session")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A second control plane, with the Prometheus operator's kinds, for tests that install and remove our CRD.
-
-    Mark them with xdist_group("bare"): then there is one, and not one for each pytest worker.
+    Mark its tests with xdist_group("bare"): what belongs to the whole cluster is moved out of the way of them alone.
     """
-    plane = Strict.start(tmp_path_factory.mktemp("bare"))
-    serve_prometheus_kinds(plane)
-    yield plane
-    plane.stop()
+    remove_delayq(control_plane)
+    serve_prometheus_kinds(control_plane)
+    yield control_plane
+    remove_delayq(control_plane)
+
+
+def remove_delayq(plane: ControlPlane) -> None:
+    """What belongs to the whole cluster: of releases, and of rights that were applied without Helm."""
+    for path in RIGHTS:
+        plane.rest.delete(path, labelSelector="app.kubernetes.io/name=delayq")
+    for name in ("shop", "bank", "delayq-system"):  # which pages name
+        delete_namespace(plane, name)
+        eventually(partial(gone, plane, f"/api/v1/namespaces/{name}"), timeout_s=60, what=f"{name} is gone")
+    if found(plane, CRD_PATH):
+        for body in plane.rest.items("/apis/delayq.dev/v1alpha1/delayqueues"):
+            path = f"{delayqueues(body['metadata']['namespace'])}/{body['metadata']['name']}"
+            plane.rest.patch(path, {"metadata": {"finalizers": None}})
+        plane.rest.delete(CRD_PATH)
+        eventually(partial(gone, plane, CRD_PATH), timeout_s=60, what="the CRD is gone")
+
+
+def gone(plane: ControlPlane, path: str) -> bool:
+    return not found(plane, path)
 
 
 @pytest.fixture
-def plane(bare: ControlPlane) -> Iterator[ControlPlane]:
-    """The same; what belongs to the whole cluster goes after the test."""
-    yield bare
-    for release in json.loads(bare.helm("list", "--all-namespaces", "--output=json").stdout):
-        bare.helm("uninstall", release["name"], f"--namespace={release['namespace']}", "--no-hooks")
-    bare.kubectl("delete", RIGHTS, "--selector=app.kubernetes.io/name=delayq")  # applied without Helm
-    bare.kubectl("delete", "crd", CRD, "--ignore-not-found")
-    bare.kubectl("delete", "namespace", "shop", "delayq-system", "--ignore-not-found")  # which pages name
-
-
-@pytest.fixture(scope="session")
-def crd(cluster: Cluster) -> str:
+def crd(cluster: ControlPlane) -> str:
     """Our CustomResourceDefinition, applied and served; its name."""
-    return install_crd(cluster)
+    return CRD if found(cluster, CRD_PATH) else install_crd(cluster)
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
+def namespace(cluster: ControlPlane) -> Iterator[str]:
     """A namespace of the test's own, in which pods can be made."""
     name = f"test-{uuid4().hex[:8]}"
     make_namespace(cluster, name)
     yield name
-    if isinstance(cluster, ControlPlane):
-        cluster.mend()  # before anything is asked of it
+    cluster.mend()  # before anything is asked of it
     delete_namespace(cluster, name)
 
 
 @pytest.fixture
-def process_node(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[ProcessNode]:
+def process_node(cluster: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[ProcessNode]:
     """Runs the pods of the namespace as processes of this host: tests that need more have a kubelet to themselves."""
-    if not isinstance(cluster, ControlPlane):
-        pytest.skip(f"{FOREIGN} names the cluster: it has nodes of its own")
     with ProcessNode(cluster, namespace, tmp_path / "pods") as node:
         yield node
 
@@ -117,14 +116,46 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
     server.stop()
 
 
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    """One operator for all tests of a module, with the chart's rights, for all namespaces."""
-    with serving(cluster) as operator:
-        yield operator
+class Shared:
+    """The operator for all namespaces that tests share, with the chart's rights."""
+
+    def __init__(self, cluster: ControlPlane) -> None:
+        self._cluster, self._running = cluster, ExitStack()
+        self._operator: Operator | None = None
+
+    def get(self) -> Operator:
+        """Running."""
+        if self._operator is None or not self._operator.process.alive:
+            self.stop()
+            self._operator = self._running.enter_context(serving(self._cluster))
+        return self._operator
+
+    def stop(self) -> None:
+        self._running.close()
+        self._operator = None
+
+
+@pytest.fixture(scope="session")
+def shared(cluster: ControlPlane) -> Iterator[Shared]:
+    shared = Shared(cluster)
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(request: pytest.FixtureRequest) -> None:
+    """Without the shared operator, where a test has one of its own or none."""
+    if "cluster" in request.fixturenames and "shared" not in request.fixturenames:
+        request.getfixturevalue("shared").stop()
 
 
 @pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
+def operator(shared: Shared, crd: str) -> Operator:  # noqa: ARG001  the CRD is installed
+    """An operator for all namespaces."""
+    return shared.get()
+
+
+@pytest.fixture
+def world(cluster: ControlPlane, operator: Operator, namespace: str) -> World:
     """The test's namespace, which the operator serves."""
     return World(cluster, operator, namespace)

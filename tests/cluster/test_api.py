@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from delayq_operator.base import names
-from delayq_operator.base.errors import Failed, Invalid, OperatorError, Unavailable
+from delayq_operator.base.errors import Invalid, Unavailable
 from delayq_operator.kube.api import Api
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.control_plane import ControlPlane
 
-HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 MANY: Final = 150
 
 
@@ -66,46 +64,6 @@ async def test_what_the_api_server_does_not_take_is_invalid(api: Api, namespace:
     for container in REFUSED:
         with pytest.raises(Invalid):
             await api.apply(names.DEPLOYMENT, deployment(namespace, **container), manager="test")
-
-
-@contextmanager
-def a_webhook_that_is_away(cluster: Cluster, namespace: str) -> Iterator[None]:
-    """Refuse all Deployments of a namespace because nobody is there to ask."""
-    rule = {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["*"], "resources": ["deployments"]}
-    hook = {
-        "name": "away.delayq.dev",
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "clientConfig": {"url": "https://127.0.0.1:1/"},
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "rules": [rule],
-    }
-    cluster.rest.create(HOOKS, {"metadata": {"name": namespace}, "webhooks": [hook]})
-    try:
-        yield
-    finally:
-        cluster.rest.delete(f"{HOOKS}/{namespace}")
-
-
-async def until_refused(api: Api, body: dict[str, Any]) -> OperatorError:
-    """A webhook is not in force at once."""
-    for _ in range(100):
-        try:
-            await api.apply(names.DEPLOYMENT, body, manager="test")
-        except OperatorError as error:
-            return error
-        await asyncio.sleep(0.1)
-    raise AssertionError
-
-
-async def test_a_webhook_that_is_away_fails_one_request_and_not_the_api_server(
-    cluster: Cluster, api: Api, namespace: str
-) -> None:
-    with a_webhook_that_is_away(cluster, namespace):
-        error = await until_refused(api, deployment(namespace))
-        assert isinstance(error, Failed)
-        assert "failed calling webhook" in error.message
-        assert (await api.get(names.CONFIG_MAP, namespace, "kube-root-ca.crt"))["kind"] == "ConfigMap"
 
 
 async def test_an_api_server_whose_store_is_away_is_unavailable(

@@ -11,35 +11,33 @@ from delayq.scaling import replayed, sentence
 from delayq.scaling.policy import LEAD_SECONDS
 from delayq_operator.base import names
 
-from tests.cluster.harness.waiting import eventually
 from tests.cluster.scaled import Scaled
 
 if TYPE_CHECKING:
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.world import World
     from tests.servers import RedisServer
 
-pytestmark = pytest.mark.xdist_group("autoscale")
 
 LATE_SECONDS = 10
 """Three workers that start at once on a busy machine take longer than the one before that has taught how long."""
 
 
-@pytest.mark.usefixtures("operator", "process_node")
+@pytest.mark.usefixtures("process_node")
 def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
-    cluster: Cluster, namespace: str, redis: RedisServer
+    world: World, redis: RedisServer
 ) -> None:
     """From zero and back; status tells when they will start; each change has an event that can be replayed."""
-    orders = Scaled.of(cluster, namespace, redis)
-    orders.until("ScalingActive", "True", "ValidMetricsFound")
-    orders.until_replicas(0, timeout_s=60)
-    lead = orders.until_told("leadSeconds")
-    orders.until("Ready", "True")
+    orders = Scaled(world, redis)
+    world.until("ScalingActive", "True", "ValidMetricsFound", timeout_s=40)
+    orders.until_replicas(0)
+    lead = orders.told("leadSeconds")
+    world.until("Ready", "True", timeout_s=40)
     ids = orders.schedule(6, lead + 25)
     due = time.time() + lead + 25
-    wake = datetime.fromisoformat(orders.until_told("wakeTime")).timestamp()
+    wake = datetime.fromisoformat(orders.told("wakeTime")).timestamp()
     assert abs(wake - (due - lead - 4)) < 8
     before = len(orders.events("ScaledUp"))
-    with orders.numbers() as seen:
+    with world.numbers("deployments", "orders-worker", "spec", "replicas") as seen:
         orders.until_done(ids)
         orders.until_replicas(0)
     assert seen[0] > 0
@@ -47,26 +45,9 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
     # wakeTime is told for one start. Three workers are brought sooner where only a single start has been learnt from.
     assert -LEAD_SECONDS - 3 < asked.at - wake < LATE_SECONDS
     assert asked.at < due
-    assert max(orders.began(each) - due for each in ids) < LATE_SECONDS
-    assert not orders.redis.client().exists("late")
+    began = orders.hash("began")
+    assert max(float(began[each]) - due for each in ids) < LATE_SECONDS
     for event in orders.events():
         record = event["metadata"]["annotations"][names.DECISION]
         assert sentence(replayed(record)) == event["message"]
-    orders.until("Ready", "True")
-
-
-@pytest.mark.usefixtures("operator", "process_node")
-def test_a_worker_stays_while_it_holds_a_lease(cluster: Cluster, namespace: str, redis: RedisServer) -> None:
-    """However long a handler takes, and though nothing else is due: the task is begun once."""
-    orders = Scaled.of(cluster, namespace, redis, cooldownSeconds=0)
-    ids = orders.schedule(1, 0, gate=True)
-    eventually(orders.at_work, timeout_s=60, what="the task runs")
-    with orders.numbers() as seen:
-        since = time.time()
-        eventually(lambda: time.time() > since + 12, what="several looks")
-        assert orders.replicas >= 1
-        orders.open()
-        orders.until_done(ids)
-        orders.until_replicas(0, timeout_s=60)
-    assert orders.attempts() == dict.fromkeys(ids, 1)
-    assert seen[-1] == 0
+    world.until("Ready", "True", timeout_s=40)

@@ -26,8 +26,8 @@ from tests.cluster.chart import (
 )
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.resources import (
-    CRD,
     CRD_FILE,
+    CRD_PATH,
     found,
     install_crd,
     make_namespace,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("bare")
 
-CRD_PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -77,32 +76,46 @@ def helm(
     return plane.helm(verb, "delayq", str(chart), *where, *args).stdout
 
 
-def uninstall(plane: ControlPlane, namespace: str, release: str = "delayq") -> str:
-    return plane.helm("uninstall", release, f"--namespace={namespace}", "--wait").stdout
-
-
-def dry_run(plane: ControlPlane, objects: list[Object]) -> None:
-    """All but pods, whose service account must be there for it, not only in a dry run."""
-    text = "\n---\n".join(json.dumps(each) for each in objects if each["kind"] != "Pod")
-    plane.kubectl("apply", "--dry-run=server", "-f", "-", input=text)
+def uninstall(plane: ControlPlane, namespace: str) -> str:
+    return plane.helm("uninstall", "delayq", f"--namespace={namespace}", "--wait").stdout
 
 
 # --- What the API server accepts.
 
+VARIANTS: Final[tuple[Values, ...]] = (
+    {"podDisruptionBudget": {"maxUnavailable": "50%"}},
+    {
+        "serviceMonitor": {"enabled": False},
+        "podMonitor": {"enabled": True},
+        "redis": {"persistence": {"enabled": False}},
+        "leaderElection": {"enabled": False},
+        "replicas": 1,
+    },
+)
 
-def test_the_api_server_accepts_every_object(plane: ControlPlane, room: str) -> None:
-    labelled = merged(EVERYTHING, {"commonLabels": {"team": "shop"}})
-    for more in (
-        {},
-        {"watchNamespaces": [room, "default"]},
-        {
-            "serviceMonitor": {"enabled": False},
-            "podMonitor": {"enabled": True},
-            "podDisruptionBudget": {"maxUnavailable": "50%"},
-        },
-        {"redis": {"persistence": {"enabled": False}}, "leaderElection": {"enabled": False}, "replicas": 1},
-    ):
-        dry_run(plane, rendered(merged(labelled, more), f"--namespace={room}"))
+
+def test_the_api_server_accepts_every_object_and_a_restricted_namespace_every_pod(
+    plane: ControlPlane, room: str
+) -> None:
+    for number, more in enumerate(VARIANTS):
+        served = {"watchNamespaces": [room, "default"]} if number else {}
+        labelled = merged(EVERYTHING, {"commonLabels": {"team": "shop"}}, more, served)
+        objects = rendered(labelled, f"--namespace={room}")
+        # Of pods the service account must be there, not only in a dry run.
+        text = "\n---\n".join(json.dumps(each) for each in objects if each["kind"] != "Pod")
+        plane.kubectl("apply", "--dry-run=server", "-f", "-", input=text)
+        seen = set()
+        for name, spec in pods(objects):
+            there = {each["name"] for each in spec["volumes"]}
+            # A StatefulSet would add the volumes that it claims.
+            claimed = (
+                [{"name": "data", "emptyDir": {}}] if name == "delayq-redis" and "data" not in there else []
+            )
+            spec |= {"serviceAccountName": "default", "volumes": [*spec["volumes"], *claimed]}
+            pod = {"metadata": {"name": "x"}, "spec": spec}
+            plane.rest.create(f"/api/v1/namespaces/{room}/pods", pod, dryRun="All")
+            seen.add(name)
+        assert seen == {"delayq-redis", "delayq-operator", "delayq-test"}
 
 
 def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
@@ -112,34 +125,24 @@ def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
             yield each["metadata"]["name"], template["spec"]
 
 
-def test_a_namespace_that_enforces_restricted_pods_accepts_all_of_them(
-    plane: ControlPlane, room: str
-) -> None:
-    seen = set()
-    for name, spec in pods(rendered(EVERYTHING, f"--namespace={room}")):
-        claimed = [{"name": "data", "emptyDir": {}}] if name == "delayq-redis" else []
-        spec |= {"serviceAccountName": "default", "volumes": [*spec["volumes"], *claimed]}
-        pod = {"metadata": {"name": "x"}, "spec": spec}
-        plane.rest.create(f"/api/v1/namespaces/{room}/pods", pod, dryRun="All")
-        seen.add(name)
-    assert seen == {"delayq-redis", "delayq-operator", "delayq-test"}
-
-
 # --- The life of a release.
 
 OPEN: Final[Values] = {"policy": {"ownNamespace": True}}
 """Queues are allowed in the namespace of the release, which is the test's own."""
 
 
-def test_install_upgrade_uninstall(plane: ControlPlane, room: str) -> None:
+def test_install_test_upgrade_uninstall(plane: ControlPlane, room: str) -> None:
     """What an upgrade changes is changed, what people rely on stays, and uninstalling leaves queues and CRD."""
-    helm(plane, "install", room, merged(EVERYTHING, OPEN, {"replicas": 1}), args=())
+    alone = {"replicas": 1, "redis": {"persistence": {"enabled": False}}}
+    said = helm(plane, "install", room, merged(EVERYTHING, OPEN, alone), args=())
     wait_served(plane)
+    notes_say_what_to_do_next(plane, room, said)
     plane.rest.create(QUEUES.format(namespace=room), queue())
     password = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
     assert len(base64.b64decode(password)) == 32
+    helm_test_leaves_its_pod_to_look_at(plane, room)
 
-    helm(plane, "upgrade", room, merged(EVERYTHING, OPEN, {"replicas": 3}), args=())
+    helm(plane, "upgrade", room, merged(EVERYTHING, OPEN, alone, {"replicas": 3}), args=())
     operator = plane.rest.get(f"/apis/apps/v1/namespaces/{room}/deployments/delayq-operator")
     assert operator["spec"]["replicas"] == 3
     kept = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
@@ -154,7 +157,77 @@ def test_install_upgrade_uninstall(plane: ControlPlane, room: str) -> None:
     assert left == ""
     roles = plane.kubectl("get", "clusterrole,clusterrolebinding", "--output=name").stdout
     assert "delayq" not in roles
-    helm(plane, "install", room)  # takes the kept CRD back
+    said = helm(plane, "install", room)  # takes the kept CRD back
+    assert "once test.redis says which Redis to use" in said  # without one, no test is promised
+    assert "WARNING" not in said
+    roles_of_the_cluster_work_with_delayqueues(plane, room)
+
+
+def notes_say_what_to_do_next(plane: ControlPlane, room: str, said: str) -> None:
+    for words in (
+        f"kubectl -n {room} rollout status deployment/delayq-operator",
+        f"helm test delayq -n {room}",
+        "NOT highly available",
+        "every task is lost when its pod is",
+        "delayq acl --queue hello",
+    ):
+        assert words in said
+    assert "get secret delayq-redis" not in said  # an administrator's password, in a tenant's namespace
+    document = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
+    plane.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
+
+
+ROLES: Final = {
+    ("view", "get delayqueues --subresource=status"): "create delayqueues",
+    ("edit", "update delayqueues --subresource=scale"): "update delayqueues --subresource=finalizers",
+    ("admin", "create delayqueues"): "patch delayqueues --subresource=status",
+}
+
+
+def roles_of_the_cluster_work_with_delayqueues(plane: ControlPlane, room: str) -> None:
+    def can(user: str, question: str) -> bool:
+        asked = ("auth", "can-i", *question.split(), f"--as={user}", f"--namespace={room}")
+        return plane.kubectl(*asked, check=False).stdout.strip() == "yes"
+
+    for (role, may), may_not in ROLES.items():
+        bound = (f"--clusterrole={role}", f"--user={role}", f"--namespace={room}")
+        plane.kubectl("create", "rolebinding", role, *bound)
+        eventually(partial(can, role, may), every_s=0.5, what=f"{role} may {may}")
+        assert not can(role, may_not), (role, may_not)
+
+
+def helm_test_leaves_its_pod_to_look_at(plane: ControlPlane, room: str) -> None:
+    """Whether it passed or failed: `helm test --logs` and `kubectl logs` have something to show."""
+    failed = helm_test(plane, room, "Failed")
+    assert failed.returncode == 1
+    assert "pod delayq-test failed" in failed.stderr
+    assert "pod/delayq-test" in parts_of_the_test(plane, room)
+    assert helm_test(plane, room, "Succeeded").returncode == 0
+    assert parts_of_the_test(plane, room) == "pod/delayq-test\n"
+
+
+def helm_test(plane: ControlPlane, namespace: str, phase: str) -> subprocess.CompletedProcess[str]:
+    """The pod does not run here: what it would come to is written into its status."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    waiting = "metadata.name=delayq-test,status.phase=Pending"
+
+    def end_pod() -> None:
+        eventually(lambda: plane.rest.items(pods, fieldSelector=waiting), what="helm test makes a new pod")
+        plane.rest.patch(f"{pods}/delayq-test/status", {"status": {"phase": phase}})
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(end_pod)
+        done = plane.helm("test", "delayq", f"--namespace={namespace}", "--timeout=60s", check=False)
+        ended.result()
+    return done
+
+
+def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
+    """What there is of it where the release is and, as `default` takes its queue, there."""
+    kinds = ("get", "pod,sa,cm,role,rolebinding", "--output=name")
+    selector = "--selector=app.kubernetes.io/component=test"
+    found = [plane.kubectl(*kinds, f"--namespace={each}", selector).stdout for each in (namespace, "default")]
+    return "".join(found)
 
 
 def test_an_upgrade_of_the_chart_upgrades_the_crd(plane: ControlPlane, room: str, tmp_path: Path) -> None:
@@ -202,99 +275,17 @@ def test_a_crd_from_elsewhere_is_refused_until_somebody_says_whose_it_is(
     assert plane.rest.get(CRD_PATH)["metadata"]["annotations"]["meta.helm.sh/release-name"] == "delayq"
 
 
-def test_without_keep_the_crd_and_every_queue_go_with_the_release(plane: ControlPlane, room: str) -> None:
-    said = helm(plane, "install", room, {"crds": {"keep": False}, **OPEN})
+def test_two_releases_share_a_cluster_and_without_keep_every_queue_goes_with_the_crd(
+    plane: ControlPlane, room: str
+) -> None:
+    """When each serves its own namespaces."""
+    other = f"{room}-b"
+    make_namespace(plane, other)
+    said = helm(plane, "install", room, {"watchNamespaces": [room], "crds": {"keep": False}, **OPEN})
     assert "deletes every DelayQueue in the cluster" in said
+    second = {"watchNamespaces": [other], "crds": {"install": False}, "rbac": {"aggregate": False}}
+    helm(plane, "install", other, second)
     wait_served(plane)
     plane.rest.create(QUEUES.format(namespace=room), queue())
     uninstall(plane, room)
     eventually(lambda: not found(plane, CRD_PATH))
-
-
-def test_two_releases_share_a_cluster_when_each_serves_its_own_namespaces(
-    plane: ControlPlane, room: str
-) -> None:
-    other = f"{room}-b"
-    make_namespace(plane, other)
-    helm(plane, "install", room, {"watchNamespaces": [room]})
-    second = {"watchNamespaces": [other], "crds": {"install": False}, "rbac": {"aggregate": False}}
-    helm(plane, "install", other, second)
-
-
-# --- What people are told, and what they may do.
-
-
-def test_notes_say_what_to_do_next(plane: ControlPlane, room: str) -> None:
-    said = helm(plane, "install", room, {"redis": {"enabled": True, "persistence": {"enabled": False}}})
-    assert f"kubectl -n {room} rollout status deployment/delayq-operator" in said
-    assert f"helm test delayq -n {room}" in said
-    assert "NOT highly available" in said
-    assert "every task is lost when its pod is" in said
-    document = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
-    wait_served(plane)
-    plane.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
-    assert "delayq acl --queue hello" in said
-    assert "get secret delayq-redis" not in said  # an administrator's password, in a tenant's namespace
-
-
-ROLES: Final = {
-    ("view", "get delayqueues --subresource=status"): "create delayqueues",
-    ("edit", "create delayqueues"): "patch delayqueues --subresource=status",
-    ("edit", "update delayqueues --subresource=scale"): "update delayqueues --subresource=finalizers",
-    ("admin", "create delayqueues"): "patch delayqueues --subresource=status",
-}
-
-
-def test_the_roles_of_the_cluster_work_with_delayqueues(plane: ControlPlane, room: str) -> None:
-    said = helm(plane, "install", room)
-    assert "once test.redis says which Redis to use" in said  # without one, no test is promised
-    assert "WARNING" not in said
-    wait_served(plane)
-
-    def can(user: str, question: str) -> bool:
-        asked = ("auth", "can-i", *question.split(), f"--as={user}", f"--namespace={room}")
-        return plane.kubectl(*asked, check=False).stdout.strip() == "yes"
-
-    for role in ("view", "edit", "admin"):
-        bound = (f"--clusterrole={role}", f"--user={role}", f"--namespace={room}")
-        plane.kubectl("create", "rolebinding", role, *bound)
-    for (role, may), may_not in ROLES.items():
-        eventually(partial(can, role, may), every_s=0.5, what=f"{role} may {may}")
-        assert not can(role, may_not), (role, may_not)
-
-
-# --- helm test. The pod does not run here: what it would come to is written into its status.
-
-
-def helm_test(plane: ControlPlane, namespace: str, phase: str) -> subprocess.CompletedProcess[str]:
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    waiting = "metadata.name=delayq-test,status.phase=Pending"
-
-    def end_pod() -> None:
-        eventually(lambda: plane.rest.items(pods, fieldSelector=waiting), what="helm test makes a new pod")
-        plane.rest.patch(f"{pods}/delayq-test/status", {"status": {"phase": phase}})
-
-    with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(end_pod)
-        done = plane.helm("test", "delayq", f"--namespace={namespace}", "--timeout=30s", check=False)
-        ended.result()
-    return done
-
-
-def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
-    """What there is of it where the release is and, as `default` takes its queue, there."""
-    kinds = ("get", "pod,sa,cm,role,rolebinding", "--output=name")
-    selector = "--selector=app.kubernetes.io/component=test"
-    found = [plane.kubectl(*kinds, f"--namespace={each}", selector).stdout for each in (namespace, "default")]
-    return "".join(found)
-
-
-def test_helm_test_leaves_its_pod_alone_to_look_at_until_the_next(plane: ControlPlane, room: str) -> None:
-    """Whether it passed or failed: `helm test --logs` and `kubectl logs` have something to show."""
-    helm(plane, "install", room, {"redis": {"enabled": True}})
-    failed = helm_test(plane, room, "Failed")
-    assert failed.returncode == 1
-    assert "pod delayq-test failed" in failed.stderr
-    assert "pod/delayq-test" in parts_of_the_test(plane, room)
-    assert helm_test(plane, room, "Succeeded").returncode == 0
-    assert parts_of_the_test(plane, room) == "pod/delayq-test\n"

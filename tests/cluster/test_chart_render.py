@@ -1,11 +1,10 @@
-"""What the chart makes of the operator and its rights. A real Helm, and no cluster."""
+"""What the chart makes of the operator, its rights, Redis, helm test and alerts. A real Helm, and no cluster."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-import pytest
 from delayq_operator.base import names
 from delayq_operator.runtime.cli import delayq_operator as operator
 
@@ -26,65 +25,38 @@ from tests.cluster.chart import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cluster.chart import Object, Values
 
 
-CLUSTER_SCOPED = {
-    *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"),
-    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
-}
-
-
-def pods(objects: list[Object]) -> Iterator[Object]:
-    """The spec of every pod that the chart makes."""
-    for each in objects:
-        if each["kind"] == "Pod":
-            yield each["spec"]
-        elif "template" in each.get("spec", {}):
-            yield each["spec"]["template"]["spec"]
-
-
-# --- In general.
-
-
 def test_lint_has_nothing_to_say() -> None:
-    for values in ({}, EVERYTHING, {"watchNamespaces": ["a", "b"]}):
+    for values in ({}, EVERYTHING | {"watchNamespaces": ["a", "b"]}):
         assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART), values=values)
 
 
 def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_optional() -> None:
-    made = sorted((each["kind"], each["metadata"]["name"]) for each in rendered())
-    assert made == [
-        ("ClusterRole", "delayq-edit"),
-        ("ClusterRole", "delayq-operator"),
-        ("ClusterRole", "delayq-view"),
+    made = {(each["kind"], each["metadata"]["name"]) for each in rendered()}
+    assert made == {
+        *(("ClusterRole", f"delayq-{each}") for each in ("edit", "operator", "view")),
         ("ClusterRoleBinding", "delayq-operator"),
-        ("ConfigMap", "delayq-test"),
         ("CustomResourceDefinition", "delayqueues.delayq.dev"),
-        ("Deployment", "delayq-operator"),
-        ("Pod", "delayq-test"),
-        ("Role", "delayq-operator-leader"),
-        ("Role", "delayq-test"),
-        ("RoleBinding", "delayq-operator-leader"),
-        ("RoleBinding", "delayq-test"),
-        ("Service", "delayq-operator"),
-        ("ServiceAccount", "delayq-operator"),
-        ("ServiceAccount", "delayq-test"),
-        ("ValidatingAdmissionPolicy", "delayq-operator.delayq-system"),
-        ("ValidatingAdmissionPolicy", "delayq-queues.delayq-system"),
-        ("ValidatingAdmissionPolicyBinding", "delayq-operator.delayq-system"),
-        ("ValidatingAdmissionPolicyBinding", "delayq-queues.delayq-system"),
-    ]
+        *((kind, "delayq-operator") for kind in ("Deployment", "Service", "ServiceAccount")),
+        *((kind, "delayq-operator-leader") for kind in ("Role", "RoleBinding")),
+        *((kind, "delayq-test") for kind in ("ConfigMap", "Pod", "Role", "RoleBinding", "ServiceAccount")),
+        *(
+            (f"ValidatingAdmissionPolicy{kind}", f"delayq-{each}.delayq-system")
+            for kind in ("", "Binding")
+            for each in ("operator", "queues")
+        ),
+    }
 
 
 TOGGLES = ("crds.install", "rbac.create", "leaderElection.enabled", "redis.enabled")
 
 
 def test_whatever_is_switched_off_objects_have_names_of_their_own() -> None:
-    for off in (*((each,) for each in TOGGLES), TOGGLES, ()):
+    for off in (TOGGLES, ()):
         objects = rendered(merged(*(nested(path, path not in off) for path in TOGGLES)))
         identities = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
         assert len(identities) == len(set(identities)), off
@@ -92,14 +64,20 @@ def test_whatever_is_switched_off_objects_have_names_of_their_own() -> None:
 
 def test_every_object_says_which_namespace_it_is_in_and_what_made_it() -> None:
     """None looks like a child of a queue; pods are not replaced for a new version of the chart alone."""
-    for each in rendered(EVERYTHING):
+    objects = rendered(EVERYTHING)
+    for each in objects:
         labels = each["metadata"]["labels"]
-        assert ("namespace" in each["metadata"]) is (each["kind"] not in CLUSTER_SCOPED)
+        cluster_scoped = each["kind"].startswith(("Cluster", "CustomResource", "Validating"))
+        assert ("namespace" in each["metadata"]) is not cluster_scoped
         assert labels["app.kubernetes.io/managed-by"] == "Helm"
         assert labels["app.kubernetes.io/version"]
         assert names.QUEUE_LABEL not in labels
         template = each.get("spec", {}).get("template", {}).get("metadata", {}).get("labels", {})
         assert not {"helm.sh/chart", "app.kubernetes.io/version"} & set(template)
+    made = [each["spec"] for each in objects if each["kind"] == "Pod"]
+    made += [each["spec"]["template"]["spec"] for each in objects if "template" in each.get("spec", {})]
+    tokens = [spec["automountServiceAccountToken"] for spec in made]
+    assert sorted(tokens) == [False, True, True]  # Redis; the operator and the test
 
 
 def test_a_packaged_chart_makes_the_same(tmp_path: Path) -> None:
@@ -117,12 +95,6 @@ def test_a_chart_that_depends_on_this_one_switches_it_by_a_condition(tmp_path: P
     for enabled in (True, False):
         values = {"delayq": {"enabled": enabled, "localImages": True}}
         assert ("kind: Deployment" in helm("template", "shop", str(tmp_path), values=values)) is enabled
-
-
-def test_a_long_release_name_is_cut_to_what_names_may_be() -> None:
-    made = helm("template", "r" * 53, str(CHART), values=EVERYTHING)
-    for each in objects_of(made):
-        assert len(each["metadata"]["name"]) <= 63
 
 
 NAMED: Values = merged(
@@ -143,54 +115,58 @@ NAMED: Values = merged(
 """A name wherever one can be given."""
 
 
-@pytest.mark.parametrize("word", ["on", "1e3", "null"])
-@pytest.mark.parametrize("values", [EVERYTHING | {"redis": {"enabled": False}}, NAMED])
-def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, values: Values) -> None:
-    def made(name: str) -> list[Object]:
+def test_a_name_that_yaml_takes_for_something_else_stays_a_name() -> None:
+    def made(name: str, values: Values) -> list[Object]:
         given = json.loads(json.dumps(values).replace("PLAIN", name))
         return objects_of(helm("template", name, str(CHART), f"--namespace={name}", values=given))
 
-    plain = json.dumps(made("qqzzqq")).replace("qqzzqq", word)
-    assert made(word) == json.loads(plain)
+    for values in (EVERYTHING | {"redis": {"enabled": False}}, NAMED):
+        plain = json.dumps(made("qqzzqq", values))
+        for word in ("on", "1e3", "null"):
+            assert made(word, values) == json.loads(plain.replace("qqzzqq", word)), word
 
 
 # --- The operator.
 
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"watchNamespaces": ["a", "b"], "log": {"level": "debug", "format": "console"}},
-        {"leaderElection": {"enabled": False}},
-        {"policy": {"podSecurity": "privileged", "serviceAccounts": [], "ownNamespace": True}},
-        {"policy": {"serviceAccounts": ["a", "b"]}},
-        {"worker": {"imagePullSecrets": ["x", "y"], "image": {"pullPolicy": "Always"}}},
-    ],
+GIVEN: tuple[Values, ...] = (
+    {},
+    {"watchNamespaces": ["a", "b"], "leaderElection": {"enabled": False}},
+    {
+        "policy": {"podSecurity": "privileged", "serviceAccounts": [], "ownNamespace": True},
+        "log": {"level": "debug", "format": "console"},
+        "worker": {"imagePullSecrets": ["x", "y"], "image": {"pullPolicy": "Always"}},
+    },
+    {"policy": {"serviceAccounts": ["a", "b"]}},
 )
-def test_the_operator_understands_the_arguments_it_is_given(values: Values) -> None:
-    (container,) = operator_pod(rendered(values))["containers"]
-    assert container["command"] == ["delayq-operator"]
-    context = operator.make_context("delayq-operator", list(container["args"]))
-    assert list(context.params["namespaces"]) == values.get("watchNamespaces", [])
-    assert context.params["leader_election"] is values.get("leaderElection", {}).get("enabled", True)
-    assert context.params["worker_image"] == "delayq-worker:0.2.0"
-    policy = values.get("policy", {})
-    assert context.params["service_accounts"] == tuple(policy.get("serviceAccounts", ["*"])) or ("",)
-    assert context.params["pod_security"] == policy.get("podSecurity", "baseline")
-    assert context.params["serve_own_namespace"] is policy.get("ownNamespace", False)
-    assert context.params["own_service_account"] == "delayq-operator"
 
 
-@pytest.mark.parametrize("release", [RELEASE, "123"])
-def test_the_operator_knows_by_what_labels_its_own_pods_are_found(release: str) -> None:
+def test_the_operator_understands_the_arguments_it_is_given() -> None:
+    for values in GIVEN:
+        (container,) = operator_pod(rendered(values))["containers"]
+        assert container["command"] == ["delayq-operator"]
+        params = operator.make_context("delayq-operator", list(container["args"])).params
+        policy = values.get("policy", {})
+        assert list(params["namespaces"]) == values.get("watchNamespaces", [])
+        assert params["leader_election"] is ("leaderElection" not in values)
+        assert params["worker_image"] == "delayq-worker:0.2.0"
+        assert params["service_accounts"] == (tuple(policy.get("serviceAccounts", ["*"])) or ("",))
+        assert params["pod_security"] == policy.get("podSecurity", "baseline")
+        assert params["serve_own_namespace"] is policy.get("ownNamespace", False)
+        assert params["own_service_account"] == "delayq-operator"
+
+
+def test_the_operator_knows_by_what_labels_its_own_pods_are_found() -> None:
     """By those that never change: the NetworkPolicy of every queue names them."""
-    made = objects_of(helm("template", release, str(CHART), values={"commonLabels": {"a": "b"}}))
-    (deployment,) = [each for each in made if each["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    context = operator.make_context("delayq-operator", list(container["args"]))
-    assert context.params["own_labels"] == deployment["spec"]["selector"]["matchLabels"]
-    assert "POD_NAMESPACE" in {each["name"] for each in container["env"]}
+    for release in ("123", "r" * 53):
+        made = objects_of(
+            helm("template", release, str(CHART), values=EVERYTHING | {"commonLabels": {"a": "b"}})
+        )
+        assert [each for each in made if len(each["metadata"]["name"]) > 63] == []
+        (deployment,) = [each for each in made if each["kind"] == "Deployment"]
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        context = operator.make_context("delayq-operator", list(container["args"]))
+        assert context.params["own_labels"] == deployment["spec"]["selector"]["matchLabels"]
+        assert "POD_NAMESPACE" in {each["name"] for each in container["env"]}
 
 
 def test_images_take_registry_tag_and_digest() -> None:
@@ -210,45 +186,17 @@ def test_without_a_lease_an_update_stops_the_old_pod_first() -> None:
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_pods_mount_no_token_they_do_not_use() -> None:
-    used = [spec["automountServiceAccountToken"] for spec in pods(rendered(EVERYTHING))]
-    assert sorted(used) == [False, True, True]  # Redis; the operator and the test
-
-
-@pytest.mark.parametrize(
-    ("values", "namespace", "closed"),
-    [
-        ({}, "default", True),
-        ({"watchNamespaces": [NAMESPACE, "b"]}, "b", True),
-        ({"watchNamespaces": [NAMESPACE]}, NAMESPACE, False),
-        ({"policy": {"ownNamespace": True}, "watchNamespaces": [NAMESPACE, "b"]}, NAMESPACE, False),
-        ({"test": {"namespace": "c"}}, "c", True),
-    ],
-)
-def test_the_test_makes_its_queue_where_queues_are_allowed(
-    values: Values, namespace: str, *, closed: bool
-) -> None:
-    objects = rendered(merged(values, {"redis": {"enabled": True}}))
-    (container,) = find(objects, "Pod", "delayq-test")["spec"]["containers"]
-    assert f"--namespace={namespace}" in container["args"]
-    role = find(objects, "Role", "delayq-test")
-    assert role["metadata"]["namespace"] == namespace
-    copies = [rule for rule in role["rules"] if rule["resources"] == ["secrets"]]
-    assert bool(copies) is (namespace != NAMESPACE)
-    policy = find(objects, "ValidatingAdmissionPolicy", "delayq-queues.delayq-system")["spec"]
-    assert any("request.namespace" in each["expression"] for each in policy["validations"]) is closed
+def test_policies_are_left_out_where_they_are_not_wanted() -> None:
+    policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert not policy & kinds(rendered({"rbac": {"podPolicy": False}, "policy": {"admission": False}}))
 
 
 # --- Permissions.
 
 
-def rules(objects: list[Object], kind: str, name: str) -> list[Object]:
-    found: list[Object] = find(objects, kind, name)["rules"]
-    return found
-
-
 def test_in_namespaced_mode_there_is_a_role_in_each_namespace_and_no_right_elsewhere() -> None:
-    objects = rendered({"watchNamespaces": ["a", "b"]})
+    """And the Lease is the only one that the operator may change."""
+    objects = rendered({"watchNamespaces": ["a", "b"], "leaderElection": {"leaseName": "mine"}})
     roles = [
         (each["metadata"]["namespace"], each["metadata"]["name"])
         for each in objects
@@ -261,14 +209,92 @@ def test_in_namespaced_mode_there_is_a_role_in_each_namespace_and_no_right_elsew
         (NAMESPACE, "delayq-operator-leader"),
     ]
     assert "ClusterRoleBinding" not in kinds(objects)
-    assert "delayq-operator" not in {
-        each["metadata"]["name"] for each in objects if each["kind"] == "ClusterRole"
-    }
-
-
-def test_the_lease_is_the_only_one_the_operator_may_change() -> None:
-    named = rules(rendered({"leaderElection": {"leaseName": "mine"}}), "Role", "delayq-operator-leader")
+    assert ("ClusterRole", "delayq-operator") not in {(o["kind"], o["metadata"]["name"]) for o in objects}
+    named = find(objects, "Role", "delayq-operator-leader")["rules"]
     assert [(rule.get("resourceNames"), rule["verbs"]) for rule in named] == [
         (None, ["create"]),
         (["mine"], ["get", "update"]),
     ]
+
+
+# --- Redis.
+
+
+def test_redis_keeps_its_data_on_a_volume_and_says_that_it_is_alone() -> None:
+    redis = find(rendered({"redis": {"enabled": True}}), "StatefulSet", "delayq-redis")
+    assert redis["metadata"]["labels"]["delayq.dev/high-availability"] == "none"
+    assert redis["spec"]["replicas"] == 1
+    assert [claim["metadata"]["name"] for claim in redis["spec"]["volumeClaimTemplates"]] == ["data"]
+    given = {"enabled": True, "persistence": {"enabled": False}, "existingSecret": "mine"}
+    without = rendered({"redis": given})
+    redis = find(without, "StatefulSet", "delayq-redis")
+    assert "volumeClaimTemplates" not in redis["spec"]
+    assert {"name": "data", "emptyDir": {}} in redis["spec"]["template"]["spec"]["volumes"]
+    assert "Secret" not in kinds(without)
+    assert '"mine"' in json.dumps(redis)
+    assert '"mine"' in json.dumps(find(without, "Pod", "delayq-test"))
+
+
+# --- helm test.
+
+
+PLACES: tuple[tuple[Values, str, bool], ...] = (
+    ({}, "default", True),
+    ({"watchNamespaces": [NAMESPACE, "b"]}, "b", True),
+    ({"watchNamespaces": [NAMESPACE]}, NAMESPACE, False),
+    ({"policy": {"ownNamespace": True}, "watchNamespaces": [NAMESPACE, "b"]}, NAMESPACE, False),
+    ({"test": {"namespace": "c"}}, "c", True),
+)
+
+
+def test_the_test_makes_its_queue_where_queues_are_allowed() -> None:
+    for values, namespace, closed in PLACES:
+        objects = rendered(merged(values, {"redis": {"enabled": True}}))
+        (container,) = find(objects, "Pod", "delayq-test")["spec"]["containers"]
+        assert f"--namespace={namespace}" in container["args"]
+        role = find(objects, "Role", "delayq-test")
+        assert role["metadata"]["namespace"] == namespace
+        copies = [rule for rule in role["rules"] if rule["resources"] == ["secrets"]]
+        assert bool(copies) is (namespace != NAMESPACE)
+        policy = find(objects, "ValidatingAdmissionPolicy", "delayq-queues.delayq-system")["spec"]
+        assert any("request.namespace" in each["expression"] for each in policy["validations"]) is closed
+
+
+def test_the_test_reads_the_secrets_that_its_redis_refers_to() -> None:
+    login = {"name": "login"}
+    redis = {
+        "standalone": {"host": "redis.shop.svc"},
+        "auth": {"usernameSecretRef": login | {"key": "user"}, "passwordSecretRef": login},
+        "tls": {"caConfigMapRef": {"name": "authority"}, "certSecretRef": login, "keySecretRef": login},
+    }
+    objects = rendered({"test": {"redis": redis}})
+    assert json.loads(find(objects, "ConfigMap", "delayq-test")["data"]["redis.json"]) == redis
+    (volume, _) = find(objects, "Pod", "delayq-test")["spec"]["volumes"]
+    (_, *sources) = volume["projected"]["sources"]
+    mounted = [item["path"] for source in sources for each in source.values() for item in each["items"]]
+    of_login = [f"secrets/login/{key}" for key in ("user", "password", "tls.crt", "tls.key")]
+    assert mounted == [*of_login[:2], "secrets/_configmaps/authority/ca.crt", *of_login[2:]]
+
+
+# --- Monitoring.
+
+
+def test_alerts_are_about_this_release_and_the_dashboard_is_the_file() -> None:
+    rule = {"alertLabels": {"team": "shop"}, "extraRules": [{"record": "x", "expr": "1"}]}
+    objects = rendered(
+        {
+            "prometheusRule": {"enabled": True, **rule},
+            "dashboard": {"enabled": True, "namespace": "grafana"},
+        }
+    )
+    (group,) = find(objects, "PrometheusRule", "delayq-operator")["spec"]["groups"]
+    *alerts, extra = group["rules"]
+    assert extra == {"record": "x", "expr": "1"}
+    assert all(f'namespace="{NAMESPACE}"' in alert["expr"] for alert in alerts)
+    assert all(set(alert["labels"]) == {"severity", "team"} for alert in alerts)
+    assert "{{ $labels.resource }}" in json.dumps(alerts)
+    board = find(objects, "ConfigMap", "delayq-dashboard")
+    assert board["metadata"]["namespace"] == "grafana"
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    kept = json.loads((CHART / "files/dashboard.json").read_text())
+    assert json.loads(board["data"]["delayq.json"]) == kept

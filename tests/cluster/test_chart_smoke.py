@@ -1,4 +1,4 @@
-"""The chart at work: its operator runs as the Deployment says, and what `helm test` runs sees a task handled.
+"""What `helm test` runs: it sees a task handled, or says why not.
 
 The pods are processes of this host (harness/node.py). The test's own pod is not among them: a ProcessNode has no token
 for it, so its script is started here, with the account and the arguments that the pod would have.
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
-from tests.cluster.chart import CHART, LOCAL, find, rendered
+from tests.cluster.chart import CHART, find, rendered
 from tests.cluster.harness.resources import delayqueues, found, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from tests.cluster.chart import Values
     from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.harness.node import ProcessNode
 
 pytestmark = pytest.mark.usefixtures("crd")
 
@@ -49,19 +48,12 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 @dataclass
 class Release:
-    """The chart, installed for one namespace, and the files that the test's pod would have."""
+    """The files that the test's pod of a release would have."""
 
     cluster: Cluster
     namespace: str
     dir: Path
     values: Values
-
-    def install(self) -> None:
-        given = self.dir / "values.json"
-        given.write_text(json.dumps({**LOCAL, **self.values}))
-        self.cluster.helm(
-            "install", "delayq", str(CHART), f"--namespace={self.namespace}", f"--values={given}"
-        )
 
     def prepare_test(self) -> None:
         """Make the hook's account and rights, as Helm does, and its files."""
@@ -129,26 +121,9 @@ def release(cluster: Cluster, namespace: str, redis: RedisServer, tmp_path: Path
     return release
 
 
-def test_the_chart_as_installed_handles_a_task(
-    release: Release, process_node: ProcessNode, redis: RedisServer
-) -> None:
-    """The operator's own pod gets ready; the test sees a task handled on time, and leaves nothing behind."""
-    release.install()
-    deployment = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/delayq-operator"
-    eventually(lambda: release.cluster.rest.get(deployment)["status"].get("readyReplicas") == 1, timeout_s=40)
-    done = release.test()
-    assert done.returncode == 0, done.stdout + done.stderr + logs(process_node)
-    lines = done.stdout.splitlines()
-    assert lines[0] == f"created DelayQueue {release.namespace}/{QUEUE}"
-    assert lines[-2:] == ["deleted it; nothing of it is left", "passed"]
-    assert not found(release.cluster, f"{delayqueues(release.namespace)}/{QUEUE}")
-    with Redis(port=redis.port, password=PASSWORD) as client:
-        # What says for a week that the queue was erased is no key of a queue.
-        assert [key for key in client.keys("*") if client.ttl(key) == -1] == []
-
-
+@pytest.mark.usefixtures("process_node")
 def test_the_queue_is_in_another_namespace_than_the_operator_with_copies_of_its_secrets(
-    cluster: Cluster, namespace: str, *, process_node: ProcessNode, redis: RedisServer, tmp_path: Path
+    cluster: Cluster, namespace: str, redis: RedisServer, tmp_path: Path
 ) -> None:
     """The operator's own namespace takes no queues; the copies are gone when the test has passed."""
     home = f"{namespace}-home"
@@ -161,16 +136,17 @@ def test_the_queue_is_in_another_namespace_than_the_operator_with_copies_of_its_
     operator = Operator.start(rights, home, *args).wait_ready()
     done = release.test()
     operator.process.stop()
-    assert done.returncode == 0, done.stdout + done.stderr + logs(process_node)
-    assert f"created DelayQueue {namespace}/{QUEUE}" in done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"created DelayQueue {namespace}/{QUEUE}"
+    assert lines[-2:] == ["deleted it; nothing of it is left", "passed"]
+    assert not found(cluster, f"{delayqueues(namespace)}/{QUEUE}")
+    with Redis(port=redis.port, password=PASSWORD) as client:
+        # What says for a week that the queue was erased is no key of a queue.
+        assert [key for key in client.keys("*") if client.ttl(key) == -1] == []
     path = f"/api/v1/namespaces/{namespace}/secrets"
     eventually(lambda: not cluster.rest.items(path), what="the copies are gone")
     cluster.kubectl("delete", "namespace", home, "--wait=false")
-
-
-def logs(node: ProcessNode) -> str:
-    names = [pod.seen["metadata"]["name"] for pod in node.pods.values()]
-    return "\n".join(node.log(name, "operator")[-3000:] for name in names if "operator" in name)
 
 
 def test_without_an_operator_it_fails_in_time_and_says_where_to_look(release: Release) -> None:

@@ -44,41 +44,64 @@ def marked(schema: Values, mark: str) -> object:
     return None
 
 
+DISTINCT: Values = {
+    "reconcile.workers": 71,
+    "reconcile.resyncSeconds": 77771,
+    "terminationGracePeriodSeconds": 3571,
+    "revisionHistoryLimit": 73,
+    "service.port": 61234,
+    "test.timeoutSeconds": 3411,
+    "podMonitor.interval": "71s",
+    "podMonitor.scrapeTimeout": "72s",
+    "serviceMonitor.interval": "73s",
+    "serviceMonitor.scrapeTimeout": "74s",
+    "dnsConfig": {"searches": ["shop.example"]},
+    "livenessProbe": {"periodSeconds": 7172},
+    "readinessProbe": {"periodSeconds": 7173},
+    "networkPolicy.apiServerPorts": [7174],
+    "podDisruptionBudget.maxUnavailable": "77%",
+    "redis.config": {"timeout": 7175},
+    "redis.users": {"delayq-orders": f"on #{'a' * 64} ~delayq:{{orders:* +get"},
+    "redis.maxMemory": "71mb",
+    "redis.persistence.size": "71Gi",
+}
+"""Values that are found again as they are."""
 MARKS = {path: f"mark-{number:03}x" for number, (path, _) in enumerate(leaves(SCHEMA))}
 MARKED = merged(
-    *(nested(path, value) for path, schema in leaves(SCHEMA) if (value := marked(schema, MARKS[path])))
+    *(nested(path, value) for path, schema in leaves(SCHEMA) if (value := marked(schema, MARKS[path]))),
+    *(nested(path, value) for path, value in DISTINCT.items()),
 )
 OTHER_MONITOR = {"serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}}
+
+
+def innermost(value: Any) -> str:  # noqa: ANN401 -- whatever a value is
+    while isinstance(value, dict | list):
+        value = next(iter(value.values() if isinstance(value, dict) else value))
+    return str(value)
 
 
 def test_every_value_that_can_hold_a_mark_passes_it_on() -> None:
     made = manifest(merged(EVERYTHING, MARKED)) + manifest(merged(EVERYTHING, MARKED, OTHER_MONITOR))
     given = json.dumps(MARKED)
-    assert [path for path, mark in MARKS.items() if mark in given and mark not in made] == []
+    marks = {path: mark for path, mark in MARKS.items() if mark in given}
+    marks |= {path: innermost(value) for path, value in DISTINCT.items()}
+    assert [path for path, mark in marks.items() if mark not in made] == []
+    assert [path for path, mark in marks.items() if mark in manifest(EVERYTHING)] == []
 
 
 CHANGES: Values = {
-    path: {"boolean": True, "integer": 10}.get(schema.get("type", ""))
+    path: True
     for path, schema in leaves(SCHEMA)
-    if marked(schema, "mark") is None and path not in {"enabled", "localImages"}  # these make no object
+    if marked(schema, "mark") is None
+    and path not in {"enabled", "localImages", *DISTINCT}  # two make no object
 } | {
     **dict.fromkeys(("image.digest", "worker.image.digest", "redis.image.digest"), "sha256:" + "a" * 64),
     **dict.fromkeys(("image.pullPolicy", "worker.image.pullPolicy", "redis.image.pullPolicy"), "Always"),
-    **dict.fromkeys(("podMonitor.interval", "serviceMonitor.interval"), "7s"),
-    **dict.fromkeys(("podMonitor.scrapeTimeout", "serviceMonitor.scrapeTimeout"), "7s"),
     "prometheusRule.disabled": ["DelayQueueOperatorBacklog"],
-    "dnsConfig": {"searches": ["shop.example"]},
-    "livenessProbe": {"periodSeconds": 7},
-    "readinessProbe": {"periodSeconds": 7},
     "log.level": "debug",
     "log.format": "console",
     "policy.podSecurity": "privileged",
-    "networkPolicy.apiServerPorts": [7],
-    "podDisruptionBudget.maxUnavailable": "7%",
-    "redis.config": {"timeout": 7},
-    "redis.users": {"delayq-orders": f"on #{'a' * 64} ~delayq:{{orders:* +get"},
-    "redis.maxMemory": "7mb",
-    "redis.persistence.size": "7Gi",
+    "replicas": 10,
 }
 
 
@@ -112,82 +135,67 @@ def at(values: Values, path: str) -> Any:  # noqa: ANN401 -- whatever a value is
     return found
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"replica": 2}, "replica"),
-        ({"replicas": 0}, "replicas"),
-        ({"replicas": "2"}, "replicas"),
-        ({"image": {"name": "x"}}, "image"),
-        ({"image": {"digest": "latest"}}, "digest"),
-        ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
-        ({"imagePullSecrets": [{"secret": "x"}]}, "imagePullSecrets"),
-        ({"worker": {"imagePullSecrets": [{"name": "X"}]}}, "imagePullSecrets"),
-        ({"watchNamespaces": "shop"}, "watchNamespaces"),
-        ({"watchNamespaces": ["Shop"]}, "watchNamespaces"),
-        ({"watchNamespaces": ["shop", "shop"]}, "watchNamespaces"),
-        ({"log": {"level": "INFO"}}, "level"),
-        ({"reconcile": {"workers": 0}}, "workers"),
-        ({"policy": {"podSecurity": "restricted"}}, "podSecurity"),
-        ({"policy": {"serviceAccounts": ["a b"]}}, "serviceAccounts"),
-        ({"podLabels": {"a": 1}}, "podLabels"),
-        ({"serviceMonitor": {"interval": "half an hour"}}, "interval"),
-        ({"dnsConfig": {"nameserver": []}}, "dnsConfig"),
-        ({"livenessProbe": {"httpGet": {"path": "/"}}}, "livenessProbe"),
-        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "maxUnavailable"),
-        ({"networkPolicy": {"apiServerPorts": []}}, "apiServerPorts"),
-        ({"redis": {"replicas": 3}}, "redis"),
-        ({"redis": {"maxMemory": "lots"}}, "maxMemory"),
-        ({"redis": {"config": {"Timeout": 7}}}, "config"),
-        ({"test": {"timeoutSeconds": 1}}, "timeoutSeconds"),
-    ],
-    ids=json.dumps,
+REFUSED: Values = {
+    "replica": 2,
+    "replicas": 0,
+    "image": {"name": "x", "digest": "latest", "pullPolicy": "Sometimes"},
+    "imagePullSecrets": [{"secret": "x"}],
+    "worker": {"imagePullSecrets": [{"name": "X"}]},
+    "watchNamespaces": ["Shop", "shop", "shop"],
+    "log": {"level": "INFO"},
+    "reconcile": {"workers": 0},
+    "policy": {"podSecurity": "restricted", "serviceAccounts": ["a b"]},
+    "podLabels": {"a": 1},
+    "serviceMonitor": {"interval": "half an hour"},
+    "dnsConfig": {"nameserver": []},
+    "livenessProbe": {"httpGet": {"path": "/"}},
+    "podDisruptionBudget": {"maxUnavailable": 0},
+    "networkPolicy": {"apiServerPorts": []},
+    "redis": {"replicas": 3, "maxMemory": "lots", "config": {"Timeout": 7}},
+    "test": {"timeoutSeconds": 1},
+}
+COMPLAINTS = (
+    *(
+        "'': additional properties 'replica'",
+        "'/replicas': minimum",
+        "'/image': additional properties 'name'",
+    ),
+    *("'/image/digest'", "'/image/pullPolicy'", "'/imagePullSecrets/0'", "'/worker/imagePullSecrets/0/name'"),
+    *("'/watchNamespaces/0'", "'/watchNamespaces': items at 1 and 2 are equal", "'/log/level'"),
+    *("'/reconcile/workers'", "'/policy/podSecurity'", "'/policy/serviceAccounts/0'", "'/podLabels/a'"),
+    *(
+        "'/serviceMonitor/interval'",
+        "'/dnsConfig'",
+        "'/livenessProbe'",
+        "'/podDisruptionBudget/maxUnavailable'",
+    ),
+    *("'/networkPolicy/apiServerPorts'", "'/redis': additional properties 'replicas'", "'/redis/maxMemory'"),
+    *("'/redis/config'", "'/test/timeoutSeconds'"),
 )
-def test_a_value_that_does_not_fit_is_refused_by_name(values: Values, said: str) -> None:
-    with pytest.raises(Rejected, match=said):
-        manifest(values)
 
 
-NOWHERE: Values = {"localImages": False}
+def test_values_that_do_not_fit_are_refused_by_name() -> None:
+    with pytest.raises(Rejected) as refused:
+        manifest(REFUSED)
+    assert [each for each in COMPLAINTS if f"at {each}" not in str(refused.value)] == []
+
+
 FULL = {"repository": "ghcr.io/shop/delayq"}
 
 
-@pytest.mark.parametrize(
-    ("values", "path"),
-    [
-        ({}, "image"),
-        ({"image": FULL}, "worker.image"),
-        ({"worker": {"image": FULL}}, "image"),
-        ({"image": {"digest": "sha256:" + "a" * 64}}, "image"),
-    ],
-    ids=json.dumps,
-)
-def test_an_image_that_no_registry_serves_is_refused_with_what_to_do(values: Values, path: str) -> None:
+def test_an_image_that_no_registry_serves_is_refused_with_what_to_do() -> None:
     """A name without a registry is looked for on Docker Hub, where delayq is not."""
-    with pytest.raises(
-        Rejected, match=rf"imageRegistry is empty and {path}\.repository is delayq-"
-    ) as refused:
-        manifest(merged(NOWHERE, values))
-    for part in (
-        "docs/how-to/images.md",
-        "--set imageRegistry=registry.example.com/tools",
-        "--set localImages=true",
-    ):
-        assert part in str(refused.value)
+    no_digest = {"image": {"digest": "sha256:" + "a" * 64}}
+    for values, path in (({}, "image"), ({"image": FULL}, "worker.image"), (no_digest, "image")):
+        with pytest.raises(Rejected) as refused:
+            manifest({"localImages": False, **values})
+        said = str(refused.value)
+        assert f"imageRegistry is empty and {path}.repository is delayq-" in said
+        for part in ("docs/how-to/images.md", "--set imageRegistry=", "--set localImages=true"):
+            assert part in said
     assert (CHART.parents[1] / "docs" / "how-to" / "images.md").exists()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"imageRegistry": "registry.example.com/tools"},
-        {"image": FULL, "worker": {"image": FULL}},
-        {"localImages": True},
-    ],
-    ids=json.dumps,
-)
-def test_an_image_that_can_be_found_is_taken(values: Values) -> None:
-    assert "kind: Deployment" in manifest(merged(NOWHERE, values))
+    for found in ({"imageRegistry": "registry.example.com"}, {"image": FULL, "worker": {"image": FULL}}):
+        manifest({"localImages": False, **found})
 
 
 def test_secrets_to_pull_with_are_given_by_name_or_as_in_a_pod() -> None:
@@ -198,22 +206,22 @@ def test_secrets_to_pull_with_are_given_by_name_or_as_in_a_pod() -> None:
             {**EVERYTHING, "imagePullSecrets": secrets, "worker": {"imagePullSecrets": secrets}}
         )
 
-    assert made("a", "b") == made({"name": "a"}, {"name": "b"}) == made("a", {"name": "b"}, {"name": "a"})
+    assert made("a", "b") == made("a", {"name": "b"}, {"name": "a"})
+
+
+EXCLUSIVE: dict[str, Values] = {
+    r"needs leaderElection\.enabled": {"replicas": 2, "leaderElection": {"enabled": False}},
+    "maxmemory-policy is set by the chart": {"redis": {"config": {"maxmemory-policy": "allkeys-lru"}}},
+    "enable one": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}},
+    # Without a name it would be `default`, which every pod of the namespace has that asks for none.
+    r"serviceAccount\.name: name the ServiceAccount": {"serviceAccount": {"create": False}},
+}
 
 
 def test_values_that_exclude_each_other_are_refused_with_what_to_do() -> None:
-    with pytest.raises(Rejected, match=r"needs leaderElection\.enabled"):
-        manifest({"replicas": 2, "leaderElection": {"enabled": False}})
-    with pytest.raises(Rejected, match="maxmemory-policy is set by the chart"):
-        manifest({"redis": {"config": {"maxmemory-policy": "allkeys-lru"}}})
-    with pytest.raises(Rejected, match="enable one"):
-        manifest({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}})
-
-
-def test_the_operators_rights_are_given_to_no_account_that_others_have_by_default() -> None:
-    """Without a name it would be `default`, which every pod of the namespace has that asks for none."""
-    with pytest.raises(Rejected, match=r"serviceAccount\.name: name the ServiceAccount"):
-        manifest({"serviceAccount": {"create": False}})
+    for words, values in EXCLUSIVE.items():
+        with pytest.raises(Rejected, match=words):
+            manifest(values)
     assert 'name: "theirs"' in manifest({"serviceAccount": {"create": False, "name": "theirs"}})
 
 

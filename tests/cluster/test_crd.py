@@ -44,10 +44,7 @@ def apply_status(cluster: Cluster, namespace: str, manager: str, status: dict[st
     return cluster.rest.patch(path, body, APPLY, fieldManager=manager, force="true")
 
 
-# --- The CRD itself.
-
-
-def test_the_crd_is_established_without_a_complaint(cluster: Cluster, crd: str) -> None:
+def test_the_crd_is_established_without_a_complaint_and_explained(cluster: Cluster, crd: str) -> None:
     found = cluster.rest.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}")
     conditions = {item["type"]: item["status"] for item in found["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}  # and no NonStructuralSchema
@@ -55,16 +52,6 @@ def test_the_crd_is_established_without_a_complaint(cluster: Cluster, crd: str) 
         "apply", "--server-side", "--dry-run=server", "--filename=-", input=json.dumps(CRD)
     )
     assert applied.stderr == ""  # no warning
-
-
-def test_kubectl_knows_it_by_each_of_its_names(cluster: Cluster, namespace: str) -> None:
-    cluster.rest.create(delayqueues(namespace), document())
-    for name in ("dq", "delayqueue", "delayqueues", "delayq"):
-        listed = cluster.kubectl("get", name, f"--namespace={namespace}", "--output=name").stdout
-        assert listed == "delayqueue.delayq.dev/orders\n"
-
-
-def test_kubectl_explains_each_field_of_the_spec(cluster: Cluster) -> None:
     said = cluster.kubectl("explain", "delayqueue.spec").stdout
     for name, schema in SPEC["properties"].items():
         assert re.search(rf"^  {name}\t", said, re.MULTILINE), name
@@ -78,7 +65,8 @@ def test_kubectl_explains_each_field_of_the_spec(cluster: Cluster) -> None:
 
 def test_the_least_document_is_stored_with_its_defaults(cluster: Cluster, namespace: str) -> None:
     """They mean to the model what their absence means, and what was read can be stored again without a change."""
-    whole = cluster.rest.create(delayqueues(namespace), document())
+    path = delayqueues(namespace)
+    whole = cluster.rest.create(path, document())
     stored = whole["spec"]
     assert stored["redis"]["standalone"] == {"host": "redis", "port": 6379}
     assert stored["shards"] == 1
@@ -87,23 +75,18 @@ def test_the_least_document_is_stored_with_its_defaults(cluster: Cluster, namesp
     assert stored["worker"]["replicas"] == 1  # or the scale subresource could not be read
     assert not {"delaysSeconds", "exponential"} & set(stored["delivery"].get("backoff", {}))
     assert parse(whole).spec == parse(document()).spec
-    again = cluster.rest.replace(f"{delayqueues(namespace)}/orders", whole)
+    again = cluster.rest.replace(f"{path}/orders", whole)
     assert again["metadata"]["resourceVersion"] == whole["metadata"]["resourceVersion"]
-
-
-def test_an_unknown_field_is_refused_when_asked_to_and_dropped_otherwise(
-    cluster: Cluster, namespace: str
-) -> None:
-    path = delayqueues(namespace)
     with pytest.raises(Refused, match=r'unknown field "spec\.shard"'):
         cluster.rest.create(path, document(shard=2), fieldValidation="Strict")
-    assert "shard" not in cluster.rest.create(path, document(shard=2))["spec"]
+    assert "shard" not in cluster.rest.patch(f"{path}/orders", {"spec": {"shard": 2}})["spec"]
 
 
 # --- Subresources.
 
 
 def test_the_status_is_written_through_its_subresource_only(cluster: Cluster, namespace: str) -> None:
+    """And two managers own a condition each."""
     one = f"{delayqueues(namespace)}/orders"
     stored = cluster.rest.create(delayqueues(namespace), document() | {"status": {"replicas": 7}})
     assert "status" not in stored
@@ -112,10 +95,6 @@ def test_the_status_is_written_through_its_subresource_only(cluster: Cluster, na
     assert changed["spec"] == stored["spec"]
     assert changed["metadata"]["generation"] == stored["metadata"]["generation"]
     assert cluster.rest.patch(one, {"spec": {"stopPolicy": "Hold"}})["metadata"]["generation"] == 2
-
-
-def test_two_managers_own_a_condition_each(cluster: Cluster, namespace: str) -> None:
-    cluster.rest.create(delayqueues(namespace), document())
     with pytest.raises(Refused, match=r"status.conditions\[0\].status: Unsupported value"):
         apply_status(cluster, namespace, "one", {"conditions": [condition("Ready", "true")]})
     apply_status(cluster, namespace, "one", {"conditions": [condition("Ready")]})
@@ -124,45 +103,31 @@ def test_two_managers_own_a_condition_each(cluster: Cluster, namespace: str) -> 
     assert [item["type"] for item in left["status"]["conditions"]] == ["Scaling"]
 
 
-def test_kubectl_scales_the_workers(cluster: Cluster, namespace: str) -> None:
-    cluster.rest.create(delayqueues(namespace), document())
-    cluster.kubectl("scale", "dq/orders", "--replicas=3", f"--namespace={namespace}")
-    assert cluster.rest.get(f"{delayqueues(namespace)}/orders")["spec"]["worker"]["replicas"] == 3
-    apply_status(cluster, namespace, "operator", {"replicas": 2, "selector": "delayq.dev/queue=orders"})
-    scale = cluster.rest.get(f"{delayqueues(namespace)}/orders/scale")
-    assert scale["spec"] == {"replicas": 3}
-    assert scale["status"] == {"replicas": 2, "selector": "delayq.dev/queue=orders"}
-
-
-def test_the_scale_subresource_can_be_read_of_a_queue_that_says_no_number(
-    cluster: Cluster, namespace: str
-) -> None:
-    for name, autoscaling in (("fixed", None), ("internal", {}), ("external", {"mode": "External"})):
-        body = document(autoscaling=autoscaling)
-        cluster.rest.create(delayqueues(namespace), body | {"metadata": {"name": name}})
-        assert cluster.rest.get(f"{delayqueues(namespace)}/{name}/scale")["spec"] == {"replicas": 1}
-
-
-# --- What kubectl shows.
-
-
-def test_kubectl_get_shows_the_queue_at_a_glance(cluster: Cluster, namespace: str) -> None:
-    cluster.rest.create(delayqueues(namespace), document())
-    backlog = {"due": 4, "scheduled": 1200, "inFlight": 2, "dead": 1, "nextDueTime": NOW}
+def test_kubectl_scales_and_shows_a_queue_by_each_of_its_names(cluster: Cluster, namespace: str) -> None:
+    path, here = f"{delayqueues(namespace)}/orders", f"--namespace={namespace}"
+    cluster.rest.create(delayqueues(namespace), document(autoscaling={"mode": "External"}))
+    assert cluster.rest.get(f"{path}/scale")["spec"] == {"replicas": 1}  # though it says no number
+    cluster.kubectl("scale", "dq/orders", "--replicas=3", here)
+    assert cluster.rest.get(path)["spec"]["worker"]["replicas"] == 3
     status = {
+        "replicas": 2,
+        "selector": "delayq.dev/queue=orders",
         "readyReplicas": 2,
         "desiredReplicas": 3,
-        "backlog": backlog,
+        "backlog": {"due": 4, "scheduled": 1200, "inFlight": 2, "dead": 1, "nextDueTime": NOW},
         "conditions": [condition("Ready")],
     }
     apply_status(cluster, namespace, "operator", status)
-    header, row = cluster.kubectl("get", "dq", f"--namespace={namespace}").stdout.splitlines()
+    scale = cluster.rest.get(f"{path}/scale")
+    assert scale["spec"] == {"replicas": 3}
+    assert scale["status"] == {"replicas": 2, "selector": "delayq.dev/queue=orders"}
+    header, row = cluster.kubectl("get", "dq", here).stdout.splitlines()
     assert header.split() == ["NAME", *columns(wide=False)]
     *shown, age = row.split()
     assert shown == ["orders", "True", "4", "1200", "2", "1", "2", "3", NOW]
     assert re.fullmatch(r"\d+s", age)
-    header, row = cluster.kubectl(
-        "get", "dq", "--output=wide", f"--namespace={namespace}"
-    ).stdout.splitlines()
+    header, row = cluster.kubectl("get", "delayq", "--output=wide", here).stdout.splitlines()
     assert header.split() == ["NAME", *columns(wide=True)]
     assert " AsAsked " in row
+    listed = cluster.kubectl("get", "delayqueue,delayqueues", here, "--output=name").stdout
+    assert set(listed.split()) == {"delayqueue.delayq.dev/orders"}

@@ -67,53 +67,44 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_example_is_one(cluster: Cluster, path: Path) -> None:
-    whole = {
-        **EXAMPLES[path],
-        "metadata": {"name": EXAMPLES[path]["metadata"]["name"], "namespace": "default"},
-    }
-    assert accepted(whole)
-    assert_same_verdict(cluster, whole)
+def test_every_example_is_one(cluster: Cluster) -> None:
+    for path, example in EXAMPLES.items():
+        metadata = {"name": example["metadata"]["name"], "namespace": "default"}
+        assert accepted({**example, "metadata": metadata}), path
+        assert_same_verdict(cluster, {**example, "metadata": metadata})
 
 
 def assert_same_verdict(cluster: Cluster, whole: Json) -> None:
     found = stored(cluster, whole)
     if found is None:
-        assert not accepted(whole)
+        assert not accepted(whole), whole
     else:
         assert parse(as_stored(found)).spec == parse(as_stored(whole)).spec
 
 
-@given(specs)
-def test_a_valid_spec_is_accepted_by_both_and_means_the_same_once_stored(
+@given(specs | disturbed_specs())
+def test_a_spec_is_accepted_by_both_and_means_the_same_or_is_refused_by_both(
     cluster: Cluster, spec: Json
 ) -> None:
     assert_same_verdict(cluster, document(spec))
 
 
-@given(disturbed_specs())
-def test_a_disturbed_spec_is_accepted_by_both_or_refused_by_both(cluster: Cluster, spec: Json) -> None:
-    assert_same_verdict(cluster, document(spec))
-
-
-@pytest.mark.parametrize("value", GARBAGE, ids=lambda value: repr(value)[:20])
 @pytest.mark.parametrize("place", ["apiVersion", "kind", "metadata", "spec"])
-def test_garbage_at_the_top_is_refused_by_both(cluster: Cluster, place: str, value: Json) -> None:
-    whole = document() | {place: value}
-    assert stored(cluster, whole) is None or (place, value) == ("metadata", {"name": "a"})
-    unknown_metadata = place == "metadata" and isinstance(value, dict) and set(value) - {"name"}
-    assert unknown_metadata or not accepted(whole) or value == {"name": "a"}
+def test_garbage_at_the_top_is_refused_by_both(cluster: Cluster, place: str) -> None:
+    for value in GARBAGE:
+        whole = document() | {place: value}
+        assert stored(cluster, whole) is None or (place, value) == ("metadata", {"name": "a"}), value
+        unknown_metadata = place == "metadata" and isinstance(value, dict) and set(value) - {"name"}
+        assert unknown_metadata or not accepted(whole) or value == {"name": "a"}, value
 
 
-@pytest.mark.parametrize("name", ["a", "a.b", "a" * 63, "a" * 64, "", "A", "a_b", "-a", "a-", "a..b", "é"])
-def test_a_name_is_accepted_by_both_or_refused_by_both(cluster: Cluster, name: str) -> None:
-    assert_same_verdict(cluster, document() | {"metadata": {"name": name}})
+def test_a_name_is_accepted_by_both_or_refused_by_both(cluster: Cluster) -> None:
+    for name in ("a", "a.b", "a" * 63, "a" * 64, "", "A", "a_b", "-a", "a-", "a..b", "é"):
+        assert_same_verdict(cluster, document() | {"metadata": {"name": name}})
 
 
 def test_a_whole_number_written_as_a_fraction_is_stored_as_the_number(cluster: Cluster) -> None:
     found = stored(cluster, document(shards=2.0))
     assert found is not None
-    assert found["spec"]["shards"] == 2
-    assert isinstance(found["spec"]["shards"], int)
+    assert repr(found["spec"]["shards"]) == "2"
     assert not accepted(document(shards=2.0))

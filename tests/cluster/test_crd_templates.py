@@ -78,18 +78,9 @@ class Pods:
         return SAMPLES[kind]
 
 
-@pytest.fixture(scope="module")
-def pods(cluster: Cluster) -> Pods:
-    return Pods(cluster)
-
-
-def test_the_table_has_the_fields_and_types_of_kubernetes(pods: Pods) -> None:
+def test_a_template_with_every_field_of_a_pod_is_stored_as_it_is(cluster: Cluster, namespace: str) -> None:
+    pods = Pods(cluster)
     assert list(pods.differences("Pod", pods.spec, "spec")) == []
-
-
-def test_a_template_with_every_field_of_a_pod_is_stored_as_it_is(
-    cluster: Cluster, namespace: str, pods: Pods
-) -> None:
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}, "spec": pods.whole(pods.spec)}
     body = document(**{process: {"template": template} for process in PROCESSES})
     cluster.rest.create(delayqueues(namespace), body, fieldValidation="Strict")
@@ -160,12 +151,11 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("process", PROCESSES)
 def test_kubectl_apply_and_the_model_refuse_a_typo_and_name_its_path(
-    cluster: Cluster, namespace: str, process: str
+    cluster: Cluster, namespace: str
 ) -> None:
-    body = document(**{process: {"template": TYPOS}})
-    expected = {f"spec.{process}.template.{path}" for path in PATHS}
+    body = document(**{process: {"template": TYPOS} for process in PROCESSES})
+    expected = {f"spec.{process}.template.{path}" for path in PATHS for process in PROCESSES}
     apply = ("apply", f"--namespace={namespace}", "--filename=-")
     done = cluster.kubectl(*apply, input=json.dumps(body), check=False)
     assert set(re.findall(r'unknown field "([^"]*)"', done.stderr)) == expected
@@ -174,14 +164,11 @@ def test_kubectl_apply_and_the_model_refuse_a_typo_and_name_its_path(
     assert {problem.path for problem in told.value.problems} == expected
     done = cluster.kubectl(*apply, "--server-side", input=json.dumps(body), check=False)
     assert done.returncode
-    assert f".spec.{process}.template." in done.stderr
-    assert cluster.rest.items(delayqueues(namespace)) == []
-
-
-def test_a_value_of_another_type_is_refused_with_its_path(cluster: Cluster, namespace: str) -> None:
+    assert ".template." in done.stderr
     container = {"env": [{"name": "A", "value": 1}], "args": "a", "ports": [{"name": "a"}]}
     template = {"spec": {"containers": [{"name": "worker", **container}]}}
     with pytest.raises(Refused) as refused:
         cluster.rest.create(delayqueues(namespace), document(worker={"template": template}))
     for path in ("env[0].value", "args", "ports[0].containerPort"):
         assert f"spec.worker.template.spec.containers[0].{path}: " in str(refused.value)
+    assert cluster.rest.items(delayqueues(namespace)) == []

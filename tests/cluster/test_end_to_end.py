@@ -19,7 +19,7 @@ from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import QUEUES, condition, queue_with_code
 
 if TYPE_CHECKING:
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.node import ProcessNode
     from tests.servers import RedisServer
 
@@ -36,7 +36,9 @@ TASKS = 300
 class Shop:
     """One DelayQueue on a real Redis, whose handler writes a ledger."""
 
-    def __init__(self, cluster: Cluster, namespace: str, redis: RedisServer, handler: str = HANDLER) -> None:
+    def __init__(
+        self, cluster: ControlPlane, namespace: str, redis: RedisServer, handler: str = HANDLER
+    ) -> None:
         self.cluster, self.namespace = cluster, namespace
         self.path = f"{QUEUES.format(namespace=namespace)}/orders"
         self.document = queue_with_code(cluster, namespace, redis, handler, worker={"replicas": 2})
@@ -62,7 +64,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(cluster: Cluster, namespace: str, redis: RedisServer) -> Shop:
+def shop(cluster: ControlPlane, namespace: str, redis: RedisServer) -> Shop:
     return Shop(cluster, namespace, redis)
 
 
@@ -89,36 +91,32 @@ def test_tasks_run_when_they_fall_due(process_node: ProcessNode, shop: Shop, red
     eventually(lambda: shop.body["status"]["backlog"]["due"] == 0)
 
 
-@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-@pytest.mark.usefixtures("operator", "process_node")
-def test_deleted_with_its_tasks(shop: Shop, redis: RedisServer, propagation: str) -> None:
-    """With deletionPolicy Delete the DelayQueue goes when its keys are gone from Redis, and nothing else's are.
+@pytest.mark.usefixtures("operator")
+def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
+    process_node: ProcessNode, shop: Shop, redis: RedisServer
+) -> None:
+    """Without Redis the DelayQueue says so, and restarts no pod; with Redis back it is ready again.
 
-    Deleted in the foreground, it goes after its children; the Job that erases the tasks is none.
+    With deletionPolicy Delete it goes when its keys are gone from Redis, and nothing else's are. Deleted in the
+    foreground, it goes after its children; the Job that erases the tasks is none.
     """
     shop.apply(deletionPolicy="Delete")
     shop.until("Ready", "True")
+    redis.kill()
+    shop.until("BackendAvailable", "False")
+    shop.until("Ready", "False")
+    redis.restart()
+    shop.until("Ready", "True")
+    assert [pod.containers[0].restarts for pod in process_node.pods.values()] == [0] * len(process_node.pods)
     with shop.client(redis) as client:
         for number in range(50):
             client.schedule({"n": number}, delay_ms=3_600_000)
     with redis.client() as connection:
         connection.set("somebody:else", "1")
         assert connection.dbsize() > 1
-        shop.cluster.rest.delete(shop.path, {"propagationPolicy": propagation})
+        shop.cluster.rest.delete(shop.path, {"propagationPolicy": "Foreground"})
         eventually(lambda: not found(shop.cluster, shop.path), timeout_s=60, what="the DelayQueue is gone")
         # What says for a week that the queue was erased is no key of a queue.
         assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == ["somebody:else"]
     jobs = shop.path.partition("/delayqueues")[0].replace("delayq.dev/v1alpha1", "batch/v1") + "/jobs"
     eventually(lambda: not shop.cluster.rest.items(jobs, labelSelector="app.kubernetes.io/component=erase"))
-
-
-@pytest.mark.usefixtures("operator", "process_node")
-def test_redis_goes_away(shop: Shop, redis: RedisServer) -> None:
-    """Without Redis the DelayQueue says so, and restarts no pod; with Redis back it is ready again."""
-    shop.apply()
-    shop.until("Ready", "True")
-    redis.kill()
-    shop.until("BackendAvailable", "False")
-    assert condition(shop.body, "Ready")["status"] == "False"
-    redis.restart()
-    shop.until("Ready", "True")

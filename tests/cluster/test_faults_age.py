@@ -26,7 +26,7 @@ from tests.processes import Process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
 
 MOST_GROWTH_MIB: Final = 3.0
 FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
@@ -61,7 +61,7 @@ cli.delayq_operator()
 
 
 @pytest.fixture
-def world(cluster: Cluster, crd: str, namespace: str) -> Iterator[World]:  # noqa: ARG001  the CRD is installed
+def world(cluster: ControlPlane, crd: str, namespace: str) -> Iterator[World]:  # noqa: ARG001  the CRD is installed
     kubeconfig = install_rights(cluster, namespace)
     process = Process.start(
         *(sys.executable, "-c", WATCHED, "--worker-image=delayq-worker:test", "--port=0"),
@@ -139,7 +139,7 @@ def scaled(world: World, replicas: int) -> bool:
 
 
 @pytest.fixture
-def mounted(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mounted(cluster: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The token file of a pod, as far as the client can tell."""
     there = kubeconfigs.cluster_of(cluster.kubeconfig)
     host, port = there["server"].removeprefix("https://").split(":")
@@ -151,7 +151,7 @@ def mounted(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_token_that_kubelet_renews_is_read_again(
-    cluster: Cluster, namespace: str, mounted: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: ControlPlane, namespace: str, mounted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within a minute; here that minute passes at once."""
     grant(mounted, cluster, namespace, "first")
@@ -168,7 +168,7 @@ async def test_a_token_that_kubelet_renews_is_read_again(
         await api.close()
 
 
-def grant(file: Path, cluster: Cluster, namespace: str, account: str) -> None:
+def grant(file: Path, cluster: ControlPlane, namespace: str, account: str) -> None:
     """Have the file hold a token of a new account."""
     cluster.kubectl("create", "serviceaccount", account, f"--namespace={namespace}")
     file.write_text(cluster.kubectl("create", "token", account, f"--namespace={namespace}").stdout.strip())

@@ -7,41 +7,30 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
-from delayq.contract import parse
+import yaml
 from delayq_operator.base import names
-from delayq_operator.cache.children import Children
-from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.resource import Resource
-from delayq_operator.desired import desired
-from delayq_operator.desired.facts import Facts, Setting
-from delayq_operator.reconcile.drift import stamped
-from delayq_operator.reconcile.facts import started_with
-from delayq_operator.reconcile.plan import plan
 
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
-from tests.cluster.scaled import Scaled
 from tests.cluster.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.control_plane import ControlPlane
-    from tests.servers import RedisServer
 
 SEED: Final = 4
-SETTING: Final = Setting(worker_image="delayq-worker:test")
 MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
 
 @pytest.fixture
-def kubeconfig(cluster: Cluster, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
     return install_rights(cluster, namespace)
 
 
@@ -51,7 +40,7 @@ def start(kubeconfig: Path, namespace: str) -> Operator:
 
 
 @pytest.fixture
-def world(cluster: Cluster, kubeconfig: Path, namespace: str) -> Iterator[World]:
+def world(cluster: ControlPlane, kubeconfig: Path, namespace: str) -> Iterator[World]:
     world = World(cluster, start(kubeconfig, namespace).wait_ready(), namespace)
     yield world
     world.operator.process.stop()
@@ -178,46 +167,21 @@ def finish_erase_jobs(world: World) -> None:
 
 
 def settled(world: World) -> bool:
-    """Whether the operator would do nothing now: reckoned from live objects alone."""
-    queues = Queues(lambda _: None)
+    """Whether each DelayQueue has its children, and they are what its last edit asked for."""
+    there = world.children()
     for body in world.items(names.PLURAL):
-        queues.seen(body)
-    children = Children(queues, lambda _: None)
-    for kind in names.CHILDREN:
-        for body in world.items(kind.plural, labelSelector=MANAGED):
-            children.seen(kind, body)
-    found = {}
-    for key in queues.keys():  # noqa: SIM118  a method
-        resource = queues.get(key)
-        assert resource is not None
-        live = children.of(key)
-        facts = Facts(
-            uid=resource.uid,
-            namespace=key.namespace,
-            generation=resource.generation,
-            inputs=started_with(key.name, live),
-        )
-        todo = plan(
-            [stamped(body) for body in desired(parse(resource.document), SETTING, facts)], live, resource.uid
-        )
-        what = [
-            *(f"{change.kind.kind} {change.name}: {change.why or 'missing'}" for change in todo.changes),
-            *(f"{child.kind.kind} {child.name}: not wanted" for child in (*todo.prune, *todo.leaving)),
-            *_replicas(resource, live),
-        ]
-        if what:
-            found[key.name] = what
-    assert found == {}
+        name, spec = body["metadata"]["name"], body["spec"]
+        loads = {("deployments", f"{name}-{role}") for role in ("worker", "scanner")}
+        policy = {("networkpolicies", f"{name}-delayq")}
+        wanted = loads | {("configmaps", f"{name}-config"), ("cronjobs", f"{name}-reaper")}
+        assert wanted <= there, name
+        assert bool(policy & there) is spec.get("networkPolicy", {}).get("enabled", False), name
+        worker = world.get("deployments", f"{name}-worker")["spec"]["replicas"]
+        assert worker == spec["worker"]["replicas"], name
+        document = yaml.safe_load(world.get("configmaps", f"{name}-config")["data"]["queue.yaml"])
+        concurrency = document["spec"].get("worker", {}).get("concurrency")
+        assert concurrency in (None, spec["worker"]["concurrency"]), name
     return True
-
-
-def _replicas(resource: Resource, live: Any) -> list[str]:  # noqa: ANN401  what of() returns
-    asked = resource.body["spec"].get("worker", {}).get("replicas", 1)
-    child = live.get(("Deployment", names.worker(resource.key.name)))
-    if child is None:
-        return ["no workers yet"]
-    worker = child.body["spec"]["replicas"]
-    return [] if asked == worker else [f"{worker} workers instead of {asked}"]
 
 
 def test_what_happened_while_no_operator_was_there_is_made_up_for(world: World, kubeconfig: Path) -> None:
@@ -254,40 +218,3 @@ def test_an_erasing_whose_delayqueue_is_there_again_is_stopped(world: World, kub
     world.operator = start(kubeconfig, world.namespace).wait_ready()
     eventually(lambda: not world.there("jobs", "orders-erase"))
     eventually(lambda: world.there("deployments", "orders-worker"))
-
-
-LATE_SECONDS: Final = 10
-"""How much longer workers take that start at once on a busy machine than those that taught how long that is."""
-
-
-@pytest.mark.usefixtures("process_node")
-def test_a_restarted_operator_goes_on_with_what_was_learnt_and_removes_nothing_in_haste(
-    world: World, kubeconfig: Path, redis: RedisServer
-) -> None:
-    # No more than two: a third would still be starting when the operator is killed.
-    orders = Scaled.of(
-        world.cluster, world.namespace, redis, behavior={}, cooldownSeconds=0, minReplicas=2, maxReplicas=2
-    )
-    eventually(lambda: len(orders.workers(ready=True)) == 2, timeout_s=60, what="two workers")
-    ids = orders.schedule(20, 0, seconds=0.2)
-    orders.until_done(ids)
-    lead, taken = orders.until_lead_told(), orders.until_told("handlerMilliseconds")
-    assert 200 <= taken < 2000
-    orders.until("Ready", "True")
-    before = orders.body["status"]
-    world.operator.process.kill()
-    orders.edit(autoscaling={"minReplicas": 0})
-    world.operator = operator = start(kubeconfig, world.namespace).wait_ready()
-    with orders.numbers() as seen:
-        looks = "delayq_operator_decision_seconds_count"
-        eventually(lambda: operator.metric(looks) >= 4, timeout_s=30, what="looks")
-        orders.until("ScalingActive", "True", "ValidMetricsFound")
-    assert seen == [], "the number of before stays for the stabilization window"
-    # The start of the other worker may be what it hears of first; and after two starts the margin is smaller.
-    least = lead * (1 + 1 / 3) / (1 + 1 / 2) - 1
-    assert least <= orders.told["leadSeconds"] <= lead + LATE_SECONDS
-    assert least <= operator.metric("delayq_operator_worker_lead_seconds") <= lead + LATE_SECONDS
-    after = orders.body["status"]
-    for kind in ("ScalingActive", "Ready"):
-        one, other = (next(c for c in each["conditions"] if c["type"] == kind) for each in (before, after))
-        assert one["lastTransitionTime"] == other["lastTransitionTime"], kind

@@ -15,7 +15,7 @@ from tests.cluster.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
 
 SILENCE_SECONDS: Final = 4.0  # of 90
 REFUSING_SECONDS: Final = 6.0
@@ -24,14 +24,14 @@ MOST_A_SECOND: Final = 40  # a dozen watches, the Lease, kopf, and two DelayQueu
 
 
 @pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
+def proxy(cluster: ControlPlane) -> Iterator[Proxy]:
     proxy = Proxy.start(cluster.kubeconfig)
     yield proxy
     proxy.stop()
 
 
 @pytest.fixture
-def world(cluster: Cluster, crd: str, namespace: str, proxy: Proxy) -> Iterator[World]:  # noqa: ARG001  the CRD
+def world(cluster: ControlPlane, crd: str, namespace: str, proxy: Proxy) -> Iterator[World]:  # noqa: ARG001  the CRD
     kubeconfig = proxy.through(install_rights(cluster, namespace))
     operator = Operator.start(kubeconfig, namespace, f"--silence-seconds={SILENCE_SECONDS}").wait_ready()
     yield World(cluster, operator, namespace)
@@ -65,7 +65,7 @@ def test_dead_connections_are_noticed(world: World, proxy: Proxy) -> None:
     world.operator.process.wait_http(f"http://127.0.0.1:{world.operator.port}/healthz", timeout_s=lenient(1))
 
 
-@pytest.mark.parametrize("code", [401, 429, 503])
+@pytest.mark.parametrize("code", [401, pytest.param(429, marks=pytest.mark.full), 503])
 def test_an_api_server_that_refuses_everything_is_asked_with_patience(
     world: World, proxy: Proxy, code: int
 ) -> None:

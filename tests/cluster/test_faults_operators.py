@@ -23,7 +23,6 @@ from tests.processes import Process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.control_plane import ControlPlane
 
 ACCOUNT: Final = "delayq-operator"
@@ -39,12 +38,12 @@ FEW_SECONDS: Final = 4.0  # a standby asks every second, and lists everything be
 
 
 @pytest.fixture
-def kubeconfig(cluster: Cluster, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
     return install_rights(cluster, namespace)
 
 
 @pytest.fixture
-def others(cluster: Cluster, kubeconfig: Path, namespace: str) -> Path:  # noqa: ARG001  the roles are there
+def others(cluster: ControlPlane, kubeconfig: Path, namespace: str) -> Path:  # noqa: ARG001  the roles are there
     """A kubeconfig with the same rights and another name, to tell two operators apart in the audit log."""
     cluster.rest.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": OTHER}})
     for binding in cluster.rest.items(RBAC.format(namespace)):
@@ -71,7 +70,7 @@ def standby(leader: Operator, others: Path, namespace: str) -> Iterator[Operator
 
 
 @pytest.fixture
-def world(cluster: Cluster, leader: Operator, namespace: str) -> World:
+def world(cluster: ControlPlane, leader: Operator, namespace: str) -> World:
     return World(cluster, leader, namespace)
 
 
@@ -89,56 +88,44 @@ def applied(world: World, count: int) -> bool:
     return bool(world.get("deployments", "orders-worker")["spec"]["replicas"] == count)
 
 
-def test_only_the_leader_writes_and_a_standby_takes_over_when_it_is_killed(
-    control_plane: ControlPlane, world: World, leader: Operator, standby: Operator
+def test_only_the_leader_writes_and_a_standby_takes_over(
+    control_plane: ControlPlane, world: World, *, leader: Operator, standby: Operator, kubeconfig: Path
 ) -> None:
-    """The standby is ready all the while, writes nothing, and leads when the Lease has run out."""
+    """When the Lease has run out, or at once when it is handed over."""
     world.start()
     world.edit(worker={"replicas": 2})
     eventually(lambda: applied(world, 2))
     assert (leads(leader), leads(standby)) == (True, False)
     assert written(control_plane, world.namespace, OTHER) == []
 
-    killed_at = time.monotonic()
-    leader.process.kill()
-    world.edit(worker={"replicas": 3})
-    eventually(lambda: applied(world, 3), what="the standby works", timeout_s=LEASE_SECONDS + FEW_SECONDS)
-    print(f"the standby worked {time.monotonic() - killed_at:.1f} s after the leader was killed")
-    assert leads(standby)
-
-
-def test_a_leader_that_slept_past_its_lease_writes_nothing_when_it_wakes(
-    control_plane: ControlPlane, world: World, leader: Operator, standby: Operator
-) -> None:
-    """It ends with 5, and is started again as a standby."""
-    world.start()
+    # One that slept past its Lease writes nothing when it wakes, and ends.
     leader.process.pause()
     world.delete("deployments", "orders-scanner")
     world.edit(worker={"replicas": 3})
     eventually(lambda: applied(world, 3), what="the standby works", timeout_s=LEASE_SECONDS + FEW_SECONDS)
+    assert leads(standby)
     mark = control_plane.audit_mark()
     world.delete("cronjobs", "orders-reaper")  # so that the one that wakes has something to repair, too
     leader.process.resume()
     assert leader.process.wait() == LEADERSHIP_LOST
     assert written(control_plane, world.namespace, ACCOUNT, mark) == []
     eventually(lambda: world.there("cronjobs", "orders-reaper"))
-    assert leads(standby)
 
-
-def test_a_leader_that_is_told_to_go_hands_the_lease_over(
-    world: World, leader: Operator, standby: Operator
-) -> None:
-    """It ends with 0 and the standby leads, both within 3 s."""
-    world.start()
-    told_at = time.monotonic()
-    leader.process.send(signal.SIGTERM)
-    world.edit(worker={"replicas": 3})
-    eventually(lambda: leads(standby), timeout_s=STOP_SECONDS)
-    led_after = time.monotonic() - told_at
-    assert leader.process.wait(timeout_s=lenient(STOP_SECONDS)) == 0
-    eventually(lambda: applied(world, 3))
-    worked_after = time.monotonic() - told_at
-    print(f"told to go; the standby led after {led_after:.2f} s, worked after {worked_after:.2f} s")
+    # One that gets SIGTERM hands it over within 3 s.
+    third = Operator.start(kubeconfig, world.namespace)
+    try:
+        third.process.wait_http(f"http://127.0.0.1:{third.port}/readyz")
+        standby.process.send(signal.SIGTERM)
+        world.edit(worker={"replicas": 4})
+        eventually(lambda: leads(third), timeout_s=STOP_SECONDS)
+        assert standby.process.wait(timeout_s=lenient(STOP_SECONDS)) == 0
+        eventually(lambda: applied(world, 4))
+        dq = Plugin(control_plane, world.namespace)
+        assert "No operator runs" not in dq.out("status", "orders")
+    finally:
+        third.process.stop()
+    told = f"No operator runs: Lease {world.namespace}/delayq-operator is not renewed."
+    assert told in dq.out("status", "orders"), "conditions stay as they were: how old may they be?"
 
 
 def test_two_operators_without_a_lease_agree(
@@ -190,12 +177,15 @@ def quiet(plane: ControlPlane, namespace: str) -> bool:
 def test_it_ends_soon_whenever_it_is_told_to(
     control_plane: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
-    """Exit code 0 within 3 s and the Lease given back, at its start, in the middle of work, and when all is done."""
+    """Exit code 0 within 3 s and the Lease given back, at its start and in the middle of work.
+
+    Also while the API server hangs, but for the Lease.
+    """
     draw, longest = random.Random(4), 0.0
-    for number in range(4):
+    for number in range(3):
         operator = Operator.start(kubeconfig, namespace)
         try:
-            if number >= 2:
+            if number:
                 operator.wait_ready()
             world = World(control_plane, operator, namespace)
             for more in range(4):
@@ -206,12 +196,15 @@ def test_it_ends_soon_whenever_it_is_told_to(
             operator.process.stop()
         holder = control_plane.rest.get(LEASE.format(namespace))["spec"].get("holderIdentity", "")
         assert holder == "", operator.process.output
+    operator = Operator.start(kubeconfig, namespace).wait_ready()
+    control_plane.api_server.pause()
+    longest = max(longest, told_to_go(operator))
     print(f"it took at most {longest:.2f} s to end")
 
 
 def test_it_ends_when_it_is_told_to_before_it_has_begun(kubeconfig: Path, namespace: str) -> None:
     """As soon as it hears signals at all, which is long before it has imported everything."""
-    for pause in (0.0, 0.2, 0.6):
+    for pause in (0.0, 0.3):
         process = Process.start(
             *(COMMAND, "--worker-image=delayq-worker:test", "--port=0"),
             *("--namespace", namespace, "--lease-namespace", namespace),
@@ -245,18 +238,8 @@ def told_to_go(operator: Operator) -> float:
     return time.monotonic() - told_at
 
 
-def test_it_ends_soon_while_the_api_server_hangs(
-    control_plane: ControlPlane, leader: Operator, world: World
-) -> None:
-    world.start()
-    control_plane.api_server.pause()
-    world_hangs_at = time.monotonic()
-    print(f"it took {told_to_go(leader):.2f} s to end")
-    assert time.monotonic() - world_hangs_at < lenient(STOP_SECONDS)
-
-
 @pytest.mark.usefixtures("crd")
-def test_the_newer_of_two_installations_stops_writing(cluster: Cluster, namespace: str) -> None:
+def test_the_newer_of_two_installations_stops_writing(cluster: ControlPlane, namespace: str) -> None:
     """Two releases over one namespace do not overwrite each other: the older one serves, and reports the other."""
     first = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
     world = World(cluster, first, namespace)
@@ -287,7 +270,9 @@ def test_the_newer_of_two_installations_stops_writing(cluster: Cluster, namespac
 
 
 @pytest.mark.usefixtures("crd")
-def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(cluster: Cluster, namespace: str) -> None:
+def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(
+    cluster: ControlPlane, namespace: str
+) -> None:
     """Uninstalling takes its rights before it can give the Lease back: Kubernetes deletes the Lease with the pod."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     container = {"name": "x", "image": "x"}
@@ -306,18 +291,3 @@ def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(cluster: Cluster
         assert lease["spec"]["leaseTransitions"] == 0
     finally:
         second.process.stop()
-
-
-@pytest.mark.usefixtures("crd")
-def test_status_says_when_no_operator_runs(cluster: Cluster, namespace: str) -> None:
-    """Conditions stay as they were when the last operator stopped; kubectl dq status says how old they may be."""
-    operator = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
-    dq = Plugin(cluster, namespace)
-    try:
-        World(cluster, operator, namespace).start()
-        assert "No operator runs" not in dq.out("status", "orders")
-    finally:
-        operator.process.stop()
-    assert f"No operator runs: Lease {namespace}/delayq-operator is not renewed." in dq.out(
-        "status", "orders"
-    )

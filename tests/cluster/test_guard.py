@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.harness.rest import Object
     from tests.cluster.world import World
     from tests.servers import RedisServer
 
-pytestmark = pytest.mark.xdist_group("guard")
 
 GUARD: Final[dict[str, Any]] = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
 HANDLER: Final = """
@@ -78,42 +76,20 @@ def test_each_process_finds_the_secrets_that_it_reads_and_no_others(world: World
     world.until("Accepted", "True")
 
 
-def test_who_asks_the_users_code_runs_the_users_image(world: World) -> None:
-    template = {"spec": {"imagePullSecrets": [{"name": "registry"}]}}
-    world.start(worker={"image": "shop:7", "template": template})
-    assert _images(world) == {"scanner": ("delayq-worker:test", []), "reaper": ("delayq-worker:test", [])}
-    world.edit(recovery={"check": {"python": {"callable": "shop.orders:state"}}})
-    ours = ("shop:7", [{"name": "registry"}])
-    eventually(lambda: _images(world) == {"scanner": ours, "reaper": ours})
-
-
-def _images(world: World) -> dict[str, tuple[str, list[Object]]]:
-    found = {}
-    for plural, component in (("deployments", "scanner"), ("cronjobs", "reaper")):
-        spec = world.get(plural, f"orders-{component}")["spec"]
-        spec = (spec["jobTemplate"]["spec"] if plural == "cronjobs" else spec)["template"]["spec"]
-        found[component] = (spec["containers"][0]["image"], spec.get("imagePullSecrets", []))
-    return found
-
-
-def test_a_guard_is_accepted_once_its_secret_is_there_whatever_redis_is_like(world: World) -> None:
-    secret(world, "shop-db", another="key")
-    world.start(guard=GUARD)
+def test_a_guard_is_accepted_once_its_secret_is_there(world: World) -> None:
+    """Its pods would wait in ContainerCreating without a word; when the key comes, all is well."""
+    world.start()
+    eventually(lambda: condition(world.queue(), "GuardAvailable")["status"] == "")
+    secret(world, "shop-db", another="s3cret")
+    world.edit(guard=GUARD)
     told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
-    assert "key url of Secret shop-db" in told
+    assert "key url of Secret shop-db not found" in told
+    assert "s3cret" not in str(world.queue())
+    world.event("ReferenceNotFound", "key url of Secret shop-db")
+    assert world.there("deployments", "orders-worker")
     world.patch("secrets", "shop-db", {"stringData": {"url": "postgresql://db/shop"}})
     world.until("Accepted", "True")
     assert world.until("GuardAvailable", "Unknown", "MetricsUnavailable")
-    nodes = [{"host": "sentinel"}]
-    world.edit(redis={"standalone": None, "sentinel": {"masterName": "main", "nodes": nodes}})
-    world.until("Accepted", "True")
-    world.edit(redis={"sentinel": None, "cluster": {"nodes": nodes}}, shards=4)
-    world.until("Accepted", "True")
-
-
-def test_a_queue_without_a_guard_lacks_none(world: World) -> None:
-    world.start()
-    eventually(lambda: condition(world.queue(), "GuardAvailable")["status"] == "")
 
 
 # --- What happens. Workers and scanners are real, and so are Redis and PostgreSQL.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
 import yaml
 from delayq import SyncClient
 from delayq.contract import parse
@@ -16,19 +13,14 @@ from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.metrics_api import MetricsApi, work
 from tests.cluster.operator import queue_with_code
-from tests.cluster.world import World, managers, serving
+from tests.cluster.world import World, managers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.node import ProcessNode
     from tests.cluster.harness.rest import Object
-    from tests.cluster.operator import Operator
     from tests.servers import RedisServer
 
-pytestmark = pytest.mark.xdist_group("scale")
 
 MANIFEST: Final = ROOT / "examples" / "hpa" / "hpa.yaml"
 EXTERNAL: Final = {"mode": "External", "maxReplicas": 20}
@@ -43,12 +35,6 @@ async def handle(task):
         await asyncio.sleep(0.1)
     await ledger.rpush("ledger", task.id)
 """
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster, "--resync-seconds=2") as operator:
-        yield operator
 
 
 class Dial:
@@ -111,75 +97,44 @@ def _state(world: World) -> object:
     return world.cluster.rest.get(f"{HPAS.format(namespace=world.namespace)}/orders").get("status")
 
 
-@contextmanager
-def numbers(world: World, plural: str, name: str, *path: str) -> Iterator[list[int]]:
-    """Every number that a field has had meanwhile, in order."""
-    listed, seen, done = world.cluster.rest.get(world.path(plural)), list[int](), threading.Event()
-
-    def watch() -> None:
-        since = listed["metadata"]["resourceVersion"]
-        for _, body in world.cluster.rest.watch(world.path(plural), since=since, timeout_s=300):
-            found: Any = body
-            for step in path:
-                found = found.get(step, {})
-            if body["metadata"]["name"] == name and found not in ({}, *seen[-1:]):
-                seen.append(found)
-            if "watched" in body["metadata"].get("labels", {}):
-                break
-        done.set()
-
-    threading.Thread(target=watch, daemon=True).start()
-    yield seen
-    world.patch(plural, name, {"metadata": {"labels": {"watched": "enough"}}})
-    assert done.wait(30)
-
-
 def test_an_hpa_says_how_many_workers_there_are(world: World, control_plane: ControlPlane) -> None:
-    """Up, down and to its minimum, from a spec without a number; nobody writes back what the HPA wrote."""
+    """Up and down, from a spec without a number; nobody writes back what the HPA wrote.
+
+    Without its metric nothing is scaled down; kubectl scale works, and the HPA goes on from there.
+    """
     dial = Dial(1)
     with (
-        MetricsApi(control_plane, world.namespace, dial.read),
-        numbers(world, "delayqueues", "orders", "spec", "worker", "replicas") as asked,
-        numbers(world, "deployments", "orders-worker", "spec", "replicas") as made,
+        MetricsApi(control_plane, world.namespace, dial.read) as api,
+        world.numbers("delayqueues", "orders", "spec", "worker", "replicas") as asked,
+        world.numbers("deployments", "orders-worker", "spec", "replicas") as made,
     ):
         world.start(autoscaling=EXTERNAL)
         hpa(world, **AT_ONCE)
-        for number, tasks in ((3, 3 * PER_WORKER), (7, 7 * PER_WORKER), (2, 2 * PER_WORKER), (1, 0)):
+        for number, tasks in ((3, 3 * PER_WORKER), (7, 7 * PER_WORKER), (1, 0), (5, 5 * PER_WORKER)):
             dial.number = tasks
             until_workers(world, number)
             assert told(world, "AbleToScale")["status"] == "True"
             assert told(world, "ScalingActive")["status"] == "True"
             world.until("ScalingActive", "True", "ExternalAutoscaler")
-            world.event("ScaledUp" if number in (3, 7) else "ScaledDown", f"→ {number} worker")
-        for _ in range(3):
-            world.nudge()
-    assert asked == made == [1, 3, 7, 2, 1]
-    assert managers(world.queue(), "spec", "worker", "replicas") == {"kube-controller-manager"}
-    assert managers(world.get("deployments", "orders-worker"), "spec", "replicas") == {"delayq-scaler"}
-
-
-def test_without_its_metric_an_hpa_keeps_the_number_and_people_may_set_it(
-    world: World, control_plane: ControlPlane
-) -> None:
-    """Nothing is scaled down for want of a number; kubectl scale works, and the HPA goes on from there."""
-    dial = Dial(5 * PER_WORKER)
-    with MetricsApi(control_plane, world.namespace, dial.read) as api:
-        world.start(autoscaling=EXTERNAL)
-        hpa(world, **AT_ONCE)
-        until_workers(world, 5)
+            world.event("ScaledDown" if number == 1 else "ScaledUp", f"→ {number} worker")
         dial.number = None
         eventually(lambda: told(world, "ScalingActive")["reason"] == "FailedGetExternalMetric")
         assert set(api.asked) == {"delayq_work"}
-        world.nudge()
+        for _ in range(3):
+            world.nudge()
         until_workers(world, 5)
         world.kubectl("scale", "dq/orders", "--replicas=8")
         until_workers(world, 8)
         dial.number = 6 * PER_WORKER
         until_workers(world, 6)
+        assert managers(world.queue(), "spec", "worker", "replicas") == {"kube-controller-manager"}
+        assert managers(world.get("deployments", "orders-worker"), "spec", "replicas") == {"delayq-scaler"}
         world.edit(stopPolicy="HoldAndDrain")
         eventually(lambda: workers(world) == 0, what="held")
         world.edit(stopPolicy="None")
         until_workers(world, 6)
+    assert asked == [1, 3, 7, 1, 5, 8, 6]
+    assert made == [*asked, 0, 6]
 
 
 # --- The whole loop: tasks, scanner, metric, HPA, DelayQueue, operator, pods.

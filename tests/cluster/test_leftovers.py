@@ -29,18 +29,11 @@ def told(world: World, reason: str, *words: str, name: str = "orders") -> str:
     return eventually(look, what=f"Degraded is {reason}")
 
 
-def test_an_erasing_that_somebody_breaks_off_is_stopped(world: World) -> None:
-    """With an operator there, taking the finalizer away takes the Job away too."""
-    world.create(**DELETE)
-    eventually(lambda: world.queue()["metadata"].get("finalizers"), what="the finalizer")
-    world.delete(names.PLURAL, "orders")
-    eventually(lambda: world.there(*JOB), what="the Job")
-    world.patch(names.PLURAL, "orders", {"metadata": {"finalizers": None}})
-    eventually(lambda: not world.there(*JOB), what="the Job is gone")
-
-
 def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(world: World) -> None:
-    """Deleting one of them waits, and says for whom; when the other is gone, its tasks go."""
+    """Deleting one of them waits, and says for whom; when the other is gone, its tasks go.
+
+    Until somebody takes the finalizer away, and the Job with it.
+    """
     world.create()
     world.create("orders2", queueName="orders", **DELETE)
     told(world, "QueueConflict", f"{world.namespace}/orders ", name="orders2")
@@ -50,6 +43,8 @@ def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(world: World) 
     assert not world.there("jobs", "orders2-erase")
     world.delete(names.PLURAL, "orders")
     eventually(lambda: world.there("jobs", "orders2-erase"), what="the Job")
+    world.patch(names.PLURAL, "orders2", {"metadata": {"finalizers": None}})
+    eventually(lambda: not world.there("jobs", "orders2-erase"), what="the Job is gone")
 
 
 def test_a_stranger_who_names_the_same_redis_neither_sees_nor_holds_a_queue(world: World) -> None:

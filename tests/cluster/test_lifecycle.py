@@ -12,9 +12,8 @@ from tests.cluster.operator import Operator, condition, install_rights, queue
 from tests.cluster.world import World, forbidden
 
 if TYPE_CHECKING:
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
 
-pytestmark = pytest.mark.xdist_group("lifecycle")
 
 DELETE: Final = {"deletionPolicy": "Delete"}
 INVALID: Final = {"reaper": {"template": {"spec": {"restartPolicy": "Always"}}}}
@@ -47,17 +46,25 @@ def nothing_left(world: World, *kinds: str) -> None:
 # --- Pausing.
 
 
-def test_a_paused_queue_is_left_alone(world: World) -> None:
+def test_a_paused_queue_is_left_alone_and_its_status_is_true(world: World) -> None:
     """While it is paused neither drift nor the spec changes anything; resumed, both are made up for."""
     world.start()
     world.annotate(paused="true")
     world.until("Paused", "True", "PausedByAnnotation")
     world.event("Paused")
     mark = world.enqueue()
-    world.delete("deployments", "orders-worker")
-    world.patch("deployments", "orders-scanner", {"spec": {"replicas": 9}})
-    world.edit(reaper={"schedule": "*/9 * * * *"})
+    world.pretend_ready("scanner")
+    world.pretend_ready("worker")
+    world.until("Ready", "True")
+    assert world.queue()["status"]["readyReplicas"] == 1
+    world.edit(**INVALID)
+    world.until("Accepted", "False", "InvalidSpec")
+    world.edit(reaper={"template": None, "schedule": "*/9 * * * *"})
     world.until("Accepted", "True")
+    world.patch("deployments", "orders-scanner", {"spec": {"replicas": 9}})
+    world.delete("deployments", "orders-worker")
+    world.until("Ready", "False")
+    world.until("Progressing", "False", "DeploymentNotFound")
     world.nudge()
     assert not world.there("deployments", "orders-worker")
     assert world.get("deployments", "orders-scanner")["spec"]["replicas"] == 9
@@ -73,32 +80,20 @@ def test_a_paused_queue_is_left_alone(world: World) -> None:
     eventually(lambda: world.get("cronjobs", "orders-reaper")["spec"]["schedule"] == "*/9 * * * *")
 
 
-def test_the_status_of_a_paused_queue_is_true(world: World) -> None:
-    """Pausing stops no one from telling: Ready, Accepted and the replicas follow what happens."""
-    world.start()
-    world.annotate(paused="true")
-    world.until("Paused", "True")
-    world.pretend_ready("scanner")
-    world.pretend_ready("worker")
-    world.until("Ready", "True")
-    assert world.queue()["status"]["readyReplicas"] == 1
-    world.edit(**INVALID)
-    world.until("Accepted", "False", "InvalidSpec")
-    world.edit(reaper=None)
-    world.until("Accepted", "True")
-    world.delete("deployments", "orders-worker")
-    world.until("Ready", "False")
-    assert world.until("Progressing", "False", "DeploymentNotFound")["message"]
-
-
-def test_a_paused_queue_makes_no_children(world: World) -> None:
+def test_a_paused_queue_makes_no_children_and_a_word_that_does_not_pause_is_told(world: World) -> None:
     """One that is created paused has a status, and nothing else until it is resumed."""
     metadata = {"name": "orders", "annotations": {names.PAUSED: "true"}}
     world.make(names.PLURAL, queue() | {"metadata": metadata})
     world.until("Paused", "True")
+    world.nudge()
     assert world.children() == set()
-    world.annotate(paused=None)
+    world.annotate(paused="yes")
+    told = world.until("Paused", "False", "InvalidAnnotation")["message"]
+    assert '"yes", neither true nor false' in told
+    world.event("InvalidAnnotation", '"yes"')
     eventually(lambda: len(world.children()) == CHILDREN)
+    world.annotate(paused="false")
+    world.until("Paused", "False")
 
 
 # --- What a policy says.
@@ -175,19 +170,7 @@ def _failed_for_good(world: World) -> str:
     return str(is_now["message"]) if "could not erase" in is_now["message"] else ""
 
 
-def test_an_invalid_document_can_be_deleted(world: World) -> None:
-    """The tasks of an invalid document cannot be erased; it says so, stays invalid, and there is the way out."""
-    world.start(**DELETE)
-    world.edit(**INVALID)
-    world.until("Accepted", "False", "InvalidSpec")
-    world.delete(names.PLURAL, "orders")
-    told = world.until("Degraded", "True", "EraseFailed")["message"]
-    assert world.until("Accepted")["reason"] == "InvalidSpec"
-    way_out(world, told)
-    gone(world)
-
-
-def test_a_job_that_may_not_be_made_is_told(cluster: Cluster, world: World) -> None:
+def test_a_job_that_may_not_be_made_is_told(cluster: ControlPlane, world: World) -> None:
     """Where an admission policy forbids the Job, the DelayQueue says so while it waits, and goes on when it may."""
     world.start(**DELETE)
     with forbidden(cluster, world, "batch", "jobs"):
@@ -261,7 +244,9 @@ def end(world: World, pod: dict[str, Any], phase: str, words: str = "") -> None:
 
 
 @pytest.mark.parametrize("before", [(), ("delete", "dq/orders", "--wait=false")], ids=["at once", "after it"])
-def test_a_namespace_goes_with_its_queues(cluster: Cluster, world: World, before: tuple[str, ...]) -> None:
+def test_a_namespace_goes_with_its_queues(
+    cluster: ControlPlane, world: World, before: tuple[str, ...]
+) -> None:
     """kubectl delete ns needs no help: no Job can run there any more, so the tasks stay, and the log says where."""
     world.start(**DELETE)
     if before:
@@ -273,7 +258,7 @@ def test_a_namespace_goes_with_its_queues(cluster: Cluster, world: World, before
 
 
 def test_an_operator_lets_the_queues_of_its_own_namespace_go(
-    cluster: Cluster,
+    cluster: ControlPlane,
     crd: str,  # noqa: ARG001  the CRD is installed
     namespace: str,
 ) -> None:

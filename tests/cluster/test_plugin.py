@@ -8,29 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.cluster.harness.resources import make_namespace
 from tests.cluster.plugin import Plugin
-from tests.cluster.world import World, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.operator import Operator
-
-pytestmark = pytest.mark.xdist_group("plugin")
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, crd: str) -> Iterator[Operator]:  # noqa: ARG001  the CRD is installed
-    with serving(cluster) as operator:
-        yield operator
-
-
-@pytest.fixture
-def world(cluster: Cluster, operator: Operator, namespace: str) -> World:
-    return World(cluster, operator, namespace)
+    from tests.cluster.world import World
 
 
 @pytest.fixture
@@ -89,19 +72,22 @@ def test_status_has_the_outputs_and_the_selector_of_kubectl_get(dq: Plugin, worl
     assert "expected table, wide" in dq.err("status", "-o", "nonsense", code=2)
 
 
-def test_status_is_printed_again_when_a_queue_changes(dq: Plugin, world: World) -> None:
-    world.start("orders")
+def test_hold_stops_tasks_and_pause_the_reconciliation(dq: Plugin, world: World) -> None:
+    world.start()
     with dq.started("status", "--watch", "-o", "json") as watching:
         assert watching.stdout is not None
         lines = iter(watching.stdout.readline, "")
         assert next(lines) == "[\n"
-        world.kubectl("label", "delayqueue/orders", "team=post")
+        assert "claim nothing" in dq.out("hold", "orders")
         assert "[\n" in lines, "the queue is there again"
         watching.terminate()
+    assert world.queue()["spec"]["stopPolicy"] == "Hold"
+    assert "already Hold" in dq.out("hold", "orders")
+    assert "workers start tasks again" in dq.out("unhold", "orders")
+    assert world.queue()["spec"]["stopPolicy"] == "None"
+    assert "workers stop" in dq.out("hold", "orders", "--drain")
+    assert world.queue()["spec"]["stopPolicy"] == "HoldAndDrain"
 
-
-def test_a_paused_reconciliation_changes_no_children_until_resumed(dq: Plugin, world: World) -> None:
-    world.start()
     assert "changes no children" in dq.out("reconcile", "pause", "orders")
     world.until("Paused", "True")
     assert "already paused" in dq.out("reconcile", "pause", "orders")
@@ -110,17 +96,6 @@ def test_a_paused_reconciliation_changes_no_children_until_resumed(dq: Plugin, w
     assert "spec.stopPolicy is Hold" in dq.run("reconcile", "resume", "orders").stderr
     world.until("Paused", "False")
     assert "not paused" in dq.out("reconcile", "resume", "orders")
-
-
-def test_hold_stops_tasks_until_unhold(dq: Plugin, world: World) -> None:
-    world.start()
-    assert "claim nothing" in dq.out("hold", "orders")
-    assert world.queue()["spec"]["stopPolicy"] == "Hold"
-    assert "already Hold" in dq.out("hold", "orders")
-    assert "workers start tasks again" in dq.out("unhold", "orders")
-    assert world.queue()["spec"]["stopPolicy"] == "None"
-    assert "workers stop" in dq.out("hold", "orders", "--drain")
-    assert world.queue()["spec"]["stopPolicy"] == "HoldAndDrain"
 
 
 def _with_namespace(config: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -148,77 +123,59 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: Wor
     assert "there is none in kube-public; -n selects another namespace" in dq.err(
         "top", "orders", "-n", "kube-public", code=6
     )
-    assert dq.err("hold", "order", code=6)
     assert dq.err("report", "order", code=6)
+    # kubectl asks for what may follow.
+    assert "status\t" in dq.run("", script="kubectl_complete-dq").stdout
+    assert dq.run("status", "or", script="kubectl_complete-dq").stdout == "orders\n:4\n"
 
 
-def test_options_of_kubectl_are_taken_before_and_after_the_command(
-    dq: Plugin, world: World, cluster: Cluster, tmp_path: Path
+def test_options_of_kubectl_are_taken_and_who_may_not_is_told_what(
+    dq: Plugin, world: World, tmp_path: Path
 ) -> None:
     world.create()
-    other = f"{world.namespace}-other"
-    make_namespace(cluster, other)
-    try:
-        assert dq.out("status", "-n", other) == "no DelayQueues here\n"
-        assert "orders" in Plugin(cluster, other).out("status", f"--namespace={world.namespace}")
-    finally:
-        world.cluster.kubectl("delete", "namespace", other, "--wait=false")
+    assert "orders" in Plugin(world.cluster, "kube-public").out("status", f"--namespace={world.namespace}")
     empty = tmp_path / "kubeconfig"
     empty.write_text("apiVersion: v1\nkind: Config\n")
     assert "context" in dq.err("--context", "nowhere", "status", code=2)
-    assert dq.err("status", "--kubeconfig", str(empty), code=4).startswith(
-        "error: cannot reach the API server"
-    )
-    assert dq.out("status", "--kubeconfig", str(cluster.kubeconfig)).startswith("NAME")
-
-
-def test_who_may_not_is_told_what(dq: Plugin, world: World) -> None:
-    world.create()
+    unreachable = dq.err("status", "--kubeconfig", str(empty), code=4)
+    assert unreachable.startswith("error: cannot reach the API server")
+    assert dq.out("status", "--kubeconfig", str(world.cluster.kubeconfig)).startswith("NAME")
     world.kubectl("create", "serviceaccount", "nobody")
     nobody = Plugin(world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "nobody"))
     said = nobody.err("status", "orders", code=5)
     assert said.startswith("error: not allowed: ")
     assert f"kubectl auth can-i get delayqueues.delayq.dev -n {world.namespace}" in said
-    assert dq.out("status", "orders")
 
 
-def test_without_a_scanner_it_is_said_why(dq: Plugin, world: World) -> None:
-    """Nothing runs the pods here: there is nowhere to work from, and Redis is no Service."""
-    world.start()
+def test_where_redis_cannot_be_reached_it_is_said_why(dq: Plugin, world: World) -> None:
+    """Nothing runs the pods here. No port of another namespace is forwarded unless the user names that."""
+    world.create()
     said = dq.err("task", "list", "orders", code=4)
     assert said.startswith("error: no scanner pod of orders is available: ")
     assert "kubectl dq status orders" in said
-    assert "expected spec.redis.standalone.host to name a Service" in dq.err(
-        "task", "list", "orders", "--port-forward", code=2
-    )
+    forward = ("task", "list", "orders", "--port-forward")
+    assert "expected spec.redis.standalone.host to name a Service" in dq.err(*forward, code=2)
 
-
-@pytest.mark.parametrize("asked", [(), ("--port-forward",), ("--port-forward", "--redis-namespace=shop")])
-def test_no_port_of_another_namespace_is_forwarded_unless_the_user_names_it(
-    dq: Plugin, world: World, asked: tuple[str, ...]
-) -> None:
-    """Who edits a DelayQueue chooses the host; the rights are those of the user who runs the command."""
-    world.create(redis={"standalone": {"host": "kubernetes.default.svc", "port": 443}})
-    said = dq.err("task", "list", "orders", *asked, code=5)
-    assert said == (
-        "error: spec.redis of orders names a Service of another namespace, default/kubernetes\n"
-        "hint:  --redis-namespace=default lets kubectl port-forward connect to it\n"
-    )
-    allowed = dq.run("task", "list", "orders", *asked, "--redis-namespace=default")
+    # Who edits a DelayQueue chooses the host; the rights are those of the user who runs the command.
+    world.create("elsewhere", redis={"standalone": {"host": "kubernetes.default.svc", "port": 443}})
+    listed = ("task", "list", "elsewhere")
+    for asked in ((), ("--port-forward",), ("--port-forward", "--redis-namespace=shop")):
+        assert dq.err(*listed, *asked, code=5) == (
+            "error: spec.redis of elsewhere names a Service of another namespace, default/kubernetes\n"
+            "hint:  --redis-namespace=default lets kubectl port-forward connect to it\n"
+        )
+    allowed = dq.run(*listed, "--redis-namespace=default")
     assert "another namespace" not in allowed.stderr
 
-
-@pytest.mark.parametrize("asked", [(), ("--port-forward",)])
-def test_a_redis_without_a_pod_is_said_to_be_down(dq: Plugin, world: World, asked: tuple[str, ...]) -> None:
-    """kubectl port-forward would wait for a pod."""
+    # kubectl port-forward would wait for a pod.
     spec = {"ports": [{"port": 6379}], "selector": {"app": "redis"}}
     world.make("services", {"metadata": {"name": "redis"}, "spec": spec})
-    world.create(redis={"standalone": {"host": "redis"}})
-    said = dq.err("task", "list", "orders", *asked, code=4)
-    assert said == (
-        f"error: Redis of orders cannot be reached: no pod runs behind Service {world.namespace}/redis\n"
-        f"hint:  kubectl describe service redis -n {world.namespace}\n"
-    )
+    world.create("down", redis={"standalone": {"host": "redis"}})
+    for asked in ((), ("--port-forward",)):
+        assert dq.err("task", "list", "down", *asked, code=4) == (
+            f"error: Redis of down cannot be reached: no pod runs behind Service {world.namespace}/redis\n"
+            f"hint:  kubectl describe service redis -n {world.namespace}\n"
+        )
 
 
 def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: Plugin, world: World) -> None:
@@ -229,16 +186,6 @@ def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: Plugin, world: Wor
         assert "NoOperator" in dq.out("status")
     finally:
         world.operator.process.resume()
-
-
-def test_names_are_completed(dq: Plugin, world: World) -> None:
-    """kubectl asks for what may follow."""
-    world.create("orders")
-    world.create("parcels")
-    done = dq.run("", script="kubectl_complete-dq")
-    assert "status\t" in done.stdout
-    done = dq.run("status", "or", script="kubectl_complete-dq")
-    assert done.stdout == "orders\n:4\n"
 
 
 def test_without_kubectl_or_the_crd_it_says_what_to_do(dq: Plugin, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.harness.cluster import Cluster
 
-pytestmark = [pytest.mark.usefixtures("crd"), pytest.mark.xdist_group("policy")]
+pytestmark = pytest.mark.usefixtures("crd")
 
 ACCOUNT: Final = "delayq-operator"
 
@@ -91,6 +92,14 @@ def test_the_api_server_refuses_at_once(admission: Admission) -> None:
     }
     for pod in (*hosts, volumes, ports, privileged("containers"), privileged("initContainers")):
         assert "Pod Security baseline forbids" in admission.refusal(templated(**pod) | other), pod
+    # A queue from before the policy can be edited and deleted.
+    path = f"{delayqueues(admission.shop)}/orders"
+    changed = admission.rest.patch(path, {"spec": {"deletionPolicy": "Retain", "scanner": {"replicas": 1}}})
+    assert changed["spec"]["worker"]["template"]["spec"] == {"hostNetwork": True}
+    admission.rest.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(Refused, match="baseline"):
+        admission.rest.patch(path, {"spec": {"worker": {"template": {"spec": {"hostPID": True}}}}})
+    admission.rest.delete(path)
 
 
 def harmless() -> dict[str, Any]:
@@ -105,23 +114,15 @@ def harmless() -> dict[str, Any]:
     }
 
 
-def test_a_queue_from_before_the_policy_can_be_edited_and_deleted(admission: Admission) -> None:
-    path = f"{delayqueues(admission.shop)}/orders"
-    changed = admission.rest.patch(path, {"spec": {"deletionPolicy": "Retain", "scanner": {"replicas": 1}}})
-    assert changed["spec"]["worker"]["template"]["spec"] == {"hostNetwork": True}
-    admission.rest.patch(path, {"metadata": {"labels": {"a": "b"}}})
-    with pytest.raises(Refused, match="baseline"):
-        admission.rest.patch(path, {"spec": {"worker": {"template": {"spec": {"hostPID": True}}}}})
-    admission.rest.delete(path)
-
-
 def worker(cluster: Cluster, namespace: str) -> dict[str, Any]:
     return dict(cluster.rest.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker"))
 
 
-def accepted(cluster: Cluster, namespace: str, reason: str = "", words: str = "") -> None:
+def accepted(
+    cluster: Cluster, namespace: str, reason: str = "", words: str = "", *, name: str = "orders"
+) -> None:
     """Wait until `Accepted` has this reason; without one, until it is absent: the document is valid."""
-    path = f"{delayqueues(namespace)}/orders"
+    path = f"{delayqueues(namespace)}/{name}"
 
     def told() -> bool:
         entry = condition(cluster.rest.get(path), "Accepted")
@@ -153,17 +154,8 @@ def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(cluster: Cluster
     operator.process.stop()
 
 
-def credentials() -> dict[str, Any]:
-    """A sidecar of the erase Job that reads a Secret of the namespace."""
-    mount = {"name": "theirs", "mountPath": "/theirs"}
-    return {
-        "containers": [{"name": "reader", "image": "x", "volumeMounts": [mount]}],
-        "volumes": [{"name": "theirs", "secret": {"secretName": "delayq-redis"}}],
-    }
-
-
-@pytest.fixture(scope="module")
-def own_namespace(cluster: Cluster, crd: str) -> Iterator[str]:  # noqa: ARG001  the CRD is installed
+@pytest.fixture
+def own_namespace(cluster: Cluster) -> Iterator[str]:
     """The namespace of an operator for all namespaces, which knows it and its own ServiceAccount, as in the chart."""
     home = f"operator-{uuid4().hex[:8]}"
     make_namespace(cluster, home)
@@ -174,53 +166,46 @@ def own_namespace(cluster: Cluster, crd: str) -> Iterator[str]:  # noqa: ARG001 
     delete_namespace(cluster, home)
 
 
-@pytest.mark.usefixtures("own_namespace")
-def test_a_template_that_is_refused_does_not_become_the_erase_job(cluster: Cluster, namespace: str) -> None:
-    body = templated("reaper", serviceAccountName=ACCOUNT)
-    body["spec"]["deletionPolicy"] = "Delete"
-    cluster.rest.create(delayqueues(namespace), body)
-    accepted(cluster, namespace, "PolicyViolation", "is the operator's own ServiceAccount")
-    path = f"{delayqueues(namespace)}/orders"
-    cluster.rest.delete(path)
-    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
-    assert not found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase")
-    cluster.rest.patch(path, {"spec": {"reaper": {"template": None}}})
-    eventually(lambda: found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase"))
-    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
-    eventually(lambda: not found(cluster, path))
-
-
-@pytest.mark.usefixtures("own_namespace")
-def test_a_queue_that_is_too_large_is_refused_and_what_runs_goes_on(cluster: Cluster, namespace: str) -> None:
-    """The API server takes what the operator does not keep."""
-    path = f"{delayqueues(namespace)}/orders"
-    cluster.rest.create(delayqueues(namespace), queue(deletionPolicy="Delete"))
-    accepted(cluster, namespace)
-    before = worker(cluster, namespace)
-    large = {"metadata": {"annotations": {"a": "x" * 400_000}}}
-    cluster.rest.patch(path, {"spec": {"worker": {"template": large}}})
-    accepted(cluster, namespace, "InvalidSpec", "expected at most 393,216 bytes")
-    assert worker(cluster, namespace)["spec"] == before["spec"]
-    cluster.rest.delete(path)
-    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
-    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
-    eventually(lambda: not found(cluster, path), what="it is gone")
-
-
-def test_a_queue_in_the_operators_own_namespace_gets_no_children_and_can_be_deleted(
-    cluster: Cluster, own_namespace: str
+def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
+    cluster: Cluster, own_namespace: str, namespace: str
 ) -> None:
-    namespace = own_namespace
-    body = templated("reaper", **credentials())
-    body["spec"]["deletionPolicy"] = "Delete"
-    cluster.rest.create(delayqueues(namespace), body)
-    accepted(cluster, namespace, "PolicyViolation", "metadata.namespace")
-    assert not found(cluster, f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker")
-    path = f"{delayqueues(namespace)}/orders"
-    assert names.ERASE_FINALIZER in cluster.rest.get(path)["metadata"]["finalizers"]
-    cluster.rest.delete(path)
-    eventually(lambda: condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
-    assert "operator's own" in condition(cluster.rest.get(path), "Degraded")["message"]
-    assert not found(cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/orders-erase")
-    cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
-    eventually(lambda: not found(cluster, path), what="it is gone")
+    """A template with the operator's account, a queue in its own namespace, and one that is too large to be kept."""
+    delete = {"deletionPolicy": "Delete"}
+    reaper = {"reaper": {"template": {"spec": {"serviceAccountName": ACCOUNT}}}}
+    large = {"worker": {"template": {"metadata": {"annotations": {"a": "x" * 400_000}}}}}
+    wrong: dict[tuple[str, str], tuple[dict[str, Any], str, str]] = {
+        ("account", namespace): (reaper, "PolicyViolation", "is the operator's own ServiceAccount"),
+        ("own", own_namespace): ({}, "PolicyViolation", "metadata.namespace"),
+        ("large", namespace): (large, "InvalidSpec", "expected at most 393,216 bytes"),
+    }
+    for (name, where), (spec, reason, words) in wrong.items():
+        path = f"{delayqueues(where)}/{name}"
+        children = f"/apis/{{}}/namespaces/{where}/{{}}/{name}-{{}}"
+        worker, job = (
+            children.format("apps/v1", "deployments", "worker"),
+            children.format("batch/v1", "jobs", "erase"),
+        )
+        cluster.rest.create(delayqueues(where), queue(name, **delete, **({} if name == "large" else spec)))
+        before = None
+        if name == "large":
+            eventually(partial(found, cluster, worker))
+            before = cluster.rest.get(worker)["spec"]
+            cluster.rest.patch(path, {"spec": spec})
+        accepted(cluster, where, reason, words, name=name)
+        if before is not None:
+            assert cluster.rest.get(worker)["spec"] == before, "what runs goes on"
+        else:
+            assert not found(cluster, worker)
+            assert names.ERASE_FINALIZER in cluster.rest.get(path)["metadata"]["finalizers"]
+        cluster.rest.delete(path)
+        eventually(partial(failed, cluster, path), what="Degraded says so")
+        assert not found(cluster, job)
+        if name == "account":
+            cluster.rest.patch(path, {"spec": {"reaper": {"template": None}}})
+            eventually(partial(found, cluster, job))
+        cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
+        eventually(lambda path=path: not found(cluster, path), what="it is gone")  # type: ignore[misc]
+
+
+def failed(cluster: Cluster, path: str) -> bool:
+    return bool(condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from tests.cluster.world import World
 
 
-pytestmark = pytest.mark.xdist_group("scale")
-
-
 def served(world: World) -> int:
     """Port of the Redis in the document that the processes read."""
     text = world.get("configmaps", "orders-config")["data"]["queue.yaml"]
@@ -36,23 +33,25 @@ def servers(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
     new.stop()
 
 
-def refused(world: World, client: SyncClient, servers: tuple[RedisServer, RedisServer], policy: str) -> str:
-    """Have a DelayQueue on the old Redis with one task, and an edit to the new one that is refused; the task."""
-    old, new = servers
+def create(world: World, port: int, policy: str) -> None:
     world.create(
-        redis={"standalone": {"host": "127.0.0.1", "port": old.port}},
+        redis={"standalone": {"host": "127.0.0.1", "port": port}},
         handler={"python": {"callable": "json:dumps"}},
         scanner={"replicas": 1},
         worker={"replicas": 0},
         deletionPolicy=policy,
     )
     world.until("BackendAvailable", "True", timeout_s=60)
+
+
+def refused(world: World, client: SyncClient, old: RedisServer, new: RedisServer) -> str:
+    """Have one task in the old Redis, and an edit to the new one that is refused; the task."""
     task = client.schedule({}, delay_ms=3_600_000)
-    eventually(
-        lambda: world.queue()["status"].get("backlog", {}).get("scheduled") == 1,
-        timeout_s=60,
-        what="measured",
-    )
+
+    def measured() -> bool:
+        return bool(world.queue()["status"].get("backlog", {}).get("scheduled") == 1)
+
+    eventually(measured, timeout_s=60, what="the task is counted")
     world.edit(redis={"standalone": {"port": new.port}})
     world.until("Accepted", "False", "RedisNotEmpty")
     world.event("RedisNotEmpty", "spec.redis names another Redis")
@@ -61,18 +60,19 @@ def refused(world: World, client: SyncClient, servers: tuple[RedisServer, RedisS
 
 
 @pytest.mark.usefixtures("process_node")
-@pytest.mark.parametrize("way", ["empty", "annotation"])
 def test_another_redis_is_taken_when_the_old_one_is_empty_or_its_tasks_may_be_abandoned(
-    world: World, servers: tuple[RedisServer, RedisServer], way: str
+    world: World, servers: tuple[RedisServer, RedisServer]
 ) -> None:
     old, new = servers
+    create(world, old.port, "Retain")
     with SyncClient(old.url, queue="orders") as client:
-        task = refused(world, client, servers, "Retain")
-        if way == "empty":
-            client.cancel(task)
-        else:
-            world.annotate(abandon_tasks="true")
+        client.cancel(refused(world, client, old, new))
     eventually(lambda: served(world) == new.port, timeout_s=60, what="the new Redis is taken")
+    world.until("Accepted", "True")
+    with SyncClient(new.url, queue="orders") as client:
+        refused(world, client, new, old)
+    world.annotate(abandon_tasks="true")
+    eventually(lambda: served(world) == old.port, timeout_s=60, what="the old Redis is taken")
 
 
 @pytest.mark.usefixtures("process_node")
@@ -83,7 +83,8 @@ def test_a_deletion_erases_nothing_in_a_redis_that_was_refused(
     old, new = servers
     with SyncClient(old.url, queue="orders") as client, SyncClient(new.url, queue="orders") as others:
         others.schedule({}, delay_ms=3_600_000)
-        refused(world, client, servers, "Delete")
+        create(world, old.port, "Delete")
+        refused(world, client, old, new)
         world.delete("delayqueues", "orders")
         told = world.until("Degraded", "True", "EraseFailed")["message"]
         assert "spec.redis named before" in told

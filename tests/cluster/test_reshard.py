@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from delayq import SyncClient
     from redis import Redis
 
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.node import ProcessNode
     from tests.servers import RedisServer
 
@@ -64,7 +64,7 @@ class Resharded(Shop):
 
 
 @pytest.fixture
-def shop(cluster: Cluster, namespace: str, redis: RedisServer) -> Resharded:
+def shop(cluster: ControlPlane, namespace: str, redis: RedisServer) -> Resharded:
     return Resharded(cluster, namespace, redis)
 
 

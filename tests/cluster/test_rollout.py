@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
 from delayq_operator.base import names
-
-from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.cluster.operator import Operator
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("rollout")
 
 PASSWORD: Final = "correct-horse-battery-staple"  # noqa: S105  of nothing
 REDIS: Final = {"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecretRef": {"name": "login"}}}
-TEMPLATE: Final = {
-    "spec": {"containers": [{"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}]}
-}
 
 
-@pytest.fixture
-def shop(world: World) -> World:
-    """A namespace with a Secret and a ConfigMap for a DelayQueue to read."""
-    world.make("secrets", secret(PASSWORD))
-    world.make("configmaps", {"metadata": {"name": "shop"}, "data": {"REGION": "eu"}})
-    return world
-
-
-def secret(password: str) -> dict[str, Any]:
-    return {"metadata": {"name": "login"}, "stringData": {"password": password}}
+def secret(name: str, password: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "stringData": {"password": password}}
 
 
 def revisions(world: World, component: str = "worker") -> int:
@@ -41,133 +27,75 @@ def revisions(world: World, component: str = "worker") -> int:
     return len(world.items("replicasets", labelSelector=selector))
 
 
-def start(world: World, **spec: Any) -> None:  # noqa: ANN401  parts of a document
-    least: dict[str, Any] = {"redis": REDIS, "worker": {"replicas": 2, "template": TEMPLATE}}
-    world.start(**least | spec)
-    assert (revisions(world, "scanner"), revisions(world)) == (1, 1)
-
-
-CHANGES: Final[dict[str, tuple[dict[str, Any], str, tuple[int, int]]]] = {
-    "handler": (
-        {"handler": {"python": {"callable": "shop.orders:other"}}},
-        "spec.handler changed",
-        (1, 2),
-    ),
-    "redis": ({"redis": {"database": 3}}, "spec.redis changed", (2, 2)),
-    "shards": ({"shards": 4}, "spec.shards changed", (2, 1)),
-    "rate": ({"limits": {"ratePerSecond": 50}}, "spec.limits added", (2, 2)),
-    "delivery": ({"delivery": {"maxAttempts": 7}}, "spec.delivery changed", (2, 2)),
-    "concurrency": ({"worker": {"concurrency": 7}}, "spec.worker changed", (1, 2)),
-    "image": ({"worker": {"image": "shop/worker:8"}}, "image changed from delayq-worker:test to", (1, 2)),
-    "template": (
-        {"worker": {"template": {"metadata": {"labels": {"team": "shop"}}}}},
-        "pod template changed",
-        (1, 2),
-    ),
-    "hold": ({"stopPolicy": "Hold"}, "spec.stopPolicy changed", (1, 2)),
+CHANGES: Final[dict[str, tuple[dict[str, Any], tuple[int, int]]]] = {
+    "spec.handler changed": ({"handler": {"python": {"callable": "shop.orders:other"}}}, (0, 1)),
+    "spec.redis changed": ({"redis": {"database": 3}}, (1, 1)),
+    "spec.shards changed": ({"shards": 4}, (1, 0)),
+    "spec.delivery changed": ({"delivery": {"maxAttempts": 7}}, (1, 1)),
+    "image changed from delayq-worker:test to": ({"worker": {"image": "shop/worker:8"}}, (0, 1)),
+    "pod template changed": ({"worker": {"template": {"metadata": {"labels": {"team": "shop"}}}}}, (0, 1)),
+    "spec.stopPolicy changed": ({"stopPolicy": "Hold"}, (0, 1)),
 }
+SCALINGS: Final[tuple[dict[str, Any], ...]] = (
+    {"worker": {"replicas": 5}, "scanner": {"replicas": 3}},
+    {"objective": {"latenessMilliseconds": 77000}, "reaper": {"schedule": "*/7 * * * *"}},
+    {"podDisruptionBudget": {"maxUnavailable": 3}, "stopPolicy": "HoldAndDrain"},
+    {"stopPolicy": "None", "autoscaling": {"minReplicas": 1, "maxReplicas": 5}},
+    {"autoscaling": None},
+)
 
 
-def test_a_change_of_what_pods_read_replaces_them_once(shop: World) -> None:
+def test_a_change_of_what_pods_read_replaces_them_once_and_one_of_scale_none(world: World) -> None:
     """Exactly one new ReplicaSet for each component that reads what changed, and an event that says what it was."""
-    world, expected = shop, {"scanner": 1, "worker": 1}
-    start(world)
-    for change, (spec, reason, (scanner, worker)) in CHANGES.items():
+    world.start(worker={"replicas": 2})
+    expected = [1, 1]
+    for spec in SCALINGS:
         world.edit(**spec)
-        changed = {"scanner": scanner - 1, "worker": worker - 1}
-        world.event("RolledOut", f"orders-{'worker' if worker > 1 else 'scanner'}", reason)
         world.settle()
-        expected = {each: expected[each] + changed[each] for each in expected}
-        assert {each: revisions(world, each) for each in expected} == expected, change
-    assert len(world.events("RolledOut")) == sum(expected.values()) - 2
+        assert [revisions(world, each) for each in ("scanner", "worker")] == expected, spec
+    assert world.events("RolledOut") == []
+    for reason, (spec, changed) in CHANGES.items():
+        world.edit(**spec)
+        world.event("RolledOut", f"orders-{'worker' if changed[1] else 'scanner'}", reason)
+        world.settle()
+        expected = [before + more for before, more in zip(expected, changed, strict=True)]
+        assert [revisions(world, each) for each in ("scanner", "worker")] == expected, reason
+    assert len(world.events("RolledOut")) == sum(expected) - 2
     assert world.events("Repaired") == []
 
 
-def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment(shop: World) -> None:
-    """Touching its labels replaces nobody."""
-    shop.make("secrets", {"metadata": {"name": "keys"}, "stringData": {"KEY": "1"}})
-    env = [{"secretRef": {"name": "keys"}}]
-    template = {"spec": {"containers": [{"name": "worker", "envFrom": env}]}}
-    start(shop, worker={"template": template})
-    shop.patch("secrets", "keys", {"metadata": {"labels": {"rotated": "no"}}})
-    shop.settle()
-    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
-    shop.patch("secrets", "keys", {"stringData": {"KEY": "2"}})
-    shop.event("RolledOut", "orders-worker", "Secret keys changed")
-    shop.settle()
-    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 2)
-
-
-def test_a_rotated_password_of_redis_replaces_nobody_and_a_changed_configmap_who_reads_it(
-    shop: World,
+def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment_and_shows_nowhere(
+    world: World, operator: Operator
 ) -> None:
     """A password is read at each connect, from the file that the kubelet brings; envFrom only when a process starts."""
-    start(shop)
-    shop.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
-    shop.nudge()
-    shop.settle()
-    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
-    assert shop.events("RolledOut") == []
-    shop.patch("configmaps", "shop", {"data": {"REGION": "us"}})
-    shop.event("RolledOut", "orders-worker", "ConfigMap shop changed")
-    shop.settle()
-    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 2)
-
-
-def test_a_secret_that_goes_and_comes_back_replaces_nothing(shop: World) -> None:
-    """Pods that run have read it: nothing happens when it is deleted, nor when it is made again as it was."""
-    start(shop)
-    shop.delete("secrets", "login")
-    told = shop.until("Accepted", "False", "ReferenceNotFound")["message"]
-    assert f"Secret login not found in namespace {shop.namespace}" in told
-    shop.event("ReferenceNotFound", "Secret login")
-    shop.make("secrets", secret(PASSWORD))
-    shop.until("Accepted", "True")
-    shop.settle()
-    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
-
-
-SCALINGS: Final[dict[str, dict[str, Any]]] = {
-    "worker.replicas": {"worker": {"replicas": 5}},
-    "scanner.replicas": {"scanner": {"replicas": 3}},
-    "objective": {"objective": {"latenessMilliseconds": 77000}},
-    "reaper": {"reaper": {"schedule": "*/7 * * * *"}},
-    "budget": {"podDisruptionBudget": {"maxUnavailable": 3}},
-    "drain": {"stopPolicy": "HoldAndDrain"},
-    "no drain": {"stopPolicy": "None"},
-    "autoscaling": {"autoscaling": {"minReplicas": 1, "maxReplicas": 5}},
-    "bounds": {"autoscaling": {"minReplicas": 2, "maxReplicas": 9}},
-    "no autoscaling": {"autoscaling": None},
-}
-
-
-def test_a_change_of_scale_replaces_no_pod(shop: World) -> None:
-    """How many pods there are, and what they are judged by, is nothing that pods read."""
-    start(shop)
-    for change, spec in SCALINGS.items():
-        shop.edit(**spec)
-        shop.settle()
-        assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1), change
-    shop.kubectl("scale", "delayqueue/orders", "--replicas=4")
-    eventually(lambda: shop.get("deployments", "orders-worker")["spec"]["replicas"] == 4)
-    shop.settle()
-    assert (revisions(shop, "scanner"), revisions(shop)) == (1, 1)
-    assert shop.events("RolledOut") == []
-
-
-def test_no_secret_shows_anywhere(shop: World, operator: Operator) -> None:
-    """Nothing of a Secret's content is in children, events, status or the operator's log, plain or encoded."""
-    world = shop
-    env = [{"secretRef": {"name": "login"}}]
-    template = {"spec": {"containers": [{"name": "worker", "envFrom": env}]}}
-    start(world, worker={"template": template})
+    for name in ("login", "keys"):
+        world.make("secrets", secret(name, PASSWORD))
+    world.make("configmaps", {"metadata": {"name": "shop"}, "data": {"REGION": "eu"}})
+    read = [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "shop"}}]
+    template = {"spec": {"containers": [{"name": "worker", "envFrom": read}]}}
+    world.start(redis=REDIS, worker={"template": template})
+    # Nobody is replaced for labels, for the password of Redis, nor for a Secret that goes and comes back.
+    world.patch("secrets", "keys", {"metadata": {"labels": {"rotated": "no"}}})
     world.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
-    world.event("RolledOut", "Secret login changed")
+    world.nudge()
+    world.delete("secrets", "login")
+    told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
+    assert f"Secret login not found in namespace {world.namespace}" in told
+    world.event("ReferenceNotFound", "Secret login")
+    world.make("secrets", secret("login", PASSWORD))
+    world.until("Accepted", "True")
     world.settle()
-    seen = "".join(
-        world.kubectl("get", kind, "-o", "yaml")
-        for kind in ("delayqueues", "deployments", "configmaps", "cronjobs", "events", "replicasets")
-    )
+    assert [revisions(world, each) for each in ("scanner", "worker")] == [1, 1]
+    assert world.events("RolledOut") == []
+
+    world.patch("secrets", "keys", {"stringData": {"password": f"{PASSWORD}-2"}})
+    world.event("RolledOut", "orders-worker", "Secret keys changed")
+    world.patch("configmaps", "shop", {"data": {"REGION": "us"}})
+    world.event("RolledOut", "orders-worker", "ConfigMap shop changed")
+    world.settle()
+    assert [revisions(world, each) for each in ("scanner", "worker")] == [1, 3]
+    kinds = ("delayqueues", "deployments", "configmaps", "cronjobs", "events", "replicasets")
+    seen = json.dumps([world.items(kind) for kind in kinds])
     for password in (PASSWORD, f"{PASSWORD}-2"):
         for text in (password, base64.b64encode(password.encode()).decode()[:-4]):
             assert text not in seen

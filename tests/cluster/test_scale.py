@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import ExitStack
 from typing import Any, Final
 
-import pytest
-
-from tests.cluster.harness.waiting import eventually, lenient
+from tests.cluster.harness.waiting import eventually
 from tests.cluster.world import World, managers
-
-pytestmark = pytest.mark.xdist_group("scale")
 
 EXTERNAL: Final = {"mode": "External", "minReplicas": 1, "maxReplicas": 20}
 
@@ -32,59 +28,36 @@ STARTS: Final[dict[str, tuple[dict[str, Any], int]]] = {
 
 def test_workers_start_in_the_wanted_number(world: World) -> None:
     """The Deployment never asks for another number than the wanted one, not even for a moment."""
-    since = world.cluster.rest.get(world.path("deployments"))["metadata"]["resourceVersion"]
-    seen: dict[str, set[int]] = {f"{name}-worker": set() for name in STARTS}
-    done = threading.Event()
-
-    def watch() -> None:
-        for _, body in world.cluster.rest.watch(
-            world.path("deployments"), since=since, timeout_s=lenient(30)
-        ):
-            if body["metadata"]["name"] in seen:
-                seen[body["metadata"]["name"]].add(body["spec"]["replicas"])
-            if "last" in body["metadata"].get("labels", {}):
-                break
-        done.set()
-
-    threading.Thread(target=watch, daemon=True).start()
-    for name, (spec, _) in STARTS.items():
-        world.create(name, **spec)
-    for name in STARTS:
-        world.settle(name)
-    world.patch("deployments", "held-worker", {"metadata": {"labels": {"last": "one"}}})
-    assert done.wait(lenient(30))
-    assert seen == {f"{name}-worker": {number} for name, (_, number) in STARTS.items()}
+    with ExitStack() as stack:
+        loads = {name: ("deployments", f"{name}-worker", "spec", "replicas") for name in STARTS}
+        seen = {name: stack.enter_context(world.numbers(*load)) for name, load in loads.items()}
+        for name, (spec, _) in STARTS.items():
+            world.create(name, **spec)
+        for name in STARTS:
+            world.settle(name)
+    assert seen == {name: [number] for name, (_, number) in STARTS.items()}
     told = {name: world.queue(name)["status"]["desiredReplicas"] for name in STARTS}
     assert told == {name: number for name, (_, number) in STARTS.items()}
 
 
-def test_kubectl_scale_sets_the_number_of_workers(world: World) -> None:
-    """In mode External the scale subresource is how workers are scaled, as by an HPA."""
+def test_kubectl_scale_sets_the_number_of_workers_in_mode_external_alone(world: World) -> None:
+    """As by an HPA. In mode Internal that number is ignored, and stays; the operator starts from what there is."""
     world.start(autoscaling=EXTERNAL)
     assert world.until("ScalingActive", "True", "ExternalAutoscaler")
     world.kubectl("scale", "delayqueue/orders", "--replicas=5")
     eventually(lambda: asked(world) == 5, timeout_s=5)
     world.event("ScaledUp", "5 workers")
-    scale = world.cluster.rest.get(f"{world.path('delayqueues', 'orders')}/scale")
-    assert scale["spec"]["replicas"] == 5
-    assert "app.kubernetes.io/component=worker" in scale["status"]["selector"]
-    pods = world.items("pods", labelSelector=scale["status"]["selector"])
-    eventually(lambda: len(world.items("pods", labelSelector=scale["status"]["selector"])) == 5)
-    assert {pod["metadata"]["labels"]["delayq.dev/queue"] for pod in pods} <= {"orders"}
+    selector = world.cluster.rest.get(f"{world.path('delayqueues', 'orders')}/scale")["status"]["selector"]
+    assert "app.kubernetes.io/component=worker" in selector
+    eventually(lambda: len(world.items("pods", labelSelector=selector)) == 5)
     eventually(lambda: world.queue()["status"]["replicas"] == 5, what="status.replicas")
-
-
-def test_from_an_hpa_to_the_operator_and_back_takes_a_word(world: World) -> None:
-    """In mode Internal the number in the spec is ignored, and stays; the operator starts from what there is."""
-    world.start(autoscaling=EXTERNAL, worker={"replicas": 3})
-    eventually(lambda: asked(world) == 3)
     world.edit(autoscaling={"mode": "Internal"})
     world.until("ScalingActive", "Unknown", "NotEvaluated")
-    world.kubectl("scale", "delayqueue/orders", "--replicas=5")
+    world.edit(worker={"replicas": 7})
     world.nudge()
-    assert (asked(world), world.queue()["spec"]["worker"]["replicas"]) == (3, 5)
+    assert (asked(world), world.queue()["spec"]["worker"]["replicas"]) == (5, 7)
     world.edit(autoscaling={"mode": "External"})
-    eventually(lambda: asked(world) == 5)
+    eventually(lambda: asked(world) == 7)
 
 
 def test_the_number_is_not_for_others_to_change(world: World) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import time
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from delayq_operator.base import names
@@ -13,17 +13,34 @@ from delayq_operator.status.unready import START_SECONDS
 
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually, lenient
-from tests.cluster.test_api import a_webhook_that_is_away
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.world import World
 
-pytestmark = pytest.mark.xdist_group("status")
+
+HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
-def workers(world: World) -> int:
-    return int(world.get("deployments", "orders-worker")["spec"]["replicas"])
+@contextmanager
+def a_webhook_that_is_away(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """Refuse all Deployments of a namespace because nobody is there to ask."""
+    rule = {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["*"], "resources": ["deployments"]}
+    hook = {
+        "name": "away.delayq.dev",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [rule],
+    }
+    cluster.rest.create(HOOKS, {"metadata": {"name": namespace}, "webhooks": [hook]})
+    try:
+        yield
+    finally:
+        cluster.rest.delete(f"{HOOKS}/{namespace}")
 
 
 def test_a_webhook_that_is_away_is_named(cluster: Cluster, world: World) -> None:
@@ -51,36 +68,6 @@ def _refused(world: World) -> bool:
     except Refused as error:
         return "failed calling webhook" in str(error)
     return False
-
-
-def test_an_annotation_that_does_not_pause_says_so(world: World) -> None:
-    world.start()
-    world.annotate(paused="yes")
-    told = world.until("Paused", "False", "InvalidAnnotation")["message"]
-    assert '"yes", neither true nor false' in told
-    world.event("InvalidAnnotation", '"yes"')
-    world.edit(worker={"replicas": 3})
-    eventually(lambda: workers(world) == 3, what="the spec is followed")
-    world.annotate(paused="true")
-    world.until("Paused", "True", "PausedByAnnotation")
-    world.annotate(paused="false")
-    world.until("Paused", "False")
-
-
-def test_a_key_that_a_secret_lacks_is_named(world: World) -> None:
-    """Its pods would wait in ContainerCreating without a word; when the key comes, all is well."""
-    world.make("secrets", {"metadata": {"name": "shop-db"}, "stringData": {"passwrod": "s3cret"}})
-    world.create(
-        redis={"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecretRef": {"name": "shop-db"}}}
-    )
-    told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
-    assert "key password of Secret shop-db not found" in told
-    assert "s3cret" not in str(world.queue())
-    world.event("ReferenceNotFound", "key password of Secret shop-db")
-    assert world.there("deployments", "orders-worker")
-    password = base64.b64encode(b"s3cret").decode()
-    world.patch("secrets", "shop-db", {"data": {"password": password}})
-    world.until("Accepted", "True")
 
 
 def test_what_the_kubelet_says_of_a_variable_is_reported(world: World) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
     from tests.servers import RedisServer
 
 TASKS = 600
@@ -46,7 +46,7 @@ class Build:
     def image(self) -> str:
         return f"delayq-worker:{self.name}"
 
-    def install(self, cluster: Cluster, namespace: str, image: str) -> Operator:
+    def install(self, cluster: ControlPlane, namespace: str, image: str) -> Operator:
         """As `helm upgrade` does: the CRD, then the rights, then the operator, with this image for pods."""
         install_crd(cluster, self.root / "crds" / "delayqueue.yaml")
         rights = install_rights(cluster, namespace, chart=str(self.root / "charts" / "delayq"))
@@ -58,7 +58,7 @@ NEW = Build("new", ROOT)
 
 
 @pytest.fixture(params=list(baselines()), ids=lambda baseline: baseline.version)
-def old(request: pytest.FixtureRequest, cluster: Cluster, crd: str, tmp_path: Path) -> Iterator[Build]:  # noqa: ARG001  the CRD is there first
+def old(request: pytest.FixtureRequest, cluster: ControlPlane, crd: str, tmp_path: Path) -> Iterator[Build]:  # noqa: ARG001  the CRD is there first
     baseline: Baseline = request.param
     yield Build("old", baseline.unpack(tmp_path / "old", "worker", "operator", "charts", "crds"))
     install_crd(cluster)
@@ -94,12 +94,12 @@ def serving(shop: Shop, build: Build, image: Build) -> Iterator[World]:
 
 
 @pytest.fixture
-def shop(cluster: Cluster, namespace: str, redis: RedisServer) -> Shop:
+def shop(cluster: ControlPlane, namespace: str, redis: RedisServer) -> Shop:
     return Shop(cluster, namespace, redis, HANDLER)
 
 
 @pytest.fixture
-def node(cluster: Cluster, namespace: str, old: Build, tmp_path: Path) -> Iterator[ProcessNode]:
+def node(cluster: ControlPlane, namespace: str, old: Build, tmp_path: Path) -> Iterator[ProcessNode]:
     """A node that has the images of both builds."""
     images = {build.image: build.root for build in (old, NEW)}
     with ProcessNode(cluster, namespace, tmp_path / "pods", images) as node:

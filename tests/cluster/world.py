@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,17 +11,16 @@ from uuid import uuid4
 
 from delayq_operator.base import names
 
-from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.resources import delayqueues, found, make_namespace
 from tests.cluster.harness.rest import Refused
-from tests.cluster.harness.waiting import eventually
+from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import Operator, condition, install_rights, queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.harness.audit import AuditEvent
-    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.rest import Object
 
 ACCOUNT: Final = "delayq-operator"
@@ -30,7 +30,7 @@ RECONCILES: Final = "delayq_operator_reconciles_total"
 
 
 @contextmanager
-def installed(cluster: Cluster) -> Iterator[Callable[..., Operator]]:
+def installed(cluster: ControlPlane) -> Iterator[Callable[..., Operator]]:
     """Rights and a namespace of its own, and what starts an operator there, as often as needed: its Lease stays.
 
     One at a time: the ClusterRoleBinding is its own.
@@ -53,7 +53,7 @@ def running(operator: Operator) -> Iterator[Operator]:
 
 
 @contextmanager
-def serving(cluster: Cluster, *args: str) -> Iterator[Operator]:
+def serving(cluster: ControlPlane, *args: str) -> Iterator[Operator]:
     """An operator for all namespaces, with a namespace of its own."""
     with installed(cluster) as start, running(start(*args)) as operator:
         yield operator
@@ -63,7 +63,7 @@ def serving(cluster: Cluster, *args: str) -> Iterator[Operator]:
 class World:
     """A namespace that an operator serves."""
 
-    cluster: Cluster
+    cluster: ControlPlane
     operator: Operator
     namespace: str
 
@@ -204,12 +204,10 @@ class World:
 
     def enqueue(self) -> int:
         """A place in the audit log."""
-        assert isinstance(self.cluster, ControlPlane)
         return self.cluster.audit_mark()
 
     def writes(self, since: int) -> list[AuditEvent]:
         """What operators wrote in this namespace, events left out."""
-        assert isinstance(self.cluster, ControlPlane)
         return [
             event
             for event in self.cluster.audit_events(since)
@@ -222,6 +220,33 @@ class World:
     def written(self, since: int) -> list[str]:
         """The same in words: verb, resource/name."""
         return [_words(event) for event in self.writes(since)]
+
+    @contextmanager
+    def numbers(self, plural: str, name: str, *path: str) -> Iterator[list[int]]:
+        """Every number that a field comes to have meanwhile, in order; there is none while the object is not there."""
+        there = self.there(plural, name)
+        listed, done = self.cluster.rest.get(self.path(plural)), threading.Event()
+        before = [_at(self.get(plural, name), path)] if there else []
+        seen: list[int] = []
+
+        def watch() -> None:
+            since = listed["metadata"]["resourceVersion"]
+            for _, body in self.cluster.rest.watch(self.path(plural), since=since, timeout_s=300):
+                number = _at(body, path)
+                if (
+                    body["metadata"]["name"] == name
+                    and [number] != (seen or before)[-1:]
+                    and number is not None
+                ):
+                    seen.append(number)
+                if "watched" in body["metadata"].get("labels", {}):
+                    break
+            done.set()
+
+        threading.Thread(target=watch, daemon=True).start()
+        yield seen
+        self.patch(plural, name, {"metadata": {"labels": {"watched": "enough"}}})
+        assert done.wait(lenient(30))
 
     # --- Pods, which nothing runs here.
 
@@ -241,6 +266,12 @@ class World:
             self.cluster.rest.patch(
                 f"{self.path('pods', pod['metadata']['name'])}/status", {"status": status}
             )
+
+
+def _at(body: Object, path: tuple[str, ...]) -> Any:  # noqa: ANN401  a field, if it is there
+    for step in path:
+        body = body.get(step, {})
+    return None if body == {} else body
 
 
 def _observed(load: Object) -> bool:
@@ -272,7 +303,7 @@ ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
 @contextmanager
-def forbidden(cluster: Cluster, world: World, group: str, plural: str) -> Iterator[None]:
+def forbidden(cluster: ControlPlane, world: World, group: str, plural: str) -> Iterator[None]:
     """Have an admission policy forbid the making of one kind in the namespace."""
     name = f"forbid-{world.namespace}"
     rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [plural]}

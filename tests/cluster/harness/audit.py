@@ -41,8 +41,6 @@ class AuditEvent:
     code: int
     at: str
     """When it was received, RFC 3339 with microseconds."""
-    agent: str
-    """The client's User-Agent, without what it says about itself in detail."""
 
 
 def read(log: Path, since: int = 0) -> Iterator[AuditEvent]:
@@ -75,5 +73,4 @@ def _event(event: dict[str, Any]) -> AuditEvent:
         name=target.get("name", ""),
         code=event.get("responseStatus", {}).get("code", 0),
         at=event["requestReceivedTimestamp"],
-        agent=event.get("userAgent", "").split(" ")[0],
     )

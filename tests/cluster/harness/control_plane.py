@@ -170,6 +170,8 @@ class ControlPlane(Cluster):
             *(f"--secure-port={self._ports.api_server}", f"--cert-dir={key.parent}"),
             *self._network(),
             *("--authorization-mode=Node,RBAC", f"--token-auth-file={self.dir / 'tokens.csv'}"),
+            # As careful administrators have it: who blocks the deletion of an owner needs the right to.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
             *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"),
             *(f"--service-account-signing-key-file={key}", "--allow-privileged"),
             f"--audit-policy-file={self.dir / 'audit-policy.yaml'}",

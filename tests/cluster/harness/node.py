@@ -69,14 +69,6 @@ class ProcessNode:
         with suppress(Refused, urllib3.exceptions.HTTPError):
             self._cluster.rest.delete(f"/api/v1/nodes/{self.name}")
 
-    def pod(self, name: str) -> Pod:
-        """The pod of this name that was seen last."""
-        return [pod for pod in self.pods.values() if pod.seen["metadata"]["name"] == name][-1]
-
-    def log(self, name: str, container: str) -> str:
-        """Everything that a container, restarted or not, has printed."""
-        return (self.pod(name).dir / f"{container}.log").read_text(errors="replace")
-
     # --- The node.
 
     def _register(self) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CRD_FILE: Final = ROOT / "crds" / "delayqueue.yaml"
 CRD: Final = "delayqueues.delayq.dev"
+CRD_PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"
 CLUSTER_SCOPED: Final = ("cluster", "validating")
 """How the kinds begin, as far as the chart makes them."""
 

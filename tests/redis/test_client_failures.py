@@ -319,41 +319,6 @@ def line_of(connection: AsyncConnection) -> Multiplexer:
     return connection._way._line
 
 
-def spied(connection: AsyncConnection) -> list[bytes]:
-    """What the connection sends from now on: a list of its round trips, which grows."""
-    sent: list[bytes] = []
-    connector = line_of(connection).connector
-    opened = connector.open
-
-    async def spying() -> Any:  # noqa: ANN401
-        found: Any = await opened()
-        write = found.send_packed_command
-
-        async def spy(request: bytes, **options: Any) -> None:  # noqa: ANN401
-            sent.append(request)
-            await write(request, **options)
-
-        found.send_packed_command = spy
-        return found
-
-    connector.open = spying  # type: ignore[method-assign]
-    return sent
-
-
-async def test_what_waits_goes_out_in_bounded_round_trips(redis_server: RedisServer) -> None:
-    """In commands and in bytes: each round trip has the whole time-out to itself. A larger request goes alone."""
-    connection = AsyncConnection(Address.from_url(redis_server.open_url))
-    sent = spied(connection)
-    await asyncio.gather(*[connection.send([("PING",)] * 3) for _ in range(900)])
-    assert [request.count(b"PING") for request in sent] == [999, 999, 702]
-    sent.clear()
-    sizes = [300_000] * 10 + [3_000_000] + [10] * 500
-    replies = await asyncio.gather(*[connection.send([("ECHO", b"x" * size)]) for size in sizes])
-    assert [len(reply) for [reply] in replies] == sizes
-    assert [request.count(b"ECHO") for request in sent] == [3, 3, 3, 1, 1, 500]
-    await connection.close()
-
-
 async def test_an_unforeseen_failure_leaves_nobody_waiting(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.redis.state import Shard
 
-IMPOSSIBLE = (
+IMPOSSIBLE: tuple[tuple[list[str], int], ...] = (
     (["{order: 7}"], 2),
     ([""], 2),
     (["[" * 100_000], 2),

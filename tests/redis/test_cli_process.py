@@ -33,7 +33,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def delayq(*args: str, url: str = "", **streams: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401
     env = os.environ | {"DELAYQ_REDIS_URL": url}
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    return subprocess.run([DELAYQ, *args], env=env, text=True, timeout=60, check=False, **streams)
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        [DELAYQ, *args], env=env, text=True, timeout=60, check=False, **streams
+    )
+    return done
 
 
 def test_exit_codes_are_those_of_the_page(redis_url: str) -> None:

@@ -62,12 +62,12 @@ def test_sentinels_and_their_master_are_checked(sentinels: Sentinels) -> None:
     away = sentinels.sentinels[2]
     away.kill()
     try:
-        found = findings(sentinels.url)["sentinels"]
+        told = findings(sentinels.url)["sentinels"]
     finally:
         away.launch()
         sentinels.wait_well()
-    assert (found["level"], "2 of 3 answer" in found["message"]) == ("warning", True)
-    assert f"127.0.0.1:{away.port}: connection refused" in found["message"]
+    assert (told["level"], "2 of 3 answer" in told["message"]) == ("warning", True)
+    assert f"127.0.0.1:{away.port}: connection refused" in told["message"]
 
 
 def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Cluster) -> None:

@@ -128,7 +128,7 @@ def test_processes_that_a_client_starts_draw_ids_of_their_own(
     """An id that two processes use is refused once, or under an SQL guard done once, though there are two tasks."""
     script = tmp_path / "starts.py"
     script.write_text(STARTS)
-    command = [sys.executable, script, redis_server.url, queue_name]
+    command = [sys.executable, str(script), redis_server.url, queue_name]
     assert subprocess.run(command, timeout=300, check=False).returncode == 0
     with SyncClient(redis_server.url, queue=queue_name) as client:
         assert client.counts().waiting == 4 * 200

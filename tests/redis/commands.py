@@ -9,6 +9,8 @@ from tests.redis.state import NOW, Shard, State
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.testing import Result
 
 LATER = NOW + 1_800_000
@@ -22,6 +24,22 @@ DEAD = State(
 EVERY_STATE = State(
     delayed={"a": LATER}, retry={"b": NOW - 3000}, processing={"c:7": NOW + 30_000}, dlq={"d": NOW - 9000}
 )
+DOCUMENT = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: orders}
+spec:
+  redis: {standalone: {host: 127.0.0.1, port: PORT}}
+  handler: {python: {callable: "json:dumps"}}
+"""
+HANDLER = '{python: {callable: "json:dumps"}}'
+
+
+def document(directory: Path, port: int | str, more: str = "", *, handler: str = HANDLER) -> str:
+    """Write the document of a queue `orders`, with further fields of its spec; returns its path."""
+    path = directory / "queue.yaml"
+    path.write_text(DOCUMENT.replace("PORT", str(port)).replace(HANDLER, handler) + more)
+    return str(path)
 
 
 def on(shard: Shard, *args: str, stdin: bytes = b"") -> Result:

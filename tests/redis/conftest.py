@@ -25,6 +25,13 @@ def shard(redis_server: Servers, queue_name: str) -> Iterator[Shard]:
 
 
 @pytest.fixture
+def orders(redis_server: Servers) -> Iterator[Shard]:
+    """A shard of the queue that tests of commands name."""
+    with shard_on(redis_server, "orders") as shard:
+        yield shard
+
+
+@pytest.fixture
 async def connection(redis_url: str) -> AsyncIterator[AsyncConnection]:
     """As services have it."""
     connection = AsyncConnection(Address.from_url(redis_url))

@@ -1,4 +1,4 @@
-"""delayq dlq: the words of UX, and what becomes of the letters."""
+"""delayq dlq: what it says, and what becomes of dead letters."""
 
 from __future__ import annotations
 
@@ -9,75 +9,58 @@ import pytest
 from delayq.cli import dlq
 
 from tests.redis.commands import DEAD, answer, on
-from tests.redis.state import NOW, Shard, shard_on
+from tests.redis.state import NOW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.redis.state import Shard
 
-    from tests.servers import RedisServer
-
-
-@pytest.fixture
-def orders(redis_server: RedisServer) -> Iterator[Shard]:
-    with shard_on(redis_server, "orders") as shard:
-        yield shard
+ERROR = "HTTPStatusError: 404 Not Found (shop.orders:cancel_unpaid line 41)"
 
 
-def test_groups_are_the_largest_first(orders: Shard) -> None:
+def test_groups_are_the_largest_first_and_letters_can_be_shown(orders: Shard) -> None:
     orders.seed(DEAD)
     assert on(orders, "dlq", "groups", "orders").stdout == (
-        "GROUP  COUNT  LAST  ERROR\n"
-        "    1    212  2m    HTTPStatusError: 404 Not Found (shop.orders:cancel_unpaid line 41)\n"
+        f"GROUP  COUNT  LAST  ERROR\n    1    212  2m    {ERROR}\n"
         "    2      3  4h    task ran longer than handlerTimeoutSeconds (30)\n"
     )
     first, second = answer(orders, "dlq", "groups", "orders")
     assert (first["group"], first["count"], first["last_died_ms"]) == (1, 212, NOW - 120_000)
     assert second["ids"] == ["t-0", "t-1", "t-2"]
+    [letter] = answer(orders, "dlq", "get", "orders", "t-1")
+    assert (letter["failures"], letter["reason"]) == (3, "attempts")
+    assert [row["id"] for row in answer(orders, "dlq", "list", "orders", "--limit", "2")] == ["t-0", "t-1"]
+    assert on(orders, "dlq", "get", "orders", "nope").exit_code == 6
 
 
-def test_redrive_spreads_a_group_over_time(orders: Shard) -> None:
+def test_redrive_spreads_a_group_over_time_and_names_ids_that_are_no_letters(orders: Shard) -> None:
     before = orders.seed(DEAD)
     dry = on(orders, "dlq", "redrive", "orders", "--group", "1", "--rate", "50/s", "--dry-run")
     assert (dry.exit_code, dry.stdout) == (0, "would redrive 212 tasks in about 4 s; nothing changed\n")
-    assert dry.stderr == "group 1: HTTPStatusError: 404 Not Found (shop.orders:cancel_unpaid line 41)\n"
+    assert dry.stderr == f"group 1: {ERROR}\n"
     assert orders.whole() == before
     result = on(orders, "dlq", "redrive", "orders", "--group", "1", "--rate", "50/s")
     assert result.stdout == "redrove 212 tasks, due in about 4 s\n"
     whole = orders.whole()
     assert sorted(whole.delayed.values()) == [NOW + 20 * nth for nth in range(212)]
     assert sorted(whole.dlq) == ["t-0", "t-1", "t-2"]
-    for which, count in ((["--all"], 3), (["--group", "all"], 0)):
+    result = on(orders, "dlq", "redrive", "orders", "t-0", "nope", "t-0")
+    assert (result.exit_code, result.stdout) == (6, "redrove 1 task, due at once\n")
+    assert result.stderr == "error: no dead letter nope\n"
+    for which, count in ((["--all"], 2), (["--group", "all"], 0)):
         said = {"count": count, "seconds": 0.0, "dry_run": False}
         assert answer(orders, "dlq", "redrive", "orders", *which) == said
     assert answer(orders, "dlq", "groups", "orders") == []
 
 
-def test_redrive_takes_ids_and_names_those_that_are_no_letters(orders: Shard) -> None:
-    orders.seed(DEAD)
-    result = on(orders, "dlq", "redrive", "orders", "t-0", "nope", "t-0")
-    assert (result.exit_code, result.stdout) == (6, "redrove 1 task, due at once\n")
-    assert result.stderr == "error: no dead letter nope\n"
-
-
-@pytest.mark.parametrize(
-    ("args", "code"),
-    [
-        ([], 2),
-        (["a", "--all"], 2),
-        (["--group", "0"], 2),
-        (["--group", "x"], 2),
-        (["--group", "3"], 6),
-        (["a b"], 5),
-    ],
-)
-@pytest.mark.parametrize("verb", ["redrive", "purge"])
-def test_a_choice_that_is_none_changes_nothing(orders: Shard, verb: str, args: list[str], code: int) -> None:
+def test_a_choice_that_is_none_changes_nothing(orders: Shard) -> None:
     before = orders.seed(DEAD)
-    assert on(orders, "dlq", verb, "orders", *args).exit_code == code
+    for verb in ("redrive", "purge"):
+        for args, code in (([], 2), (["a", "--all"], 2), (["--group", "0"], 2), (["--group", "3"], 6)):
+            assert on(orders, "dlq", verb, "orders", *args).exit_code == code, args
     assert orders.whole() == before
 
 
-def test_purge_wants_a_yes(orders: Shard) -> None:
+def test_purge_deletes_nothing_without_a_yes(orders: Shard) -> None:
     before = orders.seed(DEAD)
     dry = on(orders, "dlq", "purge", "orders", "--group", "2", "--dry-run")
     assert (dry.exit_code, dry.stdout) == (0, "would purge 3 dead letters; nothing changed\n")
@@ -91,7 +74,7 @@ def test_purge_wants_a_yes(orders: Shard) -> None:
     assert len(orders.whole().dlq) == 212
 
 
-@pytest.mark.parametrize("which", [["--all"], ["--group", "2"], ["t-0", "t-1", "t-2"]])
+@pytest.mark.parametrize("which", [["--group", "2"], ["t-0", "t-1", "t-2"]])
 def test_purge_leaves_a_letter_that_died_again_after_it_was_listed(
     orders: Shard, monkeypatch: pytest.MonkeyPatch, which: list[str]
 ) -> None:
@@ -118,20 +101,10 @@ def test_an_export_holds_everything_and_can_be_scheduled_again(orders: Shard, tm
     on(orders, "schedule", "orders", "{bad", "--bytes", kind, "--id", "text")
     stored = orders.whole().envelopes
     leases = orders.run(orders.commands.claim(0, 9, 1000)).leases
-    orders.run(
-        orders.commands.bury(0, [each for lease in leases for each in (lease.member, "boom\n\x1b[31m")])
-    )
-    exported = on(orders, "dlq", "export", "orders", "--to", file)
-    assert exported.stderr == "exported 3 dead letters\n"
+    reasons = [each for lease in leases for each in (lease.member, "boom\n\x1b[31m")]
+    orders.run(orders.commands.bury(0, reasons))
+    assert on(orders, "dlq", "export", "orders", "--to", file).stderr == "exported 3 dead letters\n"
     assert on(orders, "dlq", "export", "orders").stdout == Path(file).read_text()
     assert on(orders, "dlq", "purge", "orders", "--all", "--yes").exit_code == 0
     assert on(orders, "schedule", "orders", "--many", file).stdout == "scheduled 3 tasks\n"
     assert orders.whole().envelopes == stored
-
-
-def test_show_and_list_tell_of_letters(orders: Shard) -> None:
-    orders.seed(DEAD)
-    [letter] = answer(orders, "dlq", "get", "orders", "t-1")
-    assert (letter["failures"], letter["reason"]) == (3, "attempts")
-    assert [row["id"] for row in answer(orders, "dlq", "list", "orders", "--limit", "2")] == ["t-0", "t-1"]
-    assert on(orders, "dlq", "get", "orders", "nope").exit_code == 6

@@ -16,9 +16,10 @@ from delayq.contract.durability import DurabilitySpec
 from delayq.errors import Unavailable
 from delayq.protocol.commands import Commands
 from delayq.protocol.keys import FORMAT
+from delayq.protocol.shard_map import ShardMap
 
-from tests.redis.commands import on
-from tests.redis.state import NOW, Shard, State, shard_on
+from tests.redis.commands import LATER, answer, document, on
+from tests.redis.state import NOW, Shard, State, one_server, seed, shard_on
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
@@ -29,21 +30,18 @@ if TYPE_CHECKING:
 
     from tests.servers import RedisServer
 
-DOCUMENT = """\
-apiVersion: delayq.dev/v1alpha1
-kind: DelayQueue
-metadata: {name: orders}
-spec:
-  redis: {standalone: {host: 127.0.0.1, port: PORT}}
-  handler: {python: {callable: "json:dumps"}}
-"""
+SETTLED, ANNOUNCED, MOVING = ShardMap(1, 2, 2, 2, 2), ShardMap(2, 2, 2, 3, 3), ShardMap(3, 3, 2, 3, 3)
 
 
-def findings(url: str, *args: str, code: int = 0) -> dict[str, Any]:
+def findings(*args: str, code: int = 0) -> dict[str, Any]:
     """What each check found, by name."""
-    result = run("doctor", "orders", "--redis", url, "-o", "json", *args)
+    result = run("doctor", *args, "-o", "json")
     assert (result.exit_code, "secret" in result.output) == (code, False), result.output
     return {each["check"]: each for each in json.loads(result.stdout)}
+
+
+def found_at(url: str, *args: str, code: int = 0) -> dict[str, Any]:
+    return findings("orders", "--redis", url, *args, code=code)
 
 
 @contextmanager
@@ -61,9 +59,7 @@ def scripts(url: str, asked: DurabilitySpec | None = None) -> Finding:
 
 
 def test_every_step_is_told_in_words(aof_server: RedisServer, tmp_path: Path) -> None:
-    document = tmp_path / "queue.yaml"
-    document.write_text(DOCUMENT.replace("PORT", str(aof_server.port)))
-    result = run("doctor", str(document))
+    result = run("doctor", document(tmp_path, aof_server.port))
     checks = [line.split()[:2] for line in result.stdout.splitlines() if line[0] in "✓!✗"]
     assert result.exit_code == 0
     old = aof_server.flavour in ("6.2", "7.0")  # by their version: their packages may have the fix
@@ -76,46 +72,62 @@ def test_every_step_is_told_in_words(aof_server: RedisServer, tmp_path: Path) ->
         ["✓", "tasks"],
         ["✓", "handler"],
     ]
+    wanted = document(tmp_path, aof_server.port, "  durability: {confirm: Replicated}\n")
+    message = findings(wanted, code=1)["durability"]["message"]
+    assert message == "Replicated: 0 of 1 replicas keep up, so every schedule fails"
 
 
-def test_warnings_are_failures_only_when_strict(redis_url: str) -> None:
-    found = findings(redis_url)
+def test_what_is_wrong_with_a_server_or_a_login_is_named(redis_server: RedisServer) -> None:
+    assert redis_server.clock is not None
+    url = redis_server.url
+    found = found_at(url)
     assert (found["persistence"]["level"], found["persistence"]["hint"]) == ("warning", "set appendonly yes")
-    assert findings(redis_url, "--strict", code=1).keys() == found.keys()
+    assert found_at(url, "--strict", code=1).keys() == found.keys()  # where warnings are failures
+    with user(redis_server) as limited:
+        wrong = limited.replace(":secret@", ":secretly@")
+        assert "spec.redis.auth" in found_at(wrong, code=4)["login"]["hint"]
+    login = found_at(url.removesuffix("/0") + "/17", code=4)["login"]
+    assert "DB index is out of range" in login["message"]
+    assert login["hint"].startswith("spec.redis.database is 17, ")
+    redis_server.clock.set_ms(-90_000)
+    clock = found_at(url)["clock"]
+    assert (clock["level"], "behind this machine: no task starts early" in clock["message"]) == (
+        "warning",
+        True,
+    )
+    with redis_server.client() as redis:
+        redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            assert found_at(url, code=1)["role"]["message"] == "a replica of 127.0.0.1:1"
+        finally:
+            redis.execute_command("REPLICAOF", "NO", "ONE")
 
 
 def test_an_unreachable_redis_is_exit_code_4() -> None:
-    assert findings("redis://127.0.0.1:1", code=4)["connect"]["message"] == "127.0.0.1:1: connection refused"
-    assert "no.such.host.invalid" in findings("redis://no.such.host.invalid", code=4)["connect"]["message"]
-    assert findings("unix:///nonexistent", code=4)["connect"]["level"] == "failed"
-
-
-def test_a_wrong_password_is_told_and_not_shown(redis_server: RedisServer) -> None:
-    with user(redis_server) as url:
-        assert "spec.redis.auth" in findings(url.replace(":secret@", ":secretly@"), code=4)["login"]["hint"]
+    assert found_at("redis://127.0.0.1:1", code=4)["connect"]["message"] == "127.0.0.1:1: connection refused"
+    assert "no.such.host.invalid" in found_at("redis://no.such.host.invalid", code=4)["connect"]["message"]
+    assert found_at("unix:///nonexistent", code=4)["connect"]["level"] == "failed"
 
 
 @pytest.mark.one_server
-def test_tls_to_a_redis_without_is_told_from_one_that_does_not_answer(redis_server: RedisServer) -> None:
-    url = redis_server.url.replace("redis://", "rediss://")
-    with closing(SyncConnection(replace(Address.from_url(url), timeout_seconds=0.5))) as connection:
+def test_a_redis_without_tls_or_without_answers_is_told_from_an_unreachable_one(
+    aof_server: RedisServer,
+) -> None:
+    hasty = replace(Address.from_url(aof_server.url.replace("redis://", "rediss://")), timeout_seconds=0.5)
+    with closing(SyncConnection(hasty)) as connection:
         found = reach.login(connection)
     assert found.unreachable
     assert found.message == "Redis answers without TLS at this port, but TLS is configured"
     assert "redis:// instead of rediss://" in found.hint
-
-
-@pytest.mark.one_server
-def test_a_redis_that_does_not_answer_scripts_is_not_called_busy(aof_server: RedisServer) -> None:
     aof_server.pause()
     hasty = replace(Address.from_url(aof_server.url), timeout_seconds=0.5)
-    with closing(SyncConnection(hasty)) as connection, pytest.raises(Unavailable):
+    with closing(SyncConnection(hasty)) as connection, pytest.raises(Unavailable):  # it is not called busy
         rights.run_scripts(connection, Commands("orders"), DurabilitySpec(), [0])
     aof_server.resume()
 
 
 def test_each_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer) -> None:
-    """Before 7.0 nobody can ask, and that is told. `eval` is what asking takes."""
+    """Redis before 7.0 has no command that tells, and doctor says so. Asking takes the right to `eval`."""
     scripts(redis_server.url)  # so that the server knows the scripts
     if redis_server.version < (7, 0):
         with user(redis_server, "-zadd") as url:
@@ -131,136 +143,117 @@ def test_each_missing_right_is_named_where_redis_can_tell(redis_server: RedisSer
         assert scripts(url, DurabilitySpec(confirm="Replicated")).message == "the user may not use wait"
 
 
-def test_a_database_that_the_server_does_not_have_is_told_by_its_number(redis_server: RedisServer) -> None:
-    login = findings(redis_server.url.removesuffix("/0") + "/17", code=4)["login"]
-    assert "DB index is out of range" in login["message"]
-    assert login["hint"].startswith("spec.redis.database is 17, ")
-
-
-def test_a_clock_that_is_off_is_told_with_what_it_does_and_does_not(redis_server: RedisServer) -> None:
-    assert redis_server.clock is not None
-    redis_server.clock.set_ms(-90_000)
-    found = findings(redis_server.url)["clock"]
-    assert found["level"] == "warning"
-    assert "behind this machine: no task starts early" in found["message"]
-
-
-def test_what_the_document_wants_confirmed_is_checked(aof_server: RedisServer, tmp_path: Path) -> None:
-    document = tmp_path / "queue.yaml"
-    text = DOCUMENT.replace("PORT", str(aof_server.port))
-    document.write_text(f"{text}  durability: {{confirm: Replicated}}\n")
-    result = run("doctor", str(document))
-    assert result.exit_code == 1
-    assert "✗ durability  Replicated: 0 of 1 replicas keep up, so every schedule fails" in result.stdout
-
-
-def test_a_replica_is_an_error(redis_server: RedisServer) -> None:
-    with redis_server.client() as redis:
-        redis.execute_command("REPLICAOF", "127.0.0.1", "1")
-        try:
-            found = findings(redis_server.url, code=1)
-        finally:
-            redis.execute_command("REPLICAOF", "NO", "ONE")
-    assert found["role"]["message"] == "a replica of 127.0.0.1:1"
-
-
-@pytest.mark.parametrize(
-    ("leases", "level", "said"),
-    [
-        ({}, "failed", "none claimed within a second, and no worker holds a lease"),
-        ({"b:7": NOW - 1}, "failed", "none claimed within a second, and no worker holds a lease"),
+def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_busy(orders: Shard) -> None:
+    """A dead worker's tasks are in flight for a while: no lease of theirs is extended."""
+    idle = "none claimed within a second, and no worker holds a lease"
+    for leases, level, said in (
+        ({"b:7": NOW - 1}, "failed", idle),
         ({"b:7": NOW + 20_000}, "warning", "1 in flight, none claimed"),
-    ],
-)
-def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_busy(
-    shard: Shard, leases: dict[str, int], level: str, said: str
+    ):
+        orders.seed(State(delayed={"a": NOW - 60_000}, processing=leases, leader=f"scanner-1 {NOW + 5000}"))
+        found = found_at(orders.server.url, code=int(level == "failed"))
+        assert found["tasks"]["level"] == level
+        assert found["tasks"]["message"] == f"1 task due, the oldest for 1m, {said}"
+        assert found["scanner"]["message"] == "1 of 1 shards led, by scanner-1"
+
+
+def test_a_limit_that_keeps_due_tasks_waiting_is_named_and_is_no_fault(orders: Shard, tmp_path: Path) -> None:
+    orders.seed(State(delayed={"a": NOW - 60_000}, processing={"b:7": NOW + 30_000}))
+    limits = "  limits: {maxInFlight: 1, maxBytes: 1048576}\n"
+    path = document(tmp_path, one_server(orders).port, limits)
+    result, limit = run("status", path), "held back by spec.limits.maxInFlight = 1 (1 in flight)"
+    assert result.stderr == f"note: due tasks are {limit}\n"
+    told = answer(orders, "status", path)
+    assert told["held_by"] == "maxInFlight = 1 (1 in flight)"
+    assert told["bytes"] > 0
+    assert "BYTES" in result.stdout
+    assert f" {told['bytes']} " in result.stdout
+    found = findings(path)["tasks"]
+    assert (found["level"], limit in found["message"]) == ("ok", True)
+    unlimited = on(orders, "status", "orders")
+    assert (unlimited.stderr, "BYTES" in unlimited.stdout) == ("", False)
+
+
+@pytest.mark.one_server
+def test_a_handler_that_no_worker_could_start_with_is_a_failure(
+    aof_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dead worker's tasks are in flight for a while: no lease of theirs is kept up."""
-    shard.seed(State(delayed={"a": NOW - 60_000}, processing=leases, leader=f"scanner-1 {NOW + 5000}"))
-    result = on(shard, "doctor", shard.commands.queue, "-o", "json")
-    found = {each["check"]: each for each in json.loads(result.stdout)}
-    assert (result.exit_code, found["tasks"]["level"]) == (int(level == "failed"), level)
-    assert found["tasks"]["message"] == f"1 task due, the oldest for 1m, {said}"
-    assert found["scanner"]["message"] == "1 of 1 shards led, by scanner-1"
-
-
-@pytest.mark.parametrize(
-    ("handler", "said"),
-    [
+    """Its code lies beside the document, wherever doctor is run; what it prints is no result of doctor's."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "shop_of_doctor.py").write_text("print('loaded')\n\ndef cancel(task): ...\n")
+    for handler, said in (
         ('{python: {callable: "shop_of_doctor:cancel"}}', ""),
         ('{python: {callable: "shop_of_doctor:refund"}}', 'has no attribute "refund"'),
         ('{python: {callable: "no_such_shop:cancel"}}', 'no module "no_such_shop"'),
         ("{exec: {command: [no-such-command]}}", '"no-such-command" is not on the PATH'),
         ("{exec: {command: [cat]}}", ""),
-    ],
-)
-@pytest.mark.one_server
-def test_a_handler_that_no_worker_could_start_with_is_a_failure(
-    aof_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, handler: str, said: str
-) -> None:
-    """Its code lies beside the document, wherever doctor is run; what it prints is no result of doctor's."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "shop_of_doctor.py").write_text("print('loaded')\n\ndef cancel(task): ...\n")
-    document = tmp_path / "queue.yaml"
-    text = DOCUMENT.replace("PORT", str(aof_server.port))
-    document.write_text(text.replace('{python: {callable: "json:dumps"}}', handler))
-    result = run("doctor", str(document), "-o", "json")
-    found = {each["check"]: each for each in json.loads(result.stdout)}
-    assert found["handler"]["level"] == ("failed" if said else "ok")
-    assert said in found["handler"]["message"]
-    assert result.exit_code == (1 if said else 0)
-
-
-def test_a_newer_format_is_named_with_what_this_version_does_not_do(orders: Shard) -> None:
-    orders.redis.hset(orders.keys.stats, "format", FORMAT + 1)
-    found = findings(orders.server.url)
-    assert found["format"]["level"] == "warning"
-    assert f"in format {FORMAT + 1}; this delayq reads formats up to {FORMAT}" in found["format"]["message"]
-    orders.redis.hset(orders.keys.stats, "format", FORMAT)
-    assert "format" not in findings(orders.server.url)
+    ):
+        path = document(tmp_path, aof_server.port, handler=handler)
+        found = findings(path, code=int(bool(said)))["handler"]
+        assert (found["level"], said in found["message"]) == ("failed" if said else "ok", True), handler
 
 
 def test_a_document_that_is_wrong_is_a_failed_check(tmp_path: Path) -> None:
-    (tmp_path / "queue.yaml").write_text(DOCUMENT.replace("PORT", "many"))
-    result = run("doctor", str(tmp_path / "queue.yaml"))
+    result = run("doctor", document(tmp_path, "many"))
     assert result.exit_code == 1
     assert "✗ document" in result.stdout
     assert "expected a whole number from 1 to 65535" in result.stdout
 
 
 @pytest.fixture
-def orders(redis_server: RedisServer) -> Iterator[Shard]:
-    with shard_on(redis_server, "orders", shards=2) as shard:
+def sharded(redis_server: RedisServer) -> Iterator[Shard]:
+    with shard_on(redis_server, "orders", shards=3) as shard:
         yield shard
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "next_step"),
-    [
+def test_a_format_a_key_or_a_counter_that_delayq_cannot_use_is_named_with_what_to_do(sharded: Shard) -> None:
+    url, stats = sharded.server.url, sharded.keys.stats
+    sharded.redis.hset(stats, mapping={"format": FORMAT + 1, "claimed": "x", "acked": "7", "retried": ""})
+    found = found_at(url, "--shards", "3")
+    assert found["format"]["level"] == "warning"
+    assert f"in format {FORMAT + 1}; this delayq reads formats up to {FORMAT}" in found["format"]["message"]
+    assert (found["keys"]["level"], found["scripts"]["level"]) == ("warning", "ok")
+    assert found["keys"]["message"].startswith(f"{stats} holds no number in ")
+    named = found["keys"]["message"].partition(" in ")[2].partition(":")[0].split(", ")
+    assert sorted(named) == ["claimed", "retried"]
+    sharded.redis.delete(stats)
+    assert "format" not in found_at(url, "--shards", "3")
+    for name, kind, next_step in (
         ("delayed", "sorted set", "reapers restore the index entries of its tasks"),
         ("tasks", "hash", "restore a backup"),
         ("wake", "list", "it stores no tasks"),
         ("rate", "string", "it stores no tasks"),
-    ],
-)
-def test_a_key_of_somebody_elses_is_named_with_what_to_do(
-    orders: Shard, name: str, kind: str, next_step: str
-) -> None:
-    orders.redis.delete(key := getattr(orders.commands.shards[1], name))
-    orders.redises[1].geoadd(key, (1, 1, "x")) if kind == "list" else orders.redises[1].lpush(key, "x")
-    found = findings(orders.server.url, "--shards", "2", code=1)["keys"]
-    assert (
-        found["message"] == f"{key} is no {kind}: another program wrote there, and its shard cannot continue"
-    )
-    assert next_step in found["hint"]
+    ):
+        sharded.redis.delete(key := getattr(sharded.commands.shards[1], name))
+        foreign = sharded.redises[1]
+        foreign.geoadd(key, (1, 1, "x")) if kind == "list" else foreign.lpush(key, "x")
+        keys = found_at(url, "--shards", "3", code=1)["keys"]
+        assert keys["message"].startswith(f"{key} is no {kind}: another program wrote there, and its shard ")
+        assert next_step in keys["hint"]
+        foreign.delete(key)
 
 
-def test_counters_that_hold_no_number_are_named_and_are_no_failure(orders: Shard) -> None:
-    stats = orders.keys.stats
-    orders.redis.hset(stats, mapping={"claimed": "x", "acked": "7", "confirmations": ""})
-    found = findings(orders.server.url, "--shards", "2")
-    assert found["keys"]["level"] == "warning"
-    assert found["keys"]["message"].startswith(f"{stats} holds no number in ")
-    named = found["keys"]["message"].partition(" in ")[2].partition(":")[0].split(", ")
-    assert sorted(named) == ["claimed", "confirmations"]
-    assert found["scripts"]["level"] == "ok"
+def test_a_change_of_shards_is_told_and_all_of_them_are_counted(sharded: Shard, tmp_path: Path) -> None:
+    path = document(tmp_path, one_server(sharded).port, "  shards: 4\n")
+    for shard in range(3):
+        seed(sharded.redis, sharded.commands.keys(shard), State(delayed={f"t{shard}": LATER}))
+    for shard_map, note, level, said in (
+        (SETTLED, "", "warning", "the document says 4, the queue has 2"),
+        (ANNOUNCED, "is about to have 3 shards instead of 2", "ok", "2, about to become 3 shards"),
+        (MOVING, "move from 2 to 3 shards", "ok", "tasks move from 2 to 3 shards"),
+    ):
+        sharded.run(sharded.commands.sync_shard_map(0, shard_map))
+        result = on(sharded, "status", "orders")
+        assert (note in result.stderr, bool(result.stderr)) == (True, bool(note))
+        assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(shard_map.covers)]
+        found = findings(path)["shards"]
+        assert (found["level"], found["message"].removesuffix("; tasks run meanwhile")) == (level, said)
+
+
+def test_counters_do_not_fall_when_shards_are_dropped(sharded: Shard, tmp_path: Path) -> None:
+    for shard in range(3):
+        seed(sharded.redis, sharded.commands.keys(shard), State(stats={"acked": 10 + shard}))
+    sharded.run(sharded.commands.sync_shard_map(0, ShardMap(7, 2, 2, 2, 3)))
+    assert answer(sharded, "status", "orders")["stats"]["acked"] == 33
+    path = document(tmp_path, one_server(sharded).port, "  shards: 2\n")
+    assert "shards" not in findings(path)  # there are as many as the document says

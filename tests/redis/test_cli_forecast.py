@@ -6,19 +6,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from delayq import NewTask, SyncClient
 
-from tests.redis.commands import answer, on
-from tests.redis.state import NOW, Shard, State
+from tests.redis.commands import answer, document, on
+from tests.redis.state import NOW, State
 from tools.reference.result_keys import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.redis.state import Shard
+
 HOUR = 3_600_000
-LIMITS = {"autoscaling": {"maxReplicas": 2, "leadTimeSeconds": 5}}
+LATENESS = "  objective: {latenessMilliseconds: 10000}\n"
+WORKERS = f"{LATENESS}  worker: {{concurrency: 10}}\n"
+LIMITED = f"{WORKERS}  autoscaling: {{maxReplicas: 2, leadTimeSeconds: 5}}\n"
+"""With workers of 10 slots that may begin 10 s late, one worker begins 100 tasks of 1 s each in time."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,46 +36,23 @@ def kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def document(shard: Shard, tmp_path: Path) -> str:
-    return written(shard, tmp_path)
-
-
-def written(shard: Shard, directory: Path, **spec: Any) -> str:  # noqa: ANN401 -- any part of a document
-    """A queue with workers of 10 slots that may begin 10 s late: one begins 100 tasks of 1 s each in time."""
-    whole = {
-        "redis": {"standalone": {"host": "127.0.0.1"}},
-        "handler": {"http": {"url": "http://127.0.0.1/"}},
-        "worker": {"concurrency": 10},
-        "objective": {"latenessMilliseconds": 10000},
-        **(spec or LIMITS),
-    }
-    path = directory / "queue.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "delayq.dev/v1alpha1",
-                "kind": "DelayQueue",
-                "metadata": {"name": shard.commands.queue},
-                "spec": whole,
-            }
-        )
-    )
-    return str(path)
+def limited(tmp_path: Path) -> str:
+    return document(tmp_path, 1, LIMITED)
 
 
 def tasks(name: str, due_ms: int, count: int) -> dict[str, int]:
     return {f"{name}-{number}": due_ms for number in range(count)}
 
 
-def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) -> None:
+def test_a_day_is_shown_by_the_clock_on_the_wall(orders: Shard, limited: str) -> None:
     rush = NOW + 2 * HOUR + HOUR // 2  # 08:00 in Kolkata
-    shard.seed(
+    orders.seed(
         State(
             delayed=tasks("now", NOW + 1, 1) | tasks("rush", rush, 600) | tasks("late", NOW + 23 * HOUR, 7),
             retry=tasks("again", rush + HOUR - 1, 40),
         )
     )
-    result = on(shard, "forecast", document, "--handler-time", "1000ms")
+    result = on(orders, "forecast", limited, "--handler-time", "1000ms")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
         "WHEN (UTC+05:30)  DUE                        WORKERS  LATE (at most 2 workers)",
@@ -91,45 +72,45 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(shard: Shard, document: str) ->
     )
 
 
-def test_overdue_tasks_have_a_row_of_their_own_and_need_workers_now(shard: Shard, document: str) -> None:
-    shard.seed(State(delayed=tasks("late", NOW - 4000, 300) | tasks("soon", NOW + 600_000, 2)))
-    result = on(shard, "forecast", document, "--handler-time", "1000ms", "--lead", "5s")
+def test_overdue_tasks_have_a_row_of_their_own_and_need_workers_now(orders: Shard, limited: str) -> None:
+    orders.seed(State(delayed=tasks("late", NOW - 4000, 300) | tasks("soon", NOW + 600_000, 2)))
+    result = on(orders, "forecast", limited, "--handler-time", "1000ms", "--lead", "5s")
     _, overdue, soon, said = result.stdout.splitlines()
     assert overdue.split() == ["due", "300", "█" * 20, "3", "19", "s"]
     assert soon.split()[:4] == ["until", "Tue", "06:00", "2"]
     assert said.startswith("302 tasks within 1d: 3 workers are needed now; ")
 
 
-@pytest.mark.parametrize(
-    ("due", "said"),
-    [
+def test_the_sentence_names_the_instant_where_it_is_known(orders: Shard, limited: str) -> None:
+    for due, said in (
+        ({}, "nothing waits in orders\n"),
+        (
+            {"a": NOW + 40 * HOUR},
+            "nothing falls due in orders within 1d; the next of 1 task falls due in 40h\n",
+        ),
         ({"one": NOW + 123_000}, "1 worker is needed from Tue 05:32:03 on"),
         (tasks("rush", NOW + 1_200_000, 600), "6 workers are needed from Tue 05:50 on"),
         (tasks("rush", NOW + 8 * HOUR + 754_000, 600), "6 workers are needed from Tue 13:42:34 on"),
-    ],
-)
-def test_the_sentence_names_the_instant_where_it_is_known(
-    shard: Shard, document: str, due: dict[str, int], said: str
-) -> None:
-    shard.seed(State(delayed=due))
-    assert said in on(shard, "forecast", document, "--handler-time", "1000ms").stdout
+    ):
+        orders.seed(State(delayed=due))
+        assert said in on(orders, "forecast", limited, "--handler-time", "1000ms").stdout
 
 
-def test_programs_are_told_all_spans_and_what_is_a_guess(shard: Shard, tmp_path: Path) -> None:
-    document = written(shard, tmp_path, autoscaling={})
-    shard.seed(
+def test_programs_are_told_all_spans_and_what_is_a_guess(orders: Shard, tmp_path: Path) -> None:
+    orders.seed(
         State(
             delayed=tasks("late", NOW - 4000, 3) | tasks("soon", NOW + 100_000, 2),
             processing={"running:7": NOW + 30_000},
         )
     )
-    told = answer(shard, "forecast", document, "--within", "4m")
+    path = document(tmp_path, 1, f"{WORKERS}  autoscaling: {{}}\n")
+    told = answer(orders, "forecast", path, "--within", "4m")
     assert {key.removesuffix("_ms") for key in told} | {
         key.removesuffix("_ms") for key in told["spans"][0]
     } <= {key.removesuffix("_ms") for key in KEYS}
     spans = told.pop("spans")
     assert told == {
-        "queue": shard.commands.queue,
+        "queue": "orders",
         "now_ms": NOW,
         "now": "2030-01-01T00:00:00.000Z",
         "until_ms": NOW + 240_000,
@@ -154,14 +135,13 @@ def test_programs_are_told_all_spans_and_what_is_a_guess(shard: Shard, tmp_path:
     ]
 
 
-def test_all_shards_are_counted_to_the_task_with_a_few_questions_each(shard: Shard) -> None:
-    queue = shard.commands.queue
+def test_all_shards_are_counted_to_the_task_with_a_few_questions_each(orders: Shard) -> None:
     due = [NOW + number * 7919 % (24 * HOUR) for number in range(2000)] + [NOW + 5 * HOUR + 123_456] * 1000
-    with SyncClient(shard.server.url, queue=queue, shards=3) as client:
+    with SyncClient(orders.server.url, queue="orders", shards=3) as client:
         client.schedule_many([NewTask(None, due_ms=at) for at in due])
-    shard.redis.config_resetstat()
-    told = answer(shard, "forecast", queue, "--shards", "3")
-    used: dict[str, Any] = shard.redis.info("commandstats")
+    orders.redis.config_resetstat()
+    told = answer(orders, "forecast", "orders", "--shards", "3")
+    used: dict[str, Any] = orders.redis.info("commandstats")
     assert used["cmdstat_evalsha"]["calls"] + used.get("cmdstat_eval", {}).get("calls", 0) <= 3 * 10
     for span in told["spans"]:
         assert span["tasks"] == sum(span["start_ms"] <= at < span["end_ms"] for at in due), span
@@ -169,47 +149,26 @@ def test_all_shards_are_counted_to_the_task_with_a_few_questions_each(shard: Sha
     assert told["assumed"] == ["concurrency", "max_workers", "handler_ms", "lead_ms"]
 
 
-@pytest.mark.parametrize(
-    ("delayed", "said"),
-    [
-        ({}, "nothing waits in {queue}"),
-        ({"a": NOW + 40 * HOUR}, "nothing falls due in {queue} within 1d; {rest}"),
-    ],
-)
-def test_where_nothing_falls_due_it_says_so(
-    shard: Shard, document: str, delayed: dict[str, int], said: str
-) -> None:
-    shard.seed(State(delayed=delayed))
-    result = on(shard, "forecast", document)
-    rest = "the next of 1 task falls due in 40h"
-    assert (result.exit_code, result.output) == (0, said.format(queue=shard.commands.queue, rest=rest) + "\n")
-
-
-def test_without_autoscaling_the_workers_are_those_there_are(shard: Shard, tmp_path: Path) -> None:
-    document = written(shard, tmp_path, worker={"concurrency": 1, "replicas": 3})
-    shard.seed(State(delayed=tasks("rush", NOW + HOUR, 90)))
-    result = on(shard, "forecast", document)
+def test_without_autoscaling_the_workers_are_those_there_are(orders: Shard, tmp_path: Path) -> None:
+    path = document(tmp_path, 1, f"{LATENESS}  worker: {{concurrency: 1, replicas: 3}}\n")
+    orders.seed(State(delayed=tasks("rush", NOW + HOUR, 90)))
+    result = on(orders, "forecast", path)
     assert "LATE (3 workers)" in result.stdout
     assert (
         "9 workers are needed from Tue 06:30 on; with 3 workers, tasks start up to 29 s late."
         in result.stdout
     )
     assert "note: assumed defaults: handler time (--handler-time)\n" in result.stderr
-    what_if = on(shard, "forecast", document, "--max", "9", "--lead", "30.5s").stdout
+    what_if = on(orders, "forecast", path, "--max", "9", "--lead", "30.5s").stdout
     assert "9 workers are needed from Tue 06:30 on; at most 9 workers will do." in what_if
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--within", "0s"), "error: '--within': expected a time above 0 and up to 366d"),
-        (("--within", "367d"), "error: '--within': expected a time above 0 and up to 366d"),
-        (("--handler-time", "0ms"), "error: '--handler-time': expected a time above 0"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(
-    shard: Shard, document: str, options: tuple[str, ...], said: str
-) -> None:
-    result = on(shard, "forecast", document, *options)
-    assert result.exit_code == 2
-    assert result.stderr.startswith(said)
+def test_options_that_cannot_be_are_refused(orders: Shard, limited: str) -> None:
+    for option, value, said in (
+        ("--within", "0s", "expected a time above 0 and up to 366d"),
+        ("--within", "367d", "expected a time above 0 and up to 366d"),
+        ("--handler-time", "0ms", "expected a time above 0"),
+    ):
+        result = on(orders, "forecast", limited, option, value)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"error: '{option}': {said}")

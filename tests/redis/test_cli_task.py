@@ -5,21 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.redis.commands import EVERY_STATE, ISO_LATER, LATER, answer, on
-from tests.redis.state import NOW, Shard, State, shard_on
+from tests.redis.state import NOW, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.servers import RedisServer
-
-
-@pytest.fixture
-def orders(redis_server: RedisServer) -> Iterator[Shard]:
-    with shard_on(redis_server, "orders") as shard:
-        yield shard
+    from tests.redis.state import Shard
 
 
 def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
@@ -40,17 +30,14 @@ def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
     for state, named in instants.items():
         [row] = answer(orders, "task", "list", "orders", "--state", state)
         assert row | named == row
-    orders.seed(State(delayed={f"t-{n}": NOW + n for n in range(10)}))
-    rows = answer(orders, "task", "list", "orders", "--limit", "2", "--offset", "3")
-    assert [row["id"] for row in rows] == ["t-3", "t-4"]
-
-
-def test_get_shows_everything_known_of_a_task(orders: Shard) -> None:
     orders.seed(EVERY_STATE.but(attempts={"c": "1 2 boom"}))
     task = answer(orders, "task", "get", "orders", "c")
     assert (task["state"], task["token"], task["failures"], task["crashes"]) == ("in_flight", 7, 1, 2)
     shown = on(orders, "task", "get", "orders", "c").stdout
     assert "lease_expires  2030-01-01T00:00:30.000Z (in 30s)\n" in shown
+    orders.seed(State(delayed={f"t-{n}": NOW + n for n in range(10)}))
+    rows = answer(orders, "task", "list", "orders", "--limit", "2", "--offset", "3")
+    assert [row["id"] for row in rows] == ["t-3", "t-4"]
 
 
 def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
@@ -68,20 +55,17 @@ def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
     assert orders.whole() == before.without("a", delayed={}, stats={"cancelled": 1})
 
 
-@pytest.mark.parametrize("verb", [["get"], ["cancel"], ["reschedule", "--in", "1s"]])
-def test_what_is_not_there_is_exit_code_6(orders: Shard, verb: list[str]) -> None:
-    result = on(orders, "task", verb[0], "orders", "nope", *verb[1:])
-    assert result.exit_code == 6
-    assert result.stderr.endswith("it has ended, was cancelled or purged, or never existed\n")
-
-
-def test_reschedule_moves_the_due_time(orders: Shard) -> None:
+def test_reschedule_moves_the_due_time_and_what_is_not_there_is_exit_code_6(orders: Shard) -> None:
     orders.seed(State(delayed={"a": NOW + 5}))
     result = on(orders, "task", "reschedule", "orders", "a", "--in", "30m")
     assert (result.exit_code, result.stdout) == (0, f"rescheduled a, due {ISO_LATER}\n")
     assert orders.whole().delayed == {"a": LATER}
     assert on(orders, "task", "reschedule", "orders", "a").exit_code == 2
     assert on(orders, "task", "reschedule", "orders", "a", "--in", "999d").exit_code == 5
+    for verb in (["get"], ["cancel"], ["reschedule", "--in", "1s"]):
+        result = on(orders, "task", verb[0], "orders", "nope", *verb[1:])
+        assert result.exit_code == 6
+        assert result.stderr.endswith("it has ended, was cancelled or purged, or never existed\n")
 
 
 def test_counts_are_one_line_for_people_and_whole_for_programs(orders: Shard) -> None:

@@ -53,22 +53,8 @@ def impatient(url: str, *, seconds: float = 0.2, connections: int = 20) -> Addre
 
 
 @pytest.mark.one_server
-def test_a_schedule_whose_reply_was_lost_is_repeated_and_stored_once(
-    make: Make, redis_server: RedisServer
-) -> None:
-    with proxy_to(redis_server.port) as proxy:
-        client = make(proxy.url)
-        client.schedule(0, delay_ms=60_000, task_id="first")
-        proxy.drop = 1
-        stored = client.schedule(1, delay_ms=60_000, task_id="a")
-        assert proxy.dropped == 1
-        assert stored.outcome is Outcome.REPEATED
-        assert client.counts().stats["scheduled"] == 2
-
-
-@pytest.mark.one_server
 @pytest.mark.parametrize("shards", [1, 3])
-def test_many_with_lost_replies_are_each_stored_once(
+def test_calls_whose_replies_were_lost_are_repeated_and_stored_once(
     make: Make, redis_server: RedisServer, shards: int
 ) -> None:
     def losing() -> Iterator[NewTask]:
@@ -79,47 +65,45 @@ def test_many_with_lost_replies_are_each_stored_once(
 
     with proxy_to(redis_server.port) as proxy:
         client = make(proxy.url, shards=shards)
-        stored = client.schedule_many(losing())
-        assert proxy.dropped == 2
-        assert [each.id for each in stored] == [f"t{n}" for n in range(3000)]
-        assert client.counts().stats["scheduled"] == 3000
+        assert [each.id for each in client.schedule_many(losing())] == [f"t{n}" for n in range(3000)]
+        proxy.drop = 1
+        assert client.schedule(1, delay_ms=60_000, task_id="a").outcome is Outcome.REPEATED
+        assert proxy.dropped == 3
+        assert client.counts().stats["scheduled"] == 3001
 
 
-def test_a_killed_connection_is_opened_again(make: Make, redis_server: RedisServer) -> None:
+def test_killed_connections_and_forgotten_scripts_are_no_failure(
+    make: Make, redis_server: RedisServer
+) -> None:
     client = make()
     with redis_server.client() as redis:
         for n in range(5):
+            redis.script_flush()
             client.schedule(n, delay_ms=60_000, task_id=f"t{n}")
             redis.client_kill_filter(_type="normal", skipme=True)
+            redis.script_flush()
+            known(client, f"t{n}")
     assert client.counts().stats["scheduled"] == 5
 
 
-def test_forgotten_scripts_are_brought_again(make: Make, redis_server: RedisServer) -> None:
-    client = make()
-    with redis_server.client() as redis:
-        for n in range(5):
-            redis.script_flush()
-            client.schedule(n, delay_ms=60_000, task_id=f"t{n}")
-            redis.script_flush()
-            known(client, f"t{n}")
-    assert client.counts().waiting == 5
-
-
-def evals(server: RedisServer) -> int:
-    with server.client() as redis:
-        return int(redis.info("commandstats").get("cmdstat_eval", {}).get("calls", 0))
-
-
-async def test_a_forgotten_script_is_brought_once_for_many_coroutines(
+async def test_many_coroutines_share_one_connection_and_bring_a_forgotten_script_once(
     redis_server: RedisServer, queue_name: str
 ) -> None:
+    def used(redis: Any) -> tuple[int, int]:  # noqa: ANN401  a client without types
+        evals = redis.info("commandstats").get("cmdstat_eval", {"calls": 0})["calls"]
+        return redis.info("stats")["total_connections_received"], evals
+
     async with Client(redis_server.url, queue=queue_name) as client:
-        await client.schedule(None, delay_ms=5000, task_id="a")  # so that it knows the shard map
         with redis_server.client() as redis:
+            before = used(redis)
+            storing = [client.schedule(n, delay_ms=60_000, task_id=f"t{n}") for n in range(300)]
+            assert [each.id for each in await asyncio.gather(*storing)] == [f"t{n}" for n in range(300)]
+            connections, evals = used(redis)
+            assert (connections - before[0], evals > before[1]) == (1, True)
             redis.script_flush()
-        before = evals(redis_server)
-        assert await asyncio.gather(*[client.get(f"t{n}") for n in range(300)]) == [None] * 300
-    assert evals(redis_server) - before == 1
+            views = await asyncio.gather(*[client.get(f"t{n}") for n in range(300)])
+            assert [view.body for view in views if view] == [b"%d" % n for n in range(300)]
+            assert used(redis) == (connections, evals + 1)
 
 
 def test_a_script_forgotten_while_it_is_brought_is_brought_to_each() -> None:
@@ -137,16 +121,6 @@ def test_a_script_forgotten_while_it_is_brought_is_brought_to_each() -> None:
     with pytest.raises(StopIteration) as done:
         steps.send([b"gone", b"cancelled"])
     assert len(done.value.value) == 3
-
-
-def test_a_restart_between_calls_is_not_noticed(make: Make, aof_server: RedisServer) -> None:
-    client = make(aof_server.url)
-    client.schedule(1, delay_ms=60_000, task_id="a")
-    aof_server.kill()
-    aof_server.restart()
-    assert known(client, "a").body == b"1"
-    client.schedule(2, delay_ms=60_000, task_id="b")
-    assert client.counts().waiting == 2
 
 
 @pytest.mark.parametrize(("code", "stale"), [("READONLY", "yes"), ("MASTERDOWN", "no")])
@@ -170,25 +144,23 @@ def test_a_demoted_master_is_left_for_the_new_one(
 # no Redis
 
 
-def test_a_server_that_is_not_there_is_named_and_no_password(make: Make, aof_server: RedisServer) -> None:
-    aof_server.stop()
-    client = make(f"redis://user:{SECRET}@127.0.0.1:{aof_server.port}/0")
-    with pytest.raises(Unavailable, match=f"cannot reach Redis at 127.0.0.1:{aof_server.port}") as error:
-        client.schedule(None, delay_ms=1)
-    assert SECRET not in f"{error.value} {error.value!r} {error.value.__cause__!r} {client.address!r}"
-
-
-def test_a_wrong_password_is_told_and_not_shown(make: Make, aof_server: RedisServer) -> None:
+def test_a_server_that_is_not_there_or_knows_another_password_is_named_without_ours(
+    make: Make, aof_server: RedisServer
+) -> None:
+    where = f"127.0.0.1:{aof_server.port}"
     with aof_server.client() as redis:
         redis.config_set("requirepass", "right")
-    client = make(f"redis://:{SECRET}@127.0.0.1:{aof_server.port}/0")
-    with pytest.raises(DelayQError, match=f"127.0.0.1:{aof_server.port}") as error:
-        client.counts()
-    assert "password" in str(error.value)
-    assert SECRET not in f"{error.value} {error.value!r} {error.value.__cause__!r}"
-    without = make(aof_server.open_url)
+    with pytest.raises(DelayQError, match=where) as refused:
+        make(f"redis://:{SECRET}@{where}/0").counts()
+    assert "password" in str(refused.value)
     with pytest.raises(DelayQError, match="Authentication required"):
-        without.counts()
+        make(aof_server.open_url).counts()
+    aof_server.stop()
+    client = make(f"redis://user:{SECRET}@{where}/0")
+    with pytest.raises(Unavailable, match=f"cannot reach Redis at {where}") as away:
+        client.schedule(None, delay_ms=1)
+    for error in (refused.value, away.value):
+        assert SECRET not in f"{error} {error!r} {error.__cause__!r} {client.address!r}"
 
 
 def test_a_server_that_knows_no_passwords_quotes_ours_and_we_do_not(
@@ -216,7 +188,7 @@ def test_a_server_that_never_answers_is_given_up_within_the_timeout(
     began = time.monotonic()
     with pytest.raises(Unavailable, match=f"127.0.0.1:{aof_server.port}"):
         client.schedule(None, delay_ms=60_000, task_id="b")
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30  # a few time-outs of 0.2 s, on a machine with other work
     aof_server.resume()
     known(client, "a")
     assert client.schedule(None, delay_ms=60_000, task_id="b", if_exists="keep").id == "b"
@@ -227,7 +199,7 @@ def test_failures_use_up_no_connections(aof_server: RedisServer, queue_name: str
     with SyncClient(impatient(aof_server.url, connections=2), queue=queue_name) as client:
         client.schedule_many(tasks(1))
         aof_server.stop()
-        for _ in range(5):
+        for _ in range(3):  # more often than there are connections
             with pytest.raises(Unavailable):
                 client.schedule_many(tasks(1200), if_exists="keep")
         aof_server.restart()
@@ -243,38 +215,34 @@ def interrupted(with_what: type[BaseException], *, after: int) -> Iterator[NewTa
     raise with_what
 
 
-@pytest.mark.parametrize("what", [KeyboardInterrupt, GeneratorExit, Stop])
-@pytest.mark.parametrize("connections", [1, 20])
-@pytest.mark.parametrize("after", [600, 1200])
-def test_interrupts_use_up_no_connections(
-    redis_url: str, queue_name: str, *, what: type[BaseException], connections: int, after: int
-) -> None:
+@pytest.mark.parametrize("connections", [1, 3])
+def test_interrupts_use_up_no_connections(redis_url: str, queue_name: str, connections: int) -> None:
     """Also where a chunk could not be sent yet, for want of a connection."""
     address = impatient(redis_url, seconds=2, connections=connections)
     with SyncClient(address, queue=queue_name) as client:
-        for _ in range(25):
-            with pytest.raises(what):
-                client.schedule_many(interrupted(what, after=after), if_exists="keep")
+        for what in (KeyboardInterrupt, GeneratorExit):
+            for after in (600, 1200, 600, 1200):
+                with pytest.raises(what):
+                    client.schedule_many(interrupted(what, after=after), if_exists="keep")
         assert len(client.schedule_many(tasks(1200), if_exists="keep")) == 1200
         assert client.counts().waiting == 1200
-        tickets = [
-            client._connection.start([client._operations.commands.get("t1")]) for _ in range(connections)
-        ]
+        call = client._operations.commands.get("t1")
+        tickets = [client._connection.start([call]) for _ in range(connections)]
         assert not any(ticket.unsent for ticket in tickets)  # each was sent at once
         assert all(client._connection.finish(ticket) for ticket in tickets)
 
 
-@pytest.mark.parametrize("what", [GeneratorExit, Stop])
-async def test_an_interrupt_leaves_no_error_that_nobody_hears_of(
-    aof_server: RedisServer, queue_name: str, what: type[BaseException]
+async def test_an_interrupt_leaves_no_unhandled_error_in_the_event_loop(
+    aof_server: RedisServer, queue_name: str
 ) -> None:
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     async with Client(impatient(aof_server.url), queue=queue_name) as client:
         await client.schedule(None, delay_ms=60_000)
         aof_server.pause()
-        with pytest.raises(what):
-            await client.schedule_many(interrupted(what, after=600))
+        for what in (GeneratorExit, Stop):
+            with pytest.raises(what):
+                await client.schedule_many(interrupted(what, after=600))
         await asyncio.sleep(0.4)
         gc.collect()
         await asyncio.sleep(0)
@@ -282,17 +250,20 @@ async def test_an_interrupt_leaves_no_error_that_nobody_hears_of(
     assert unheard == []
 
 
-def test_more_threads_than_connections_wait_their_turn(redis_url: str, queue_name: str) -> None:
+def test_more_threads_than_connections_wait_their_turn(redis_server: RedisServer, queue_name: str) -> None:
     """schedule_many has two calls under way: were the second to wait for a connection, all might wait for ever."""
-    with SyncClient(impatient(redis_url, seconds=5, connections=3), queue=queue_name) as client:
+    address = impatient(redis_server.url, seconds=5, connections=3)
+    with SyncClient(address, queue=queue_name) as client, redis_server.client() as redis:
 
         def fill(thread: int) -> int:
             many = (NewTask(n, delay_ms=60_000, task_id=f"{thread}-{n}") for n in range(1200))
             return len(client.schedule_many(many))
 
-        with ThreadPoolExecutor(12) as threads:
-            assert list(threads.map(fill, range(12))) == [1200] * 12
-        assert client.counts().waiting == 12 * 1200
+        before = redis.info("stats")["total_connections_received"]
+        with ThreadPoolExecutor(6) as threads:
+            assert list(threads.map(fill, range(6))) == [1200] * 6
+        assert client.counts().waiting == 6 * 1200
+        assert redis.info("stats")["total_connections_received"] - before <= 3
 
 
 # many at once
@@ -300,37 +271,24 @@ def test_more_threads_than_connections_wait_their_turn(redis_url: str, queue_nam
 
 @pytest.mark.one_server
 def test_threads_draw_ids_of_their_own(redis_url: str, queue_name: str) -> None:
-    """Nothing is named here: each of 16 threads that share a client, or have one each, draws ids at the same time."""
+    """Nothing is named here: each of 8 threads that share a client, or have one each, draws ids at the same time."""
 
     def fill(client: SyncClient) -> None:
-        for n in range(50):
+        for n in range(25):
             client.schedule(n, delay_ms=60_000)
             client.schedule_many(NewTask(n, delay_ms=60_000) for n in range(3))
 
-    with SyncClient(redis_url, queue=queue_name) as shared, ThreadPoolExecutor(16) as threads:
+    with SyncClient(redis_url, queue=queue_name) as shared, ThreadPoolExecutor(8) as threads:
         with SyncClient(redis_url, queue=queue_name) as own:
-            list(threads.map(fill, [shared, own] * 8))
-        assert shared.counts().waiting == 16 * 50 * 4
-
-
-async def test_many_coroutines_share_one_connection(redis_server: RedisServer, queue_name: str) -> None:
-    async with Client(redis_server.url, queue=queue_name) as client:
-        with redis_server.client() as redis:
-            before = redis.info("stats")["total_connections_received"]
-            stored = await asyncio.gather(
-                *[client.schedule(n, delay_ms=60_000, task_id=f"t{n}") for n in range(500)]
-            )
-            views = await asyncio.gather(*[client.get(f"t{n}") for n in range(500)])
-            assert redis.info("stats")["total_connections_received"] - before == 1
-    assert [each.id for each in stored] == [f"t{n}" for n in range(500)]
-    assert [view.body for view in views if view] == [b"%d" % n for n in range(500)]
+            list(threads.map(fill, [shared, own] * 4))
+        assert shared.counts().waiting == 8 * 25 * 4
 
 
 async def test_a_cancelled_coroutine_harms_no_other(redis_url: str, queue_name: str) -> None:
-    """Its answer still comes over the shared connection, and must not be taken for somebody else's."""
+    """Its answer still comes over the shared connection, and must not be taken for the answer to another call."""
     async with Client(redis_url, queue=queue_name) as client:
         await client.schedule_many(tasks(100))
-        for at in range(20):
+        for at in range(8):
             running = [asyncio.create_task(client.get(f"t{n}")) for n in range(100)]
             for _ in range(at % 4):
                 await asyncio.sleep(0)
@@ -359,40 +317,6 @@ def line_of(connection: AsyncConnection) -> Multiplexer:
     """Where all of it goes: to the one server."""
     assert isinstance(connection._transport, Single)
     return connection._transport._multiplexer
-
-
-class Spied(AsyncConnection):
-    """Notes what it sends in each round trip."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(Address.from_url(url))
-        self.sent: list[bytes] = []
-        self._opened = line_of(self).connector.open
-        line_of(self).connector.open = self._open  # type: ignore[method-assign]
-
-    async def _open(self) -> Any:  # noqa: ANN401
-        connection: Any = await self._opened()
-        write = connection.send_packed_command
-
-        async def spy(request: bytes, **options: Any) -> None:  # noqa: ANN401
-            self.sent.append(request)
-            await write(request, **options)
-
-        connection.send_packed_command = spy
-        return connection
-
-
-async def test_what_waits_goes_out_in_bounded_round_trips(redis_server: RedisServer) -> None:
-    """In commands and in bytes: each round trip has the whole time-out to itself. A larger request goes alone."""
-    connection = Spied(redis_server.open_url)
-    await asyncio.gather(*[connection.send([("PING",)] * 3) for _ in range(900)])
-    assert [request.count(b"PING") for request in connection.sent] == [999, 999, 702]
-    connection.sent.clear()
-    sizes = [300_000] * 10 + [3_000_000] + [10] * 500
-    replies = await asyncio.gather(*[connection.send([("ECHO", b"x" * size)]) for size in sizes])
-    assert [len(reply) for [reply] in replies] == sizes
-    assert [request.count(b"ECHO") for request in connection.sent] == [3, 3, 3, 1, 1, 500]
-    await connection.close()
 
 
 async def test_an_unforeseen_failure_leaves_nobody_waiting(
@@ -433,25 +357,11 @@ async def test_closing_fails_those_who_wait(aof_server: RedisServer, queue_name:
 # what Redis answers
 
 
-def test_full_memory_is_told_and_what_is_there_can_be_read(make: Make, aof_server: RedisServer) -> None:
-    client = make(aof_server.url)
-    client.schedule(1, delay_ms=60_000, task_id="a")
-    with aof_server.client() as redis:
-        redis.config_set("maxmemory", 1)
-    with pytest.raises(Unavailable, match="OOM command not allowed when used memory > 'maxmemory'"):
-        client.schedule(2, delay_ms=60_000, task_id="b")
-    assert (client.counts().waiting, client.get("b")) == (1, None)
-    assert client.cancel("a") == "cancelled"
-
-
 @pytest.mark.parametrize(
     ("reply", "kind", "shown"),
     [
         ("OOM command not allowed", Unavailable, "OOM command not allowed"),
-        ("READONLY You can't write", Unavailable, "READONLY You can't write"),
-        ("LOADING Redis is loading", Unavailable, "LOADING Redis is loading"),
         ("BUSY Redis is busy running a script", Unavailable, "BUSY Redis is busy"),
-        ("MASTERDOWN Link with MASTER is down", Unavailable, "MASTERDOWN Link"),
         ("MISCONF Errors writing to the AOF file", Unavailable, "MISCONF Errors"),
         ("NOREPLICAS Not enough good replicas", Unavailable, "NOREPLICAS Not"),
         ("CLUSTERDOWN The cluster is down", Unavailable, "CLUSTERDOWN The"),
@@ -459,7 +369,6 @@ def test_full_memory_is_told_and_what_is_there_can_be_read(make: Make, aof_serve
          Unavailable, "(OOM command not allowed)"),
         ("ERR Error running script (call to f_1): @user_script:4: attempt to index nil", DelayQError, "attempt"),
         ("NOPERM this user has no permissions", DelayQError, "NOPERM this user"),
-        ("WRONGTYPE Operation against a key", DelayQError, "WRONGTYPE Operation"),
         ("ERR unknown task BUSY", DelayQError, "unknown task BUSY"),
         ("ERR unknown command 'AUTH', with args beginning with: 'alice' 'hunter2-s3cret' ",
          DelayQError, "unknown command 'AUTH'"),

@@ -10,12 +10,12 @@ import pytest
 from tests.redis.state import tasks
 
 if TYPE_CHECKING:
-    from delayq import (
-        SyncClient,
-    )
+    from delayq import SyncClient
 
     from tests.redis.conftest import Make
     from tests.servers import RedisServer
+
+IDS = [f"t{n}" for n in range(600)]
 
 
 @pytest.fixture(params=[1, 3])
@@ -24,61 +24,45 @@ def dead(request: pytest.FixtureRequest, make: Make, redis_server: RedisServer) 
     client = make(shards=request.param)
     client.schedule_many(tasks(600))
     commands = client._operations.commands
-    dead = {f"t{n}": f"order {n} not found" if n % 2 else "ValueError: 'x' at 0xabc" for n in range(600)}
+    errors = {f"t{n}": f"order {n} not found" if n % 2 else "ValueError: 'x' at 0xabc" for n in range(600)}
     for keys in commands.shards:
-        mine = {task_id: nth for nth, task_id in enumerate(dead) if commands.shard_of(task_id) == keys.shard}
+        mine = {task_id: nth for nth, task_id in enumerate(IDS) if commands.shard_of(task_id) == keys.shard}
         with redis_server.on(keys) as redis:
             redis.delete(keys.delayed)
             redis.zadd(keys.dlq, {task_id: 1000 + nth for task_id, nth in mine.items()})
-            redis.hset(keys.dlq_info, mapping={task_id: f"3 0 attempts {dead[task_id]}" for task_id in mine})
+            redis.hset(
+                keys.dlq_info, mapping={task_id: f"3 0 attempts {errors[task_id]}" for task_id in mine}
+            )
     return client
 
 
-def test_dead_letters_are_listed_by_their_time(dead: SyncClient) -> None:
-    assert [row.id for row in dead.dlq_list()] == [f"t{n}" for n in range(600)]
+def test_dead_letters_are_listed_grouped_by_cause_read_and_purged(dead: SyncClient) -> None:
+    rows = dead.dlq_list()
+    assert [row.id for row in rows] == IDS  # by the time of their death
     assert [row.id for row in dead.dlq_list(["t7", "t5", "gone"])] == ["t5", "t7"]
-
-
-def test_dead_letters_of_one_cause_are_one_group(dead: SyncClient) -> None:
     groups = dead.dlq_groups()
     assert [(group.count, group.error) for group in groups] == [
         (300, "ValueError: 'x' at 0xabc"),
         (300, "order 599 not found"),
     ]
     assert groups[1].last_ms == 1599
-    assert set(groups[1].ids) == {f"t{n}" for n in range(1, 600, 2)}
-
-
-def test_dead_letters_are_read_whole(dead: SyncClient) -> None:
-    views = dead.dlq_get([*(f"t{n}" for n in range(600)), "gone"])
+    assert set(groups[1].ids) == set(IDS[1::2])
+    views = dead.dlq_get([*IDS, "gone"])
     assert [json.loads(view.body) for view in views] == list(range(600))
     assert views[1].failed.error == "order 1 not found"
+    assert dead.dlq_purge(IDS, before_ms=rows[1].at_ms) == 1  # those that died later stay
+    assert dead.dlq_purge([*IDS[:599], "gone"]) == 598
+    assert [row.id for row in dead.dlq_list()] == ["t599"]
+    assert dead.get("t1") is None
 
 
 def test_redriving_spreads_due_times_by_the_rate(dead: SyncClient) -> None:
-    ids = [f"t{n}" for n in range(600)]
-    assert dead.dlq_redrive(ids, rate_per_second=10, dry_run=True) == (600, 60.0)
+    for rate in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="rate_per_second: expected a number above 0"):
+            dead.dlq_redrive(["t1"], rate_per_second=rate)
+    assert dead.dlq_redrive(IDS, rate_per_second=10, dry_run=True) == (600, 60.0)
     assert dead.counts().dead == 600
-    assert dead.dlq_redrive([*ids, "gone"], rate_per_second=10).tasks == 600
+    assert dead.dlq_redrive([*IDS, "gone"], rate_per_second=10).tasks == 600
     counts = dead.counts([30_000])
     assert (counts.dead, counts.waiting) == (0, 600)
     assert counts.due + counts.due_within[30_000] == pytest.approx(300, abs=60)
-
-
-@pytest.mark.parametrize("rate", [0, -1, float("nan")])
-def test_a_rate_that_is_no_rate_is_refused(dead: SyncClient, rate: float) -> None:
-    with pytest.raises(ValueError, match="rate_per_second: expected a number above 0"):
-        dead.dlq_redrive(["t1"], rate_per_second=rate)
-    assert dead.counts().dead == 600
-
-
-def test_purging_before_a_time_leaves_later_deaths_alone(dead: SyncClient) -> None:
-    rows = dead.dlq_list()
-    assert dead.dlq_purge([row.id for row in rows], before_ms=rows[1].at_ms) == 1
-    assert dead.counts().dead == 599
-
-
-def test_purging_forgets_for_good(dead: SyncClient) -> None:
-    assert dead.dlq_purge([*(f"t{n}" for n in range(599)), "gone"]) == 599
-    assert [row.id for row in dead.dlq_list()] == ["t599"]
-    assert dead.get("t1") is None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 
-@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1000, 2345])
+@pytest.mark.parametrize("count", [0, 1, 500, 501, 1201])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_any_number_of_tasks_from_a_generator_is_stored_in_order(make: Make, count: int, shards: int) -> None:
     client = make(shards=shards)
@@ -89,21 +89,15 @@ def test_reschedule_moves_a_task(client: SyncClient, redis_server: RedisServer) 
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_counts_are_of_all_shards_together(make: Make, shards: int) -> None:
+def test_counts_and_pages_are_of_all_shards_together(make: Make, shards: int) -> None:
     client = make(shards=shards)
-    client.schedule_many(NewTask(n, delay_ms=n * 1000, task_id=f"t{n}") for n in range(100))
-    counts = client.counts([50_500])
-    assert (counts.waiting, counts.stats["scheduled"]) == (100, 100)
-    assert counts.due + counts.due_within[50_500] == pytest.approx(51, abs=1)
+    stored = client.schedule_many(NewTask(n, delay_ms=n * 100, task_id=f"t{n}") for n in range(1000))
+    counts = client.counts([50_050])
+    assert (counts.waiting, counts.stats["scheduled"]) == (1000, 1000)
+    assert counts.due + counts.due_within[50_050] == pytest.approx(501, abs=50)
     assert counts.oldest_due_ms is not None
     assert counts.next_due_ms is not None
     assert counts.oldest_due_ms <= counts.now_ms <= counts.next_due_ms
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-def test_pages_over_shards_are_in_due_order_and_cover_all(make: Make, shards: int) -> None:
-    client = make(shards=shards)
-    stored = client.schedule_many(tasks(1000))
     pages = [client.list(In.SCHEDULED, offset=at, limit=300) for at in range(0, 1200, 300)]
     assert [len(page) for page in pages] == [300, 300, 300, 100]
     rows = [row for page in pages for row in page]

@@ -12,6 +12,7 @@ from delayq.protocol.keys import SLOTS
 
 from tests.servers import PREFERRED, USER
 from tests.topologies.cluster import Cluster
+from tests.topologies.kinds import stopping
 from tests.topologies.sentinels import Sentinels
 from tests.unit.cli.runner import run
 
@@ -26,16 +27,16 @@ SHARDS = 12
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("cluster"), replicas=False)
-    yield cluster
-    cluster.stop()
+    directory = tmp_path_factory.mktemp("cluster")
+    with stopping(Cluster.start(PREFERRED, dir=directory, replicas=False)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
-    sentinels = Sentinels.start(PREFERRED, dir=tmp_path_factory.mktemp("sentinels"), down_after_ms=60_000)
-    yield sentinels
-    sentinels.stop()
+    directory = tmp_path_factory.mktemp("sentinels")
+    with stopping(Sentinels.start(PREFERRED, dir=directory, down_after_ms=60_000)) as sentinels:
+        yield sentinels
 
 
 def findings(url: str, code: int = 0) -> dict[str, dict[str, Any]]:
@@ -54,25 +55,19 @@ def test_sentinels_and_their_master_are_checked(sentinels: Sentinels) -> None:
     assert found["scripts"]["message"] == f"load and run on {SHARDS} of {SHARDS} shards"
     assert found["redis"]["message"].startswith("sentinel mymaster at 127.0.0.1:")
 
-
-def test_a_sentinel_that_is_away_is_named(sentinels: Sentinels) -> None:
-    away = sentinels.sentinels[2]
-    away.kill()
-    try:
-        found = findings(sentinels.url)["sentinels"]
-    finally:
-        away.launch()
-        sentinels.wait_well()
-    assert found["level"] == "warning"
-    assert "2 of 3 answer" in found["message"]
-    assert f"127.0.0.1:{away.port}: connection refused" in found["message"]
-
-
-def test_a_master_that_no_sentinel_knows_is_a_failure(sentinels: Sentinels) -> None:
     found = findings(sentinels.url.replace("/mymaster/", "/other/"), code=4)
     assert "knows no other" in found["sentinels"]["message"]
     assert "masterName" in found["sentinels"]["hint"]
     assert "scripts" not in found
+    away = sentinels.sentinels[2]
+    away.kill()
+    try:
+        told = findings(sentinels.url)["sentinels"]
+    finally:
+        away.launch()
+        sentinels.wait_well()
+    assert (told["level"], "2 of 3 answer" in told["message"]) == ("warning", True)
+    assert f"127.0.0.1:{away.port}: connection refused" in told["message"]
 
 
 def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Cluster) -> None:
@@ -83,8 +78,6 @@ def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Clus
     assert found["scripts"]["level"] == "ok"
     assert found["scanner"]["message"].endswith("of 12")
 
-
-def test_a_right_that_one_server_denies_is_named(cluster: Cluster) -> None:
     with cluster.nodes[1].client() as redis:
         redis.execute_command("ACL", "SETUSER", USER, "-zadd", "-cluster|slots")
         try:
@@ -94,34 +87,22 @@ def test_a_right_that_one_server_denies_is_named(cluster: Cluster) -> None:
     assert found["scripts"]["message"] == "the user may not use cluster|slots, zadd"
 
 
-def test_slots_that_nobody_serves_are_told_with_their_shards(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    cluster = Cluster.start(PREFERRED, dir=tmp_path_factory.mktemp("broken"), replicas=False)
-    try:
-        slots = [keys.slot for keys in Commands("orders", shards=SHARDS).shards]
-        lost = next(slot for slot in slots if cluster.serving(slot) is cluster.nodes[0])
-        cluster.lose(lost)
-        found = findings(cluster.url, code=4)
-        assert f"no node serves the slots of shards {slots.index(lost)}" in found["cluster"]["message"]
-    finally:
-        cluster.stop()
-
-
-def test_a_cluster_that_one_slot_stopped_is_told_how_to_go_on(tmp_path: Path) -> None:
+def test_slots_that_no_server_has_are_told_with_their_shards_and_how_to_go_on(tmp_path: Path) -> None:
     whole = {"cluster-require-full-coverage": "yes"}  # as Redis has it unless told
-    cluster = Cluster.start(PREFERRED, dir=tmp_path, replicas=False, config=whole)
-    try:
-        used = {keys.slot for keys in Commands("orders", shards=SHARDS).shards}
-        lost = next(slot for slot in range(SLOTS) if slot not in used)
-        cluster.lose(lost)
+    used = [keys.slot for keys in Commands("orders", shards=SHARDS).shards]
+    with stopping(Cluster.start(PREFERRED, dir=tmp_path, replicas=False, config=whole)) as cluster:
+        cluster.lose(next(slot for slot in range(SLOTS) if slot not in used))
         found = findings(cluster.url, code=1)
         assert found["cluster"]["message"].startswith("cluster_state:fail; 3 masters")
         assert "cluster-require-full-coverage no" in found["cluster"]["hint"]
         assert "CLUSTERDOWN" in found["scripts"]["message"]
         assert found["scripts"]["hint"] == rights.SAYS
-    finally:
-        cluster.stop()
+        for node in cluster.nodes:
+            with node.client() as redis:
+                redis.config_set("cluster-require-full-coverage", "no")
+        cluster.lose(used[0])
+        found = findings(cluster.url, code=4)
+        assert "no node serves the slots of shards 0" in found["cluster"]["message"]
 
 
 def test_a_single_server_is_no_cluster(sentinels: Sentinels) -> None:

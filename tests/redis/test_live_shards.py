@@ -78,7 +78,9 @@ def expected(shard: Shard, shards: int) -> set[int | None]:
 
 
 @pytest.mark.every_topology
-async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
+async def test_shards_that_come_are_looked_after_at_once_and_leases_of_those_that_go_are_settled(
+    shard: Shard,
+) -> None:
     """Within seconds, and not when a worker looks for itself, which it does after a minute."""
     address, handler = Address.from_url(shard.server.url), Handler()
     brokers = [Commands(shard.commands.queue, shards=2) for _ in range(3)]  # a process has one of its own
@@ -87,31 +89,20 @@ async def test_shards_that_come_are_looked_after_at_once(shard: Shard) -> None:
     worker = Worker(QUEUE.spec, commands, address, handler.handle)
     scanner = Scanner(QUEUE.spec, others, address, owner="me", wish=wish)
     reaper = Reaper(QUEUE.spec, third, address)
+
+    def led() -> set[int]:
+        return {each.shard for each in scanner.shards if each.leads}
+
     async with running(worker, scanner, reaper):
-        await until(lambda: wish.asked and {each.shard for each in scanner.shards if each.leads} == {0, 1})
+        await until(lambda: wish.asked and led() == {0, 1})
         for each in brokers:
             each.use_shard_map(MORE)
-        await until(lambda: {each.shard for each in scanner.shards if each.leads} == {0, 1, 2, 3})
-        for number in range(4):
-            due(shard, commands, number, f"t{number}")
-            await until(lambda number=number: f"t{number}" in handler.ran)  # type: ignore[misc]
-        assert groups_of(worker) == groups_of(scanner) == expected(shard, 4)
-        assert groups_of(reaper) == expected(shard, 4)
-
-
-@pytest.mark.every_topology
-async def test_what_is_leased_of_a_shard_that_goes_is_settled_there(shard: Shard) -> None:
-    address, handler = Address.from_url(shard.server.url), Handler()
-    commands, others = (Commands(shard.commands.queue, shards=2) for _ in range(2))
-    for each in (commands, others):
-        each.use_shard_map(MORE)
-    wish = DesiredShards(MORE.target, UNSTAMPED)
-    worker = Worker(QUEUE.spec, commands, address, handler.handle)
-    scanner = Scanner(QUEUE.spec, others, address, owner="me", wish=wish)
-    async with running(worker, scanner):
-        due(shard, commands, 3, "slow")
-        await until(lambda: wish.asked and handler.ran == ["slow"])
-        for each in (commands, others):
+        await until(lambda: led() == {0, 1, 2, 3})
+        for number, task_id in enumerate(("t0", "t1", "t2", "slow")):
+            due(shard, commands, number, task_id)
+            await until(lambda task_id=task_id: task_id in handler.ran)  # type: ignore[misc]
+        assert groups_of(worker) == groups_of(scanner) == groups_of(reaper) == expected(shard, 4)
+        for each in brokers:
             each.use_shard_map(FEWER)
         await until(lambda: {each.shard for each in scanner.shards} == {0, 1})
         keys = commands.keys(3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -19,36 +18,52 @@ from delayq.protocol.results import Settled
 
 from tests.servers import PASSWORD, USER, RedisServer
 from tests.topologies.cluster import Cluster
+from tests.topologies.kinds import stopping
 from tests.topologies.sentinels import Sentinels
 from tests.topologies.waiting import until
 from tests.unit.connection.silent import reply, telling
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+    from delayq.protocol.keys import Keys
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("topologies")]  # one worker starts the Cluster
 SHARDS = 6
 # From a promotion until all is answered again: about one, on a machine with nothing else to do.
 SOON_SECONDS = 15.0
 PATIENT = 60
 
 
-each_harm = pytest.mark.parametrize("harm", [RedisServer.kill, RedisServer.pause])
+@pytest.fixture(scope="module")
+def shared_cluster(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with stopping(Cluster.start(flavour, dir=tmp_path_factory.mktemp("cluster"))) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def cluster(flavour: str, tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster.start(flavour, dir=tmp_path)
-    yield cluster
-    cluster.stop()
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """An empty one. A test leaves every server running and every slot at one place."""
+    for node in shared_cluster.primaries():
+        node.reset()
+    yield shared_cluster
+    shared_cluster.wait_well()
 
 
 @pytest.fixture
 def sentinels(flavour: str, tmp_path: Path) -> Iterator[Sentinels]:
-    sentinels = Sentinels.start(flavour, dir=tmp_path)
-    yield sentinels
-    sentinels.stop()
+    with stopping(Sentinels.start(flavour, dir=tmp_path)) as sentinels:
+        yield sentinels
+
+
+@asynccontextmanager
+async def reading(url: str) -> AsyncIterator[BlockingReads]:
+    blocking_reads = BlockingReads(Address.from_url(url))
+    try:
+        yield blocking_reads
+    finally:
+        await blocking_reads.close()
 
 
 @asynccontextmanager
@@ -126,18 +141,23 @@ def token(server: RedisServer, key: str) -> None:
 # a master fails
 
 
-@each_harm
-async def test_calls_go_on_soon_after_sentinels_have_promoted_another(
-    sentinels: Sentinels, harm: Callable[[RedisServer], None]
-) -> None:
+async def test_calls_and_waits_go_on_soon_after_sentinels_have_promoted_another(sentinels: Sentinels) -> None:
+    """The old master hangs: it closes no connection."""
     commands = Commands("orders", shards=SHARDS)
-    async with connected(sentinels.url) as connection, Asking(connection, commands) as asking:
-        blocking_reads, key = BlockingReads(Address.from_url(sentinels.url)), commands.shards[0].wake
-        listening = asyncio.create_task(heard(blocking_reads, key))
-        await blocked(sentinels.primary())
+    key, other_key = (keys.wake for keys in commands.shards[:2])
+    async with (
+        connected(sentinels.url) as connection,
+        Asking(connection, commands) as asking,
+        reading(sentinels.url) as waiting,
+        reading(sentinels.url) as later,
+    ):
         old = sentinels.primary()
+        token(old, other_key)
+        await heard(later, other_key)  # has a connection to the old master, and does not wait there now
+        listening = asyncio.create_task(heard(waiting, key))
+        await blocked(old)
         with sentinels.promoting() as promotion:
-            harm(old)
+            old.pause()
             port = await asyncio.to_thread(promotion.wait)
         await asking.all_answered(time.monotonic(), SOON_SECONDS)
         new = next(server for server in sentinels.servers if server.port == port)
@@ -145,23 +165,27 @@ async def test_calls_go_on_soon_after_sentinels_have_promoted_another(
         await blocked(new)
         token(new, key)
         await asyncio.wait_for(listening, PATIENT)
-        await blocking_reads.close()
+        token(new, other_key)
+        await asyncio.wait_for(heard(later, other_key), WATCHDOG_SECONDS / 2)
 
 
-@each_harm
 async def test_calls_go_on_soon_after_a_cluster_has_promoted_another_and_others_are_not_held_up(
-    cluster: Cluster, harm: Callable[[RedisServer], None]
+    cluster: Cluster,
 ) -> None:
+    """The old master hangs: it closes no connection. When it comes back, it gets no calls."""
     commands = Commands("orders", shards=SHARDS)
     keys = commands.shards[0]
-    async with connected(cluster.url) as connection, Asking(connection, commands) as asking:
-        blocking_reads = BlockingReads(Address.from_url(cluster.url))
-        listening = asyncio.create_task(heard(blocking_reads, keys.wake))
+    async with (
+        connected(cluster.url) as connection,
+        Asking(connection, commands) as asking,
+        reading(cluster.url) as waiting,
+    ):
+        listening = asyncio.create_task(heard(waiting, keys.wake))
         old = cluster.serving(keys.slot)
         replica = cluster.replica_of(old)
         await blocked(old)
         harmed = {each.shard for each in commands.shards if cluster.serving(each.slot) is old}
-        harm(old)
+        old.pause()
         before = asking.answers.copy()
         await asyncio.to_thread(cluster.wait_promoted, replica)
         others = [asking.answers[shard] - before[shard] for shard in set(range(SHARDS)) - harmed]
@@ -171,53 +195,33 @@ async def test_calls_go_on_soon_after_a_cluster_has_promoted_another_and_others_
         await blocked(replica)
         token(replica, keys.wake)
         await asyncio.wait_for(listening, PATIENT)
-        await blocking_reads.close()
-
-
-async def test_a_master_that_hung_and_comes_back_is_not_asked_any_more(cluster: Cluster) -> None:
-    commands = Commands("orders", shards=SHARDS)
-    async with connected(cluster.url) as connection, Asking(connection, commands) as asking:
-        old = cluster.serving(commands.shards[0].slot)
-        replica = cluster.replica_of(old)
-        old.pause()
-        await asyncio.to_thread(cluster.wait_promoted, replica)
-        await asking.all_answered(time.monotonic(), SOON_SECONDS)
         asking.failed.clear()
         old.resume()
         with old.client() as client:
-            await asyncio.to_thread(
-                until,
-                lambda: str(client.execute_command("ROLE")[0]) == "slave",
-                "it has understood",
-                timeout_s=PATIENT,
-            )
+
+            def is_replica() -> bool:
+                return str(client.execute_command("ROLE")[0]) == "slave"
+
+            await asyncio.to_thread(until, is_replica, "it follows the new master", timeout_s=PATIENT)
         await asking.all_answered(time.monotonic())
         assert [error for _, error in asking.failed if str(old.port) in error.where] == []
 
 
-async def test_who_begins_to_wait_after_a_fail_over_does_not_wait_at_the_old_master(
-    sentinels: Sentinels,
+async def test_a_stale_master_that_goes_on_answering_is_left(
+    sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = Commands("orders", shards=SHARDS)
-    async with connected(sentinels.url) as connection, Asking(connection, commands) as asking:
-        blocking_reads, key, old = (
-            BlockingReads(Address.from_url(sentinels.url)),
-            commands.shards[0].wake,
-            sentinels.primary(),
-        )
-        token(old, key)
-        await heard(blocking_reads, key)
-        with sentinels.promoting() as promotion:
-            old.pause()
-            port = await asyncio.to_thread(promotion.wait)
-        await asking.all_answered(time.monotonic(), SOON_SECONDS)
-        token(next(server for server in sentinels.servers if server.port == port), key)
-        await asyncio.wait_for(heard(blocking_reads, key), WATCHDOG_SECONDS / 2)
-        await blocking_reads.close()
+    """Sentinels cannot log in there any more, neither to see that it lives nor to tell it that it was replaced.
 
-
-async def test_a_stale_master_that_goes_on_answering_is_left(sentinels: Sentinels) -> None:
-    """Sentinels cannot log in there any more, neither to see that it lives nor to tell it that it was replaced."""
+    Looking for a new master, which a client does again and again, takes no new connections.
+    """
+    with monkeypatch.context() as patch, sentinels.sentinels[0].client() as sentinel:
+        patch.setattr("delayq.connection.discovery.LOOK_SECONDS", 0.0)
+        async with connected(sentinels.url) as connection:
+            await connection.send([("PING",)])
+            opened, commands_before = received(sentinel)
+            while received(sentinel)[1] - commands_before < 100:
+                await connection.send([("PING",)])
+            assert received(sentinel)[0] - opened < 10  # others may connect anew meanwhile
     commands = Commands("orders", shards=SHARDS)
     async with connected(sentinels.url) as connection, Asking(connection, commands) as asking:
         old = sentinels.primary()
@@ -262,140 +266,73 @@ async def test_whoever_was_idle_asks_who_the_master_is_before_the_next_call(
         other.stop()
 
 
-# Sentinels fail
-
-
-async def test_looking_for_a_stale_master_takes_no_new_connections(
-    sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("delayq.connection.discovery.REFRESH_SECONDS", 0.0)
-    async with connected(sentinels.url) as connection:
-        await connection.send([("PING",)])
-        connector: Any = connection._transport._multiplexer.connector  # type: ignore[union-attr]  # with Sentinels, there is one
-        before, looks = received(sentinels), set[float]()
-        while len(looks) < 20:
-            await connection.send([("PING",)])
-            looks.add(connector.discovery._queried_at)
-        assert received(sentinels) - before < 10  # others may connect anew meanwhile
-
-
-def received(sentinels: Sentinels) -> int:
-    """How many connections the Sentinel that is asked first has been asked for."""
-    with sentinels.sentinels[0].client() as client:
-        found: Any = client.info("stats")
-    return int(found["total_connections_received"])
+def received(sentinel: Any) -> tuple[int, int]:  # noqa: ANN401  a client without types
+    """Connections and commands so far."""
+    found = sentinel.info("stats")
+    return int(found["total_connections_received"]), int(found["total_commands_processed"])
 
 
 # slots move
 
 
-async def test_tasks_are_stored_once_each_while_their_slot_moves_to_and_fro(cluster: Cluster) -> None:
-    async with Client(cluster.url, queue="orders") as client:
-        stored: asyncio.Queue[str] = asyncio.Queue()
-        some = itertools.count()
-
-        async def store() -> None:
-            for number in some:
-                stored.put_nowait((await client.schedule(1, delay_ms=600_000, task_id=f"t{number}")).id)
-
-        storing = [asyncio.create_task(store()) for _ in range(3)]
-        slot, ids = Commands("orders").shards[0].slot, set[str]()
-        for target in [node for node in cluster.primaries() if node is not cluster.serving(slot)] * 2:
-            await asyncio.to_thread(cluster.move, slot, target)
-            for _ in range(30 + stored.qsize()):
-                ids.add(await asyncio.wait_for(stored.get(), PATIENT))
-        for task in storing:
-            assert not task.done()
-            task.cancel()
-        await asyncio.gather(*storing, return_exceptions=True)
-        assert len(ids) >= 120
-        assert [view for task_id in sorted(ids) if (view := await client.get(task_id)) is None] == []
+def finish_move(cluster: Cluster, keys: Keys, source: RedisServer, target: RedisServer) -> None:
+    while cluster.move_keys(keys.slot, source, target):
+        pass
+    cluster.end_move(keys.slot, target)
 
 
-def put_off(*servers: RedisServer) -> bool:
-    """Whether any has told somebody to try again: the source, and with 6.2 the target."""
-    for server in servers:
-        with server.client() as client:
-            if "errorstat_TRYAGAIN" in client.info("errorstats"):
-                return True
-    return False
-
-
-async def test_closing_ends_a_call_that_waits_for_its_slot_to_move(cluster: Cluster) -> None:
-    commands = Commands("orders")
-    slot = commands.shards[0].slot
-    async with Client(cluster.url, queue="orders") as client, connected(cluster.url) as connection:
-        await client.schedule(1, delay_ms=600_000, task_id="a")
-        target = next(node for node in cluster.primaries() if node is not cluster.serving(slot))
-        source = cluster.begin_move(slot, target)
-        cluster.move_keys(slot, source, target, most=1)
-        calling = asyncio.create_task(connection.one(commands.get("a")))
-        await asyncio.to_thread(until, lambda: put_off(source, target), "it was put off", timeout_s=PATIENT)
-        await connection.close()
-        with pytest.raises(Unavailable, match="connection closed"):
-            await asyncio.wait_for(calling, SOON_SECONDS)
-
-
-@pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_no_script_is_torn_by_a_move_that_it_empties_a_key_under(cluster: Cluster, kind: str) -> None:
+async def test_no_script_is_torn_by_a_move_that_it_empties_a_key_under(cluster: Cluster) -> None:
     """Redis runs a script while all keys that it names are there, and refuses those that go in the middle of it."""
     commands = Commands("orders")
     keys, address = commands.shards[0], replace(Address.from_url(cluster.url), timeout_seconds=3.0)
     asynchronous, blocking = AsyncConnection(address), SyncConnection(address)
-
-    async def ack(members: list[bytes]) -> list[Settled]:
-        call = commands.ack(0, members)
-        if kind == "async":
-            return await asynchronous.one(call)
-        found: list[list[Settled]] = await asyncio.to_thread(blocking.run, [call])
-        return found[0]
-
     async with Client(cluster.url, queue="orders") as client:
         await client.schedule_many([NewTask(1, delay_ms=0, task_id=task_id) for task_id in "ab"])
     claimed = await asynchronous.one(commands.claim(0, 2, 600_000))
-    members = [lease.member for lease in claimed.leases]
+    ack = commands.ack(0, [lease.member for lease in claimed.leases])
     with cluster.on(keys) as source:
         source.hset(keys.attempts, "a", "1 0 failed")
         before = source.hgetall(keys.tasks), source.zrange(keys.processing, 0, -1)
         target = next(node for node in cluster.primaries() if node is not cluster.serving(keys.slot))
         server = cluster.begin_move(keys.slot, target)
         with pytest.raises(Unavailable, match="slot of this shard is moving"):
-            await ack(members)
+            await asynchronous.one(ack)
+        with pytest.raises(Unavailable, match="slot of this shard is moving"):
+            await asyncio.to_thread(blocking.run, [ack])
         assert (source.hgetall(keys.tasks), source.zrange(keys.processing, 0, -1)) == before
-    while cluster.move_keys(keys.slot, server, target):
-        pass
-    cluster.end_move(keys.slot, target)
-    assert await ack(members) == [Settled.ACKED, Settled.ACKED]
+    finish_move(cluster, keys, server, target)
+    assert await asynchronous.one(ack) == [Settled.ACKED, Settled.ACKED]
     await asynchronous.close()
     blocking.close()
 
 
-async def test_a_slot_that_nobody_serves_is_told_and_costs_no_other_shard(cluster: Cluster) -> None:
+async def test_a_slot_that_nobody_serves_is_told_and_costs_no_other_shard(
+    flavour: str, tmp_path: Path
+) -> None:
     commands = Commands("orders", shards=SHARDS)
-    cluster.lose(commands.shards[0].slot)
-    connection = AsyncConnection(Address.from_url(cluster.url))
-    answers = await connection.answers([commands.counts(shard) for shard in range(SHARDS)])
+    with stopping(Cluster.start(flavour, dir=tmp_path, replicas=False)) as cluster:
+        cluster.lose(commands.shards[0].slot)
+        connection = AsyncConnection(Address.from_url(cluster.url))
+        answers = await connection.answers([commands.counts(shard) for shard in range(SHARDS)])
+        servers = await connection.servers(commands.shards)
+        await connection.close()
     assert isinstance(answers[0], Unavailable)
     assert answers[0].outage == "cluster_down"
     assert [answer.scheduled for answer in answers[1:]] == [0] * (SHARDS - 1)
-    held = {
-        keys.shard: held.where for held in await connection.servers(commands.shards) for keys in held.shards
-    }
+    held = {keys.shard: server.where for server in servers for keys in server.shards}
     assert (held.pop(0), len(held), "" in held.values()) == ("", SHARDS - 1, False)
-    await connection.close()
 
 
-async def test_who_waits_for_hints_goes_along_with_their_slot(cluster: Cluster) -> None:
+async def test_a_wait_for_wake_tokens_goes_along_with_their_slot(cluster: Cluster) -> None:
     keys = Commands("orders").shards[0]
-    blocking_reads = BlockingReads(Address.from_url(cluster.url))
-    listening = asyncio.create_task(heard(blocking_reads, keys.wake))
-    await blocked(cluster.serving(keys.slot))
-    target = next(node for node in cluster.primaries() if node is not cluster.serving(keys.slot))
-    await asyncio.to_thread(cluster.move, keys.slot, target)
-    await blocked(target)
-    token(target, keys.wake)
-    await asyncio.wait_for(listening, PATIENT)
-    await blocking_reads.close()
+    async with reading(cluster.url) as waiting:
+        listening = asyncio.create_task(heard(waiting, keys.wake))
+        await blocked(cluster.serving(keys.slot))
+        target = next(node for node in cluster.primaries() if node is not cluster.serving(keys.slot))
+        await asyncio.to_thread(cluster.move, keys.slot, target)
+        await blocked(target)
+        token(target, keys.wake)
+        await asyncio.wait_for(listening, PATIENT)
 
 
 # confirmations
@@ -405,7 +342,7 @@ async def test_each_server_confirms_what_it_has_and_the_worst_counts(cluster: Cl
     many = [NewTask(n, delay_ms=600_000, task_id=f"t{n}") for n in range(300)]
     commands = Commands("orders", shards=SHARDS)
     primary = cluster.serving(commands.shards[0].slot)
-    cluster.replica_of(primary).pause()
+    (replica := cluster.replica_of(primary)).pause()
     hasty = Durability("Replicated", timeout_ms=200)
     async with Client(cluster.url, queue="orders", shards=SHARDS, durability=hasty) as client:
         with pytest.raises(NotConfirmed) as raised:
@@ -414,3 +351,4 @@ async def test_each_server_confirms_what_it_has_and_the_worst_counts(cluster: Cl
         served = next(each for each in commands.shards if cluster.serving(each.slot) is not primary)
         there = next(f"x{n}" for n in range(1000) if commands.shard_of(f"x{n}") == served.shard)
         assert (await client.schedule(1, delay_ms=600_000, task_id=there)).id == there
+    replica.resume()

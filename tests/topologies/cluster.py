@@ -289,8 +289,9 @@ class Cluster:
         self.end_move(slot, target)
 
     def lose(self, slot: int) -> None:
-        """Have no node hold it any more, by all nodes' word."""
-        for node in self.nodes:
+        """Have no node hold it any more, by all nodes' word. Its holder goes first, or others learn of it again."""
+        holder = self.serving(slot)
+        for node in sorted(self.nodes, key=lambda node: node is not holder):
             with node.client() as client:
                 client.execute_command("CLUSTER", "DELSLOTS", slot)
 

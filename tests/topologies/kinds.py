@@ -6,7 +6,8 @@ Tests of verbs and clients run on each; each has a clock that can be moved, and 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tests.servers import FLAVOURS, PREFERRED, RedisServer
 from tests.topologies.certificates import Tls
@@ -14,8 +15,10 @@ from tests.topologies.cluster import Cluster
 from tests.topologies.sentinels import Sentinels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+S = TypeVar("S", RedisServer, Cluster, Sentinels)
 Servers = RedisServer | Cluster | Sentinels
 
 TOPOLOGIES: Final = ("tls", "sentinel", "cluster")
@@ -43,3 +46,12 @@ def start(kind: str, directory: Path) -> Servers:
         return Cluster.start(flavour, dir=directory, movable_clock=True, base_ms=ahead_ms)
     tls = Tls(directory / "tls") if kind == "tls" else None
     return RedisServer.start(flavour, dir=directory, movable_clock=True, tls=tls)
+
+
+@contextmanager
+def stopping(servers: S) -> Iterator[S]:
+    """Stop them at the end of the block."""
+    try:
+        yield servers
+    finally:
+        servers.stop()

@@ -116,3 +116,16 @@ async def test_a_line_that_was_closed_does_not_connect_again() -> None:
         with pytest.raises(Unavailable, match="connection closed"):
             await line.send([("PING",)])
         assert line.connects == 0
+
+
+async def test_a_round_trip_is_bounded_in_commands_and_in_bytes() -> None:
+    """Each has the whole time-out to itself. A larger request goes alone."""
+    line = Multiplexer(One(Address.from_url("redis://not-used")), 1.0)
+    answered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+    for commands, size, batches in (
+        (3, [100] * 900, [333, 333, 234]),
+        (1, [300_000] * 10 + [3_000_000] + [10] * 500, [3, 3, 3, 1, 1, 500]),
+    ):
+        line._waiting = [(b"x" * each, commands, None, 0.0, answered) for each in size]
+        assert [len(line._next_batch()) for _ in batches] == batches
+        assert line._waiting == []

@@ -96,7 +96,7 @@ async def test_a_run_that_is_interrupted_counts_as_incomplete_where_that_is_buri
     with pytest.raises(asyncio.CancelledError):
         await running
     if on_incomplete_run == "Bury":
-        with pytest.raises(Bury, match="never said how it ended"):
+        with pytest.raises(Bury, match="did not record its end"):
             await guard.begin(task(token=2))
     else:
         assert row(unique) == []

@@ -10,7 +10,7 @@ import pytest
 from delayq.errors import Bury, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic
 from delayq.guards.sql.statements import READS, Statement
-from delayq.guards.sql_optimistic import OWN_DOING
+from delayq.guards.sql_optimistic import HANDLER_CHANGED
 from delayq.protocol.envelope import BYTES_TYPE
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -172,7 +172,7 @@ async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_
                 raise Seen
             sql(guard, done.text)
 
-    with pytest.raises(RuntimeError, match=re.escape(OWN_DOING)):
+    with pytest.raises(RuntimeError, match=re.escape(HANDLER_CHANGED)):
         await changes_it_too()
     assert effects(guard) == {}
     assert sql(guard, "SELECT status FROM orders") == [("open",)]

@@ -164,8 +164,13 @@ async def test_a_handler_is_interrupted_when_a_majority_is_away_for_as_long_as_a
     three: list[RedisServer], opened: Opened
 ) -> None:
     guard = opened(redlock(three, ttl_seconds=3))
+
+    def take_away(_: LockHold) -> None:
+        three[1].kill()
+        three[2].pause()
+
     with pytest.raises(GuardLost, match=TOO_LATE):
-        await interrupted(guard, lambda _: [three[1].kill(), three[2].pause()])
+        await interrupted(guard, take_away)
     three[2].resume()
 
 

@@ -116,7 +116,7 @@ def test_a_run_that_never_said_how_it_ended_is_told_and_nobody_knows_more(home: 
     used.close_sync()
     asked = guard("seen", "queue.yaml", "order-7")
     assert asked.stdout.startswith("order-7: a run (token 3) began at 20")
-    assert asked.stdout.endswith("Z and never said how it ended, or is still running\n")
+    assert asked.stdout.endswith("Z and did not record its end, or is still running\n")
     asked = guard("seen", "queue.yaml", "order-7", "-o", "json")
     assert json.loads(asked.stdout) == {"id": "order-7", "seen": None}
 

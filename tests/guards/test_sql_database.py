@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.contract import DelayQueue, parse
 from delayq.errors import GuardUnavailable, InvalidDocument, Seen
-from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique, build
+from delayq.guards import SqlUnique, build
 from delayq.guards.sql import urls
 from delayq.handlers.python import PythonHandler
 from sqlalchemy import create_engine, text
@@ -150,17 +150,32 @@ def test_a_secret_that_is_not_there_or_holds_no_url_is_named_and_not_quoted(
     assert PASSWORD not in str(told.value)
 
 
-@pytest.mark.parametrize("guard", GUARDS)
-async def test_a_document_makes_the_guard_it_describes(
-    database: Database, tmp_path: Path, guard: str, opened: Opened
+async def test_a_document_makes_the_guard_it_describes_and_the_environment_may_name_another_database(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     mounted(tmp_path, database.sync_url)
-    found = opened(made(guarded(guard, **GUARDS[guard]), tmp_path, apart=True))
-    prepared(found)
-    await found.check()
-    assert isinstance(found, SqlUnique | SqlPessimistic | SqlOptimistic)
-    assert (found.queue, found.limits.lock_timeout_ms, found.limits.run_seconds) == ("orders", 1000, 300)
-    assert PASSWORD not in found.where
+    for kind, options in GUARDS.items():
+        found = made(guarded(kind, **options), tmp_path, apart=True)
+        if kind == "sqlUnique":
+            prepared(found)
+        await found.check()
+        assert type(found).__name__.lower() == kind.lower()
+        assert (found.queue, found.limits.lock_timeout_ms, found.limits.run_seconds) == ("orders", 1000, 300)
+        assert PASSWORD not in found.where
+        await found.close()
+        found.close_sync()
+    mounted(tmp_path, "postgresql://nobody@nowhere.invalid/x")
+    monkeypatch.setenv("DELAYQ_DATABASE_URL", database.async_url)
+    with caplog.at_level(logging.INFO):
+        guard = made(guarded("sqlUnique"), tmp_path)
+    assert [record.message for record in caplog.records] == ["database_overridden"]
+    assert PASSWORD not in str(vars(caplog.records[0]))
+    await guard.check()
+    await guard.close()
+    monkeypatch.setenv("DELAYQ_DATABASE_URL", f"nothing{PASSWORD}")
+    with pytest.raises(InvalidDocument, match=r"^\$DELAYQ_DATABASE_URL: expected") as refused:
+        made(guarded("sqlUnique"), tmp_path)
+    assert PASSWORD not in str(refused.value)
 
 
 def test_the_bounds_of_a_document_fit_each_other(tmp_path: Path) -> None:
@@ -171,23 +186,6 @@ def test_the_bounds_of_a_document_fit_each_other(tmp_path: Path) -> None:
     assert limits.max_connections == queue.spec.worker.concurrency + 1
     assert limits.lock_timeout_ms == queue.spec.delivery.handler_timeout_seconds * 1000 / 2
     assert made(guarded("sqlUnique", maxConnections=7), tmp_path).limits.max_connections == 7
-
-
-async def test_the_environment_says_where_the_database_is_on_a_laptop(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("DELAYQ_DATABASE_URL", database.async_url)
-    with caplog.at_level(logging.INFO):
-        guard = made(guarded("sqlUnique"), tmp_path)
-    assert [record.message for record in caplog.records] == ["database_overridden"]
-    assert PASSWORD not in str(vars(caplog.records[0]))
-    prepared(guard)
-    await guard.check()
-    await guard.close()
-    monkeypatch.setenv("DELAYQ_DATABASE_URL", f"nothing{PASSWORD}")
-    with pytest.raises(InvalidDocument, match=r"^\$DELAYQ_DATABASE_URL: expected") as told:
-        made(guarded("sqlUnique"), tmp_path)
-    assert PASSWORD not in str(told.value)
 
 
 @POSTGRESQL
@@ -222,12 +220,20 @@ async def test_a_rotated_secret_is_taken_up_and_runs_that_go_on_keep_their_conne
 
 
 @POSTGRESQL
-async def test_asyncpg_serves_a_guard_too(database: Database, opened: Opened) -> None:
+async def test_asyncpg_serves_a_guard_too_also_behind_a_proxy(database: Database, opened: Opened) -> None:
+    """It prepares statements; one that is kept by name is unknown on a proxy's other connection."""
     guard = opened(SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY))
     prepared(guard)
     await guard.check()
     ended = await asyncio.gather(*(transfer(guard, task(token=token)) for token in range(20)))
     assert sorted(ended) == ["ran"] + ["seen"] * 19
+    async with guard(task("proxied")) as hold:
+        for _ in range(5):
+            await hold.connection.execute(text("SELECT COUNT(*) FROM effects"))
+        kept = await hold.connection.execute(text("SELECT statement, name FROM pg_prepared_statements"))
+        rows = kept.all()
+    assert [words for words, _ in rows if "effects" in words] == []
+    assert all(name.startswith("__delayq_") for _, name in rows)
     first = await guard.begin(task("other"))
     with pytest.raises(GuardUnavailable), guard(task("x")):
         sql(guard, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
@@ -236,47 +242,24 @@ async def test_asyncpg_serves_a_guard_too(database: Database, opened: Opened) ->
         await guard.finish(first)
 
 
-@POSTGRESQL
-async def test_asyncpg_keeps_no_statement_that_a_proxys_other_connection_does_not_know(
-    database: Database,
-    opened: Opened,
-) -> None:
-    guard = opened(SqlUnique(database.async_url.replace("psycopg", "asyncpg"), limits=HASTY))
-    prepared(guard)
-    async with guard(task()) as hold:
-        for _ in range(5):
-            await hold.connection.execute(text("SELECT COUNT(*) FROM effects"))
-        kept = await hold.connection.execute(text("SELECT statement, name FROM pg_prepared_statements"))
-        rows = kept.all()
-    assert [words for words, _ in rows if "effects" in words] == []
-    assert all(name.startswith("__delayq_") for _, name in rows)
-
-
-async def test_an_engine_of_the_users_own_is_used_and_left_alone(database: Database) -> None:
-    engine = create_engine(database.sync_url)
-    guard = SqlUnique(engine, limits=HASTY)
+async def test_an_engine_of_the_users_own_is_used_and_left_alone(database: Database, opened: Opened) -> None:
+    """A plain one serves the event loop too, in threads; an asynchronous one serves nothing else."""
+    engine, aio = create_engine(database.sync_url), create_async_engine(database.async_url)
+    guard, on_loop = SqlUnique(engine, limits=HASTY), SqlUnique(aio, limits=HASTY)
     prepared(guard)
     assert transfer_sync(guard, task()) == "ran"
-    async with guard(task("from the loop".replace(" ", "-"))):  # in threads
+    async with guard(task("threaded")):
         pass
-    await guard.close()
-    with engine.connect() as connection:
-        assert connection.dialect.name in ("postgresql", "mysql", "sqlite")
-    assert effects(guard) == {"order-7": 1}
-    engine.dispose()
-
-
-async def test_an_asynchronous_engine_of_the_users_own_serves_the_loop_only(
-    database: Database, opened: Opened
-) -> None:
-    plain = opened(SqlUnique(database.sync_url))
-    prepared(plain)
-    engine = create_async_engine(database.async_url)
-    guard = SqlUnique(engine, limits=HASTY)
-    assert await transfer(guard, task()) == "ran"
+    assert await transfer(on_loop, task("on-loop")) == "ran"
     with pytest.raises(TypeError, match="expects a URL or an Engine"):
-        guard.begin_sync(task())
-    await guard.close()
-    async with engine.connect() as connection:
-        assert connection.dialect.name in ("postgresql", "mysql", "sqlite")
-    await engine.dispose()
+        on_loop.begin_sync(task())
+    for each in (guard, on_loop):
+        await each.close()
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT 1")) == 1
+    async with aio.connect() as connected:
+        assert await connected.scalar(text("SELECT 1")) == 1
+    looks = opened(SqlUnique(database.sync_url))
+    assert effects(looks) == {"order-7": 1, "on-loop": 1}
+    engine.dispose()
+    await aio.dispose()

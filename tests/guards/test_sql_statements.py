@@ -10,7 +10,7 @@ import pytest
 from delayq.errors import Bury, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic
 from delayq.guards.sql.statements import READS, Statement
-from delayq.guards.sql_optimistic import OWN_DOING
+from delayq.guards.sql_optimistic import HANDLER_CHANGED
 from delayq.protocol.envelope import BYTES_TYPE
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FIELD = "spec.guard.sqlPessimistic.select"
 OPEN = "SELECT 1 FROM orders WHERE id = :payload_order AND status = 'open'; "
+BY_STATUS = "UPDATE orders SET status = 'done' WHERE id = :payload_order AND status = 'open'"
 BY_VERSION: dict[str, Any] = {
     "select": "SELECT version FROM orders WHERE id = :payload_order AND status = 'open'",
     "update": "UPDATE orders SET version = version + 1, status = 'done' "
@@ -90,26 +91,13 @@ def test_a_query_that_locks_by_itself_is_refused(lock: str) -> None:
         (SqlOptimistic, {"update": "UPDATE x SET y = :version"}, r"sqlOptimistic.update: .*, got :version"),
     ],
 )
-def test_parameters_that_nobody_gives_are_refused_at_the_start(
+def test_unknown_parameters_are_refused_at_the_start(
     kind: Any,  # noqa: ANN401 -- a class
     statements: dict[str, str],
     named: str,
 ) -> None:
     with pytest.raises(InvalidDocument, match=named):
         kind("sqlite:///x", **statements)
-
-
-async def test_a_column_that_the_select_does_not_give_is_named_by_the_check(make: Make) -> None:
-    guard = make(
-        SqlOptimistic,
-        select="SELECT id FROM orders",
-        update="UPDATE orders SET version = :version",
-        limits=HASTY,
-    )
-    with pytest.raises(
-        GuardUnavailable, match=r"sqlOptimistic.update: expected parameters from .*:id, got :version"
-    ):
-        await guard.check()
 
 
 def test_values_come_from_the_task_and_from_the_top_of_its_payload() -> None:
@@ -148,36 +136,27 @@ def test_a_payload_that_is_no_json_has_no_fields() -> None:
         statement("SELECT :payload_order").values(task(body=b"\0", content_type=BYTES_TYPE))
 
 
-async def test_a_version_lets_one_of_two_runs_through(make: Make) -> None:
+async def test_a_version_or_a_status_lets_one_of_two_runs_through(make: Make) -> None:
     guard = make(SqlOptimistic, limits=PATIENT, **BY_VERSION)
+    by_status = make(SqlOptimistic, limits=PATIENT, update=BY_STATUS)
     for number in range(20):
         sql(guard, "INSERT INTO orders VALUES (:id, 1, 'open')", id=number)
-    todo = [(f"order-{n}", b'{"order": %d}' % n, token) for n in range(20) for token in (1, 2)]
+    todo = [(f"order-{n}", b'{"order": %d}' % n, token) for n in range(19) for token in (1, 2)]
     ended = await asyncio.gather(*(transfer(guard, task(each, body=body, token=t)) for each, body, t in todo))
-    assert sorted(ended) == ["ran"] * 20 + ["seen"] * 20
+    last = [task("order-19", body=b'{"order": 19}', token=token) for token in range(10)]
+    more = await asyncio.gather(*(transfer(by_status, each) for each in last))
+    assert (sorted(ended), sorted(more)) == (["ran"] * 19 + ["seen"] * 19, ["ran"] + ["seen"] * 9)
     assert set(effects(guard).values()) == {1}
-    assert sql(guard, "SELECT DISTINCT version, status FROM orders") == [(2, "done")]
+    assert sql(guard, "SELECT DISTINCT version, status FROM orders WHERE id < 19") == [(2, "done")]
     assert await guard.seen(task(body=b'{"order": 3}')) is True
+    assert await by_status.seen(last[0]) is None
 
 
-async def test_a_status_lets_one_of_two_runs_through(make: Make) -> None:
-    update = "UPDATE orders SET status = 'done' WHERE id = :payload_order AND status = 'open'"
-    guard = make(SqlOptimistic, limits=PATIENT, update=update)
-    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
-    ended = await asyncio.gather(*(transfer(guard, task(token=token)) for token in range(20)))
-    assert sorted(ended) == ["ran"] + ["seen"] * 19
-    assert effects(guard) == {"order-7": 1}
-    assert await guard.seen(task()) is None
-
-
-@pytest.mark.parametrize("reads", [False, True])
-async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_taken_for_somebody_else(
-    database: Database, make: Make, *, reads: bool
+async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_taken_for_another_run(
+    database: Database, make: Make
 ) -> None:
     """Its work was rolled back: acked as seen, it would never be done."""
-    select = "SELECT version FROM orders WHERE id = :payload_order" if reads else None
-    update = "UPDATE orders SET status = 'done' WHERE id = :payload_order AND status = 'open'"
-    guard = make(SqlOptimistic, limits=PATIENT, select=select, update=update)
+    guard = make(SqlOptimistic, limits=PATIENT, update=BY_STATUS)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     done = text("UPDATE orders SET status = 'done' WHERE id = 7")
 
@@ -189,11 +168,11 @@ async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_
     async def is_overtaken() -> None:
         async with guard(task(token=2)) as hold:
             await hold.connection.execute(EFFECT, {"id": "order-7", "token": 2})
-            if database.kind == "sqlite":  # whose only lock this run has: nobody else could
+            if database.kind == "sqlite":  # whose only lock this run has: no other run could
                 raise Seen
             sql(guard, done.text)
 
-    with pytest.raises(RuntimeError, match=re.escape(OWN_DOING)):
+    with pytest.raises(RuntimeError, match=re.escape(HANDLER_CHANGED)):
         await changes_it_too()
     assert effects(guard) == {}
     assert sql(guard, "SELECT status FROM orders") == [("open",)]
@@ -202,41 +181,25 @@ async def test_a_handler_that_changes_what_the_update_compares_fails_and_is_not_
     assert effects(guard) == {}
 
 
-async def test_a_row_that_the_query_no_longer_finds_is_done(make: Make) -> None:
+async def test_a_row_that_the_query_no_longer_finds_is_done_and_a_payload_never_becomes_sql(
+    make: Make,
+) -> None:
     guard = make(SqlPessimistic, select=OPEN, limits=PATIENT)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     await guard.check()
     assert await guard.seen(task()) is False
+    by_text = make(SqlPessimistic, select="SELECT 1 FROM orders WHERE status = :payload_s", limits=HASTY)
+    for hostile in (rb"' OR '1'='1", b"open' --", rb"\\' OR 1=1 --", b"%s", b":payload_s"):
+        with pytest.raises(Seen):
+            await by_text.begin(task(body=b'{"s": "%s"}' % hostile))
     async with guard(task()) as hold:
         await hold.connection.execute(EFFECT, {"id": "order-7", "token": 1})
         await hold.connection.execute(text("UPDATE orders SET status = 'done' WHERE id = 7"))
     assert await guard.seen(task()) is True
-    with pytest.raises(Seen):
-        await guard.begin(task(token=2))
-    with pytest.raises(Seen):
-        await guard.begin(task("other", body=b'{"order": 8}'))
-    assert effects(guard) == {"order-7": 1}
-
-
-async def test_a_payload_never_becomes_sql(make: Make) -> None:
-    guard = make(SqlPessimistic, select="SELECT 1 FROM orders WHERE status = :payload_s", limits=HASTY)
-    sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
-    for hostile in ("' OR '1'='1", "open' --", "\\' OR 1=1 --", "%s", ":payload_s"):
-        body = b'{"s": "%s"}' % hostile.replace("\\", "\\\\").encode()
+    for gone in (task(token=2), task("other", body=b'{"order": 8}')):
         with pytest.raises(Seen):
-            await guard.begin(task(body=body))
-
-
-@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-async def test_a_parameter_whose_type_only_a_value_tells_does_not_fail_the_check(
-    database: Database, opened: Opened
-) -> None:
-    guard = opened(
-        SqlPessimistic(
-            database.async_url, select="SELECT :payload_order WHERE :payload_order IS NOT NULL", limits=HASTY
-        )
-    )
-    await guard.check()
+            await guard.begin(gone)
+    assert effects(guard) == {"order-7": 1}
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
@@ -248,24 +211,28 @@ async def test_an_option_that_the_driver_does_not_know_is_told_by_the_check(
         await guard.check()
 
 
-async def test_an_update_of_what_is_not_there_is_told_by_the_check_which_never_runs_it(
-    database: Database,
-) -> None:
+async def test_the_check_names_what_cannot_be_executed_and_changes_nothing(make: Make) -> None:
     update = "UPDATE orders SET version = version + 1, status = :payload_s"
-    guard = SqlOptimistic(database.async_url, update=update, limits=HASTY)
-    prepared(guard)
+    guard = make(SqlOptimistic, update=update, limits=HASTY)
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     await guard.check()
     assert sql(guard, "SELECT version, status FROM orders") == [(1, "open")]
-    await guard.close()
-    for wrong in (update.replace("version =", "versio ="), update.replace("orders", "nowhere")):
-        guard = SqlOptimistic(database.async_url, update=wrong, limits=HASTY)
-        with pytest.raises(GuardUnavailable, match=r"versio|nowhere"):
-            await guard.check()
-        await guard.close()
+    columns = {"select": "SELECT id FROM orders", "update": "UPDATE orders SET version = :version"}
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (SqlOptimistic, {"update": update.replace("version =", "versio =")}, "versio"),
+        (SqlOptimistic, {"update": update.replace("orders", "nowhere")}, "nowhere"),
+        (SqlOptimistic, columns, r"sqlOptimistic.update: expected parameters from .*:id, got :version"),
+        (SqlPessimistic, {"select": "SELECT 1 FROM nowhere WHERE id = :task_id"}, "nowhere"),
+        (SqlPessimistic, {"select": "SELECT nothing FROM orders"}, "nothing"),
+        (SqlPessimistic, {"select": "SELECT 1 FROM FROM x"}, "FROM"),
+    ]
+    for kind, statements, named in wrong:
+        with pytest.raises(GuardUnavailable, match=named) as away:
+            await make(kind, limits=HASTY, **statements).check()
+        assert guard.where in str(away.value)
 
 
-async def test_a_statement_that_fails_at_the_end_is_a_failed_attempt_and_no_reason_to_try_for_long(
+async def test_a_statement_that_fails_at_the_end_is_a_failed_attempt_and_is_not_retried(
     make: Make,
 ) -> None:
     """Uncharged, the handler would run again and again without end."""
@@ -302,7 +269,9 @@ async def test_a_payload_of_a_type_that_the_statement_cannot_use_is_buried(
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-async def test_a_column_that_no_check_could_tell_is_missing_buries_the_task(make: Make) -> None:
+async def test_a_parameter_whose_type_only_a_value_tells_passes_the_check_and_buries_the_task_it_lacks(
+    make: Make,
+) -> None:
     guard = make(
         SqlOptimistic,
         select="SELECT :payload_order AS found WHERE :payload_order IS NOT NULL",
@@ -313,18 +282,3 @@ async def test_a_column_that_no_check_could_tell_is_missing_buries_the_task(make
     await guard.check()
     with pytest.raises(Bury, match=r"update: expected parameters from .*:found, got :version"):
         await guard.finish(await guard.begin(task()))
-
-
-async def test_a_query_of_what_is_not_there_is_told_by_the_check(database: Database) -> None:
-    for select in (
-        "SELECT 1 FROM nowhere WHERE id = :task_id",
-        "SELECT nothing FROM orders",
-        "SELECT 1 FROM FROM x",
-    ):
-        guard = SqlPessimistic(database.async_url, select=select, limits=HASTY)
-        if select.endswith("x") or "orders" not in select:
-            sql(guard, "DROP TABLE IF EXISTS orders")
-        with pytest.raises(GuardUnavailable) as away:
-            await guard.check()
-        assert guard.where in str(away.value)
-        await guard.close()

@@ -38,13 +38,7 @@ def lookup() -> object:
 def test_an_error_names_its_type_its_message_and_the_users_line() -> None:
     line = lookup.__code__.co_firstlineno + 2
     assert described(caught(lookup)) == f"KeyError: 'order' ({__name__}:lookup line {line})"
-
-
-def test_the_place_is_the_users_own_even_when_a_library_raised() -> None:
-    assert f"({__name__}:" in described(caught(lambda: json.loads("{")))
-
-
-def test_a_retry_is_its_reason_and_nothing_else() -> None:
+    assert f"({__name__}:" in described(caught(lambda: json.loads("{"))), "also when a library raised"
     assert described(Retry("the gateway is down")) == "the gateway is down"
 
 
@@ -57,16 +51,13 @@ def test_details_stay_below_the_line_that_letters_are_grouped_by() -> None:
     assert fingerprint(first) == fingerprint(second)
 
 
-def test_an_exception_that_cannot_be_shown_is_still_told() -> None:
+def test_an_exception_that_cannot_be_shown_is_still_described() -> None:
     class Broken(Exception):
         def __str__(self) -> str:
             raise RuntimeError
 
     assert described(Broken()) == "Broken: (its message cannot be shown: RuntimeError)"
-
-
-def test_an_error_is_cut_between_characters() -> None:
-    assert bounded("ü" * MAX_ERROR_BYTES) == "ü" * (MAX_ERROR_BYTES // 2)
+    assert bounded("ü" * MAX_ERROR_BYTES) == "ü" * (MAX_ERROR_BYTES // 2), "cut between characters"
 
 
 def nested() -> object:
@@ -77,23 +68,16 @@ def nested() -> object:
 
 
 def test_a_traceback_has_each_exception_with_its_frames_the_nearest_first() -> None:
-    line = lookup.__code__.co_firstlineno + 2
-    raised, led = traceback_of(caught(nested))
-    assert (raised["error"], led["error"]) == ("ValueError: bad order", "KeyError: 'order'")
-    assert led["frames"][-1] == f'{__name__}:lookup line {line}: return orders["order"]'
-    assert raised["frames"][-1].endswith(': raise ValueError("bad order") from error')
-
-
-def test_the_exceptions_of_a_group_are_told() -> None:
     def group() -> None:
         raise BaseExceptionGroup("two failed", [caught(lookup), caught(nested)])
 
-    assert [each["error"] for each in traceback_of(caught(group))] == [
-        "ExceptionGroup: two failed (2 sub-exceptions)",
-        "KeyError: 'order'",
-        "ValueError: bad order",
-        "KeyError: 'order'",  # which led to it
-    ]
+    line = lookup.__code__.co_firstlineno + 2
+    both, first, second, cause = traceback_of(caught(group))
+    assert both["error"] == "ExceptionGroup: two failed (2 sub-exceptions)"
+    assert (first["error"], second["error"]) == ("KeyError: 'order'", "ValueError: bad order")
+    assert cause["error"] == "KeyError: 'order'"
+    assert cause["frames"][-1] == f'{__name__}:lookup line {line}: return orders["order"]'
+    assert second["frames"][-1].endswith(': raise ValueError("bad order") from error')
 
 
 def deeper(levels: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -53,16 +52,18 @@ async def test_headers_that_drip_for_ever_do_not_hold_the_slot() -> None:
             await asyncio.wait_for(handler.call(a_task()), PATIENCE_SECONDS)
 
 
+@pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize(("status", "settled"), [(b"200 OK", None), (b"404 Not Found", Bury)])
-async def test_a_body_that_drips_for_ever_is_cut_once_the_status_has_decided(
-    monkeypatch: pytest.MonkeyPatch, status: bytes, settled: type[Exception] | None
+async def test_a_body_that_drips_or_breaks_off_is_cut_once_the_status_has_decided(
+    monkeypatch: pytest.MonkeyPatch, status: bytes, settled: type[Exception] | None, *, ends: bool
 ) -> None:
     """A success is a success before its body is complete; a refusal is quoted as far as it came."""
     monkeypatch.setattr(http, "BODY_SECONDS", 0.2)
 
     async def drip(reader: StreamReader, writer: StreamWriter) -> None:
         writer.write(HEAD % status + b"Content-Length: 1000\r\n\r\nso far")
-        await wait_for_the_client_to_leave(reader)
+        if not ends:
+            await wait_for_the_client_to_leave(reader)
 
     async with hostile(drip) as url, http_handler(url, timeout_seconds=3600) as handler:
         if settled is None:
@@ -74,10 +75,10 @@ async def test_a_body_that_drips_for_ever_is_cut_once_the_status_has_decided(
 
 @pytest.mark.parametrize(
     "beginning",
-    [b"", b"HTTP/1.1 20", b"HTTP/1.1 200 OK\r\nContent-Le", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 abc\r\n\r\n"],
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Le", b"SSH-2.0-OpenSSH\r\n"],
 )
 async def test_an_answer_without_a_whole_head_is_a_network_error(beginning: bytes) -> None:
-    """Closed before, inside or instead of an HTTP head: nobody knows what was done, so the task runs again."""
+    """Closed before, inside or instead of an HTTP head: what was done is unknown, so the task runs again."""
 
     async def half(_: StreamReader, writer: StreamWriter) -> None:
         writer.write(beginning)
@@ -85,14 +86,6 @@ async def test_an_answer_without_a_whole_head_is_a_network_error(beginning: byte
     async with hostile(half) as url, http_handler(url) as handler:
         with pytest.raises(Retry):
             await handler.call(a_task())
-
-
-async def test_a_success_whose_body_is_cut_off_is_still_a_success() -> None:
-    async def cut(_: StreamReader, writer: StreamWriter) -> None:
-        writer.write(HEAD % b"200 OK" + b"Content-Length: 1000\r\n\r\nhalf")
-
-    async with hostile(cut) as url, http_handler(url) as handler:
-        await handler.call(a_task())
 
 
 async def test_an_error_page_of_ten_megabytes_is_not_read_to_its_end() -> None:
@@ -134,7 +127,7 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "receiver.invalid"], ids=["refused", "unresolved"])
 async def test_a_receiver_that_cannot_be_reached_is_retried(host: str) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: no other process can answer there
         async with http_handler(f"http://{host}:{taken.getsockname()[1]}/") as handler:
             with pytest.raises(Retry, match=r"^ClientConnector\w*Error: "):
                 await handler.call(a_task())
@@ -188,11 +181,15 @@ async def test_no_more_connections_than_allowed() -> None:
 
 
 async def test_the_time_limit_counts_from_the_call() -> None:
+    """A call that waits for another one's connection times out with it, and sends nothing."""
+    requests = 0
+
     async def silent(reader: StreamReader, _: StreamWriter) -> None:
+        nonlocal requests
+        requests += 1
         await wait_for_the_client_to_leave(reader)
 
     async with hostile(silent) as url, http_handler(url, maxConnections=1, timeout_seconds=0.3) as handler:
-        started = time.monotonic()
         outcomes = await asyncio.gather(*(handler.call(a_task()) for _ in range(3)), return_exceptions=True)
     assert all(isinstance(outcome, Retry) for outcome in outcomes)
-    assert time.monotonic() - started < 0.9
+    assert requests == 1

@@ -61,14 +61,8 @@ def test_a_signed_request_verifies(secret: bytes) -> None:
     """With the key as it is in the file, with or without the newline at its end, and header names in any case."""
     lowered = {name.lower(): value for name, value in signed().items()}
     assert not refused(lowered, secrets=(secret,))
-
-
-def test_headers_of_the_way_do_not_matter() -> None:
-    assert not refused(signed() | {"X-Forwarded-For": "10.0.0.1", "User-Agent": "delayq"})
-
-
-def test_during_a_rotation_either_secret_will_do() -> None:
-    assert not refused(signed(), secrets=(b"new", KEY))
+    assert not refused(lowered, secrets=(b"new", secret)), "either of two, during a rotation"
+    assert not refused(lowered | {"X-Forwarded-For": "10.0.0.1", "User-Agent": "delayq"})
 
 
 @pytest.mark.parametrize(
@@ -96,7 +90,7 @@ def test_a_signature_without_v2_is_refused() -> None:
 
 
 @pytest.mark.parametrize("target", [TARGET, None])
-@pytest.mark.parametrize("name", ["Idempotency-Key", "content-type", "Delayq-Task-Id", "Delayq-Signature"])
+@pytest.mark.parametrize("name", ["Idempotency-Key", "content-type", "Delayq-Signature"])
 def test_a_replay_that_repeats_a_header_is_refused(name: str, target: str | None) -> None:
     """A receiver that looks the header up reads the first value, where the signature could be of the last."""
     received = Message()
@@ -142,7 +136,4 @@ def test_no_header_breaks_the_check(header: str) -> None:
     assert refused(signed() | {"Delayq-Signature": header})
     assert refused(signed() | {"Delayq-Signature": f"t={NOW},v2={header}"})
     assert refused(signed() | {"Delayq-Signature": f"t={header},v2=00"})
-
-
-def test_a_request_without_headers_is_refused() -> None:
     assert refused({})

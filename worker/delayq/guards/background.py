@@ -1,6 +1,6 @@
 """Work in the background: releases and answers of slow servers. None is dropped, and none outlives its guard.
 
-Whatever runs here has a time limit of its own, for all of it are calls on a connection.
+Each call has a time limit of its own, that of its connection.
 """
 
 from __future__ import annotations

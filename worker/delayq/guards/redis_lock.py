@@ -3,9 +3,9 @@
 SET NX PX with a value that no other run has, renewed at a third of its life, deleted only by who set it. One round trip
 more before a handler and one after it.
 
-What it cannot promise, beside what no lock can (see locking.py): with a single Redis, what Redis forgets is unlocked. A
+Limits, beside those of every lock (see locking.py): with a single Redis, a key that Redis loses is unlocked. A
 restart without persistence, a failover to a replica that had not received the key, and FLUSHALL let a second run begin;
-the first detects that within a third of the lock's TTL, and has had its effect by then or not. A clock of Redis that
+the first is interrupted within a third of the lock's life, perhaps after its effect. A clock of Redis that
 steps ahead does the same to locks that it passes; one that steps back keeps those of dead holders for longer.
 """
 
@@ -48,13 +48,13 @@ class RedisLock(LockGuard):
         prefix: str = "delayq",
         shards: int = 1,
     ) -> None:
-        """`address` may be a URL, `prefix` and `shards` are the queue's; the latter say whom to look at in a Cluster.
+        """`address` may be a URL, `prefix` and `shards` are the queue's; the latter select the servers to check.
 
         A lock lies on the shard that its task was claimed from: there, a task that is locked does not move elsewhere.
         """
         super().__init__(ttl_seconds)
         address = Address.from_url(address) if isinstance(address, str) else address
-        # An answer that is waited for longer leaves no time to ask again.
+        # A longer wait for an answer would leave no time for a retry.
         seconds = min(address.timeout_seconds, ttl_seconds / RENEWALS)
         self._connection = AsyncConnection(replace(address, timeout_seconds=seconds))
         self._commands = Commands(queue, prefix=prefix, shards=shards)
@@ -76,7 +76,7 @@ class RedisLock(LockGuard):
 
     @property
     def where(self) -> str:
-        """host:port of the queue's Redis, or by whom its servers are found."""
+        """host:port of the queue's Redis, or of the Sentinels or seeds that find it."""
         return self._connection.address.where
 
     async def check(self) -> None:

@@ -9,10 +9,10 @@ A minority of the servers may be down, slow, or restarted empty without effect, 
 back when the majority has confirmed the next renewal. With a majority away the guard is unavailable, and holds are lost
 when their time has run out.
 
-What it cannot promise, beside what no lock can (see locking.py): the life of a lock is measured by the servers' clocks.
+Limits, beside those of every lock (see locking.py): the life of a lock is measured by the servers' clocks.
 A majority of them that step ahead, or that restart empty within one life of the lock (persistence with fsync on every
 write, or a restart that is delayed by a lock's life, rules that out), let a second run begin while the first goes on;
-the first detects that at its next renewal.
+the first is interrupted at its next renewal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 FEWEST: Final = 3
 FIELD: Final = "spec.guard.redlock.urlsSecretRef"
 BUSY_MS: Final = (100, 1000)
-"""Between tries for what others hold: several that try at once may each get some servers and none a majority."""
+"""Delay of a retry: several runs that try at once may each get some servers and none a majority."""
 
 
 class Redlock(LockGuard):
@@ -160,7 +160,7 @@ def _free(others_ms: int) -> bool:
 def server_seconds(ttl_seconds: float) -> float:
     """Return how long one server may take to answer: small against a lock's life, long enough for a busy network.
 
-    30 s → 1 s; 2 s → 0.4 s. Only a majority that is slow costs anybody this time.
+    30 s → 1 s; 2 s → 0.4 s. Only a slow majority delays a task by this time.
     """
     return min(ttl_seconds / 5, 1.0)
 

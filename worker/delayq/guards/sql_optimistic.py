@@ -1,6 +1,6 @@
-"""sql-optimistic: a row per task, changed only if it has not changed meanwhile. No lock is held while a handler runs.
+"""sql-optimistic: a row per task, compared and set at the end. No lock is held while a handler runs.
 
-Several runs may go on at once; the first to commit has done it, and what the others did is rolled back. The row is one
+Several runs may go on at once; the first to commit takes effect, and the others are rolled back. The row is one
 that the user's statements read and change, by a version or a status; or one of the ledger.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 FIELD = "spec.guard.sqlOptimistic"
 _BEFORE = "delayq_before"
-OWN_DOING = (
+HANDLER_CHANGED = (
     f"the handler itself changed what {FIELD}.update compares, and it found no row: leave those columns to it"
 )
 
 
 class SqlOptimistic(SqlGuard):
-    """Compare and set."""
+    """Compare and set, by a version or a status."""
 
     name = "sql-optimistic"
 
@@ -52,25 +52,25 @@ class SqlOptimistic(SqlGuard):
         self._select = None if select is None else Statement(select, field=f"{FIELD}.select", begins=READS)
         self._update = None if update is None else Statement(update, field=f"{FIELD}.update", begins=WRITES)
         if self._select is not None:
-            self._select.know()
+            self._select.check_parameters()
         elif self._update is not None:
-            self._update.know()
-        self.holding, self.prepares = not apart, self._update is None
+            self._update.check_parameters()
+        self.keeps_transaction, self.prepares_row = not apart, self._update is None
 
     @classmethod
     def options(cls, spec: contract.SqlOptimistic, *, apart: bool) -> dict[str, Any]:
-        """Return what the document says of it."""
+        """Return the options that the document sets."""
         return {"select": spec.select, "update": spec.update, "apart": apart}
 
     def enter(self, connection: Connection, task: Task) -> Any:  # noqa: ANN401 -- a version, or a row's columns
-        """Read what is to be the same afterwards."""
+        """Read what `leave` compares."""
         if self._update is None:
             row = ledger.look(connection, task)
             if row is None or row.done:
                 raise Seen
             return row.version
         facts = self._read(connection, task)
-        if self.holding:
+        if self.keeps_transaction:
             connection.exec_driver_sql(f"SAVEPOINT {_BEFORE}")
         return facts
 
@@ -83,27 +83,27 @@ class SqlOptimistic(SqlGuard):
         return dict(found)
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
-        """Change it; roll back if another run has changed it."""
+        """Change the row; Seen if another run has changed it."""
         if self._update is None:
             changed = ledger.complete(connection, hold.task, version=hold.facts)
         else:
             changed = self._update.run(connection, hold.task, hold.facts).rowcount != 0
             if not changed and hold.transaction is not None:
-                self._own_doing(connection, hold, self._update)
+                self._refuse_own_change(connection, hold, self._update)
         if not changed:
             raise Seen("another run of the task has taken effect meanwhile")
 
-    def _own_doing(self, connection: Connection, hold: SqlHold, update: Statement) -> None:
-        """Return whether only the handler changed it: without its writes, the statement finds its row.
+    def _refuse_own_change(self, connection: Connection, hold: SqlHold, update: Statement) -> None:
+        """RuntimeError if only the handler changed the row: without its writes, the statement finds it.
 
-        Its work is rolled back in either case; if it were taken for another run's work, it would never be done.
+        The handler's writes are rolled back in either case. As Seen, the task would be acked and never take effect.
         """
         connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_BEFORE}")
         if update.run(connection, hold.task, hold.facts).rowcount != 0:
-            raise RuntimeError(OWN_DOING)
+            raise RuntimeError(HANDLER_CHANGED)
 
     def has(self, connection: Connection, task: Task) -> bool | None:
-        """Ask; None without a query to ask."""
+        """Tell whether the task has taken effect; None without a query."""
         if self._update is None:
             return super().has(connection, task)
         if self._select is None:
@@ -111,12 +111,12 @@ class SqlOptimistic(SqlGuard):
         return self._select.run(connection, task).first() is None
 
     def probe(self, connection: Connection) -> None:
-        """Try the user's query, whose columns have to suffice, and have the other statement looked at."""
+        """Run the user's query, check its columns against `update`, and EXPLAIN that."""
         if self._update is None:
             super().probe(connection)
             return
         if self._select is not None:
-            self._update.know(self._select.try_out(connection).keys())
+            self._update.check_parameters(self._select.try_out(connection).keys())
         self._update.explain(connection)
         postgres = connection.dialect.name == "postgresql"  # which explains on a replica, too
         if postgres and connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on":

@@ -1,6 +1,6 @@
-"""sql-pessimistic: a row per task, locked while the handler runs. Everybody else waits, or comes again later.
+"""sql-pessimistic: a row per task, locked while the handler runs. Another run waits, or is tried again later.
 
-The row is one that the user's query names, and is to be done as long as the query finds it; or one of the ledger.
+The row is one that the user's query selects, and the task is due as long as the query finds it; or one of the ledger.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCKS: dict[RowWait, str] = {
 
 
 class SqlPessimistic(SqlGuard):
-    """One run at a time, by a lock that lives as long as its transaction."""
+    """One run at a time, by a row lock that lasts as long as its transaction."""
 
     name = "sql-pessimistic"
 
@@ -49,9 +49,9 @@ class SqlPessimistic(SqlGuard):
         super().__init__(database, queue=queue, apart=False, limits=limits or Limits())
         self._wait: RowWait = wait
         self._select = None if select is None else Statement(select, field=f"{FIELD}.select", begins=READS)
-        self.prepares = self._select is None
+        self.prepares_row = self._select is None
         if self._select is not None:
-            self._select.know()
+            self._select.check_parameters()
             if self._select.locking:
                 raise InvalidDocument(
                     f"{FIELD}.select: expected no FOR UPDATE or the like: {FIELD}.wait adds it"
@@ -59,12 +59,12 @@ class SqlPessimistic(SqlGuard):
 
     @classmethod
     def options(cls, spec: contract.SqlPessimistic, *, apart: bool) -> dict[str, Any]:
-        """Return what the document says of it."""
+        """Return the options that the document sets."""
         del apart  # the lock is held in either case
         return {"select": spec.select, "wait": spec.wait}
 
     def enter(self, connection: Connection, task: Task) -> int | None:
-        """Lock; returns the version of the ledger's row."""
+        """Lock the row; return the version of a ledger's row."""
         if self._select is None:
             return self._enter_ledger(connection, task)
         if not self._found(connection, self._select, task, _LOCKS[self._wait]):
@@ -83,27 +83,27 @@ class SqlPessimistic(SqlGuard):
         return row.version
 
     def _found(self, connection: Connection, select: Statement, task: Task, lock: str) -> bool:
-        """SQLite has no locks of rows: its transaction has the whole database."""
+        """Run the query with the lock clause. SQLite has no row locks: its transaction locks the database."""
         end = "" if connection.dialect.name == "sqlite" else lock
         found = select.run(connection, task, end=end).first() is not None
         if found and end and connection.dialect.name == "postgresql":
-            # It looked at other tables before it waited for the lock, and only reads the locked row itself again.
+            # After the wait for the lock it reads only the locked row again, and other tables as they were before.
             return select.run(connection, task).first() is not None
         return found
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
-        """Say that it is done; a user's own row says so by no longer being found."""
+        """Mark the ledger's row done; a user's row is done when the query no longer finds it."""
         if self._select is None and not ledger.complete(connection, hold.task, version=hold.facts):
             raise GuardLost("the task's row was deleted while it was locked")
 
     def has(self, connection: Connection, task: Task) -> bool | None:
-        """Ask without locking."""
+        """Tell whether the task has taken effect, without a lock."""
         if self._select is None:
             return super().has(connection, task)
         return not self._found(connection, self._select, task, "")
 
     def probe(self, connection: Connection) -> None:
-        """Try the user's query, and whether it can lock."""
+        """Run the user's query with its lock clause and NULL parameters."""
         if self._select is None:
             super().probe(connection)
             return

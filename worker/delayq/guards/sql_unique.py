@@ -1,7 +1,7 @@
-"""sql-unique: a row per finished task under a unique index. Whose insert is first runs; everybody else has seen it.
+"""sql-unique: a row per finished task under a unique index. The run whose insert is first goes on; another gets Seen.
 
 With the handler's writes in the same transaction, the effect takes place exactly once in that database. A handler that
-writes elsewhere runs between two transactions: one says that it began, the other that it is done.
+writes elsewhere runs between two transactions: one records that it began, the other that it is done.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class SqlUnique(SqlGuard):
-    """The guard to choose where there is a database."""
+    """A row per task under a unique index: recommended wherever there is a database."""
 
     name = "sql-unique"
 
@@ -48,24 +48,25 @@ class SqlUnique(SqlGuard):
         `on_incomplete_run` matters with `apart`.
         """
         super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
-        self.holding, self.undoes, self._on_incomplete_run = not apart, apart, on_incomplete_run
-        self.doubts = on_incomplete_run == "Bury"
+        self._on_incomplete_run = on_incomplete_run
+        self.keeps_transaction, self.undoes_begin = not apart, apart
+        self.keeps_interrupted = on_incomplete_run == "Bury"
 
     @classmethod
     def options(cls, spec: contract.SqlUnique, *, apart: bool) -> dict[str, Any]:
-        """Return what the document says of it."""
+        """Return the options that the document sets."""
         return {"on_incomplete_run": spec.on_incomplete_run, "apart": apart}
 
     async def incomplete_run(self, task: Task) -> str:
-        """Say which run of a task began and never said how it ended: it may have taken effect. Empty for none.
+        """Describe an incomplete run of the task, which may have taken effect; empty for none.
 
-        `(token 3) began at 2026-11-20T09:00:00Z and never said how it ended`, which may be one that still goes on.
+        `(token 3) began at 2026-11-20T09:00:00Z and did not record its end`; it may still be in progress.
         """
         row = await self._aio.once(partial(ledger.look, task=task))
         return "" if row is None or row.done else _begun(row)
 
     def enter(self, connection: Connection, task: Task) -> None:
-        """Add the task's row: done, for it is rolled back with the handler; or running, for the handler is apart."""
+        """Add the task's row: done, as a rollback removes it; or running, if the handler is apart."""
         if ledger.add(connection, task, RUNNING if self.apart else DONE):
             return
         row = ledger.look(connection, task)
@@ -76,7 +77,7 @@ class SqlUnique(SqlGuard):
         self._enter_incomplete(connection, task, row)
 
     def _enter_incomplete(self, connection: Connection, task: Task, row: ledger.Row) -> None:
-        """An earlier run began and never said how it ended: it may have had its effect, and may even go on."""
+        """Handle a row without a recorded end: that run may have taken effect, and may still be in progress."""
         if row.token > task.token:
             raise busy("a later run of the task has begun")
         if row.token == task.token:
@@ -90,21 +91,21 @@ class SqlUnique(SqlGuard):
             raise busy("another run of the task has just begun")
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
-        """Say that it is done, where its row does not say so already."""
+        """Mark the row done, unless `enter` has done so."""
         if not self.apart or ledger.complete(connection, hold.task):
             return
         row = ledger.look(connection, hold.task)
-        if row is None:  # it was pruned meanwhile; the effect is there all the same
+        if row is None:  # it was deleted meanwhile; the task has taken effect all the same
             ledger.add(connection, hold.task, DONE)
-        if row is None or row.token != hold.task.token:  # ours: an earlier COMMIT was not answered
+        if row is None or row.token != hold.task.token:  # with our token, an earlier COMMIT was not answered
             why = "its row was deleted" if row is None else "a later run has taken over"
             fields = {"task_id": hold.task.id, "guard": self.name, "why": why}
             log.warning("guard_lost", extra={"fields": fields})
 
     def undo(self, connection: Connection, hold: SqlHold) -> None:
-        """Forget that it began: it failed, and said so."""
+        """Delete the row: the run has failed, and nothing is unknown."""
         ledger.remove(connection, hold.task)
 
 
 def _begun(row: ledger.Row) -> str:
-    return f"(token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and never said how it ended"
+    return f"(token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and did not record its end"

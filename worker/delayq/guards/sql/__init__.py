@@ -1,4 +1,4 @@
-"""What the SQL guards share: engines, transactions, the ledger table, users' statements, drivers' errors.
+"""Shared parts of the SQL guards: engines, transactions, the ledger table, users' statements, drivers' errors.
 
-Not here: any guard. Each is a strategy of its own, in guards/sql_unique.py, sql_pessimistic.py and sql_optimistic.py.
+Not here: the guards, in guards/sql_unique.py, sql_pessimistic.py and sql_optimistic.py.
 """

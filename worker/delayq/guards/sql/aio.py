@@ -1,4 +1,4 @@
-"""Connections for one step or for a whole hold, on the event loop. No step is waited for without a bound."""
+"""Connections for one step or for a hold, on the event loop. Each wait for a step has a time limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delayq.guards.sql import urls
 from delayq.guards.sql.errors import away, translated
 from delayq.guards.sql.plain import PAUSE_SECONDS, PERSIST_SECONDS
 from delayq.guards.sql.threads import Keeper, in_thread
-from delayq.guards.sql.transaction import NOT_WHOLE
+from delayq.guards.sql.transaction import ENDED_EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CLOSE_SECONDS = 5.0
 ABANDON_SECONDS = 2.0
-"""A worker that leaves gives its handlers 10 s for all of their ends; what takes longer ends in the background."""
+"""A worker that drains gives its handlers 10 s to end; a slower rollback ends in the background."""
 CHECK_SECONDS = 5.0
-"""Probes and conditions need the answer soon, however long tasks may wait."""
+"""Probes and conditions need an answer soon, however long tasks may wait."""
 
 
 class Aio:
-    """The event loop's way to the database: a driver with asyncio, or the plain way in threads."""
+    """Database access of the event loop: a driver with asyncio, or the synchronous driver in threads."""
 
     def __init__(self, pools: Pools, plain: Plain, *, seconds: float) -> None:
-        """`seconds` bound each step."""
+        """`seconds` limits each step."""
         self._pools, self._plain, self._seconds = pools, plain, seconds
         self._keeper = Keeper()
 
@@ -46,37 +46,37 @@ class Aio:
         unwanted: Callable[[SqlHold], Awaitable[None]],
         unwanted_plain: Callable[[SqlHold], None],
     ) -> SqlHold:
-        """Take a connection; the hold keeps it while its transaction is open. If the caller is gone, roll back."""
+        """Take a connection; the hold keeps it while its transaction is open. A late result is undone."""
         if self._pools.threaded:
             return await self._bounded(in_thread(partial(self._begin_threaded, step), unwanted_plain))
         return await self._bounded(self._begin(step), unwanted)
 
     async def finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
-        """Take the step on the hold's connection, and give that back."""
+        """Run the step on the hold's connection, and return that to the pool."""
         if hold.threaded:
             await self._bounded(in_thread(partial(self._plain.finish, hold, step)))
         else:
             await self._bounded(self._finish(hold, step))
 
     async def abandon(self, hold: SqlHold) -> None:
-        """Give the hold's connection back, rolled back."""
+        """Roll back, and return the hold's connection to the pool."""
         if hold.threaded:
             await self._soon(in_thread(partial(self._plain.abandon, hold)))
         elif hold.pool is not None:
             await self._soon(self._pools.close_aio(hold.pool, hold.connection))
 
     async def ask(self, hold: SqlHold, step: Callable[[Connection], bool]) -> bool:
-        """Take the step on the hold's connection, which the hold keeps."""
+        """Run the step on the hold's connection, which the hold keeps."""
         if hold.threaded:
             return await self._soon(in_thread(partial(step, hold.connection)))
         return await self._soon(hold.connection.run_sync(step))
 
     async def undo(self, step: Callable[[Connection], None]) -> None:
-        """Take a connection to forget that a run began."""
+        """Run a step that deletes the row of a failed run, within 2 s or in the background."""
         await self._soon(self._step(step))
 
     async def look(self, step: Callable[[Connection], None]) -> None:
-        """Take a connection to look whether the database serves. Waiting for the pool says nothing against it."""
+        """Run a step that checks the database. A wait for the pool is not an error of the database."""
         busy = self._pools.in_use
         try:
             await self._keeper.within(min(CHECK_SECONDS, self._seconds), self._step(step))
@@ -85,11 +85,11 @@ class Aio:
                 raise self._silent(error) from None
 
     async def once(self, step: Callable[[Connection], T]) -> T:
-        """Take a connection for one step."""
+        """Run one step on a connection of the pool."""
         return await self._bounded(self._step(step))
 
     async def persist(self, step: Callable[[Connection], T]) -> T:
-        """Do the same, and again for a while when the database is away."""
+        """Run one step; retry for 15 s while the database is unavailable."""
         deadline = time.monotonic() + PERSIST_SECONDS
         while True:
             try:
@@ -127,7 +127,7 @@ class Aio:
         try:
             with translated(self._pools.url):
                 if hold.connection.closed:
-                    raise RuntimeError(NOT_WHOLE)
+                    raise RuntimeError(ENDED_EARLY)
                 await hold.connection.run_sync(step)
         finally:
             if hold.pool is not None:

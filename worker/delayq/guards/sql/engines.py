@@ -1,4 +1,4 @@
-"""One engine for each database and process, and the task that runs on one of its connections."""
+"""One engine for each database and process, and the hold on one of its connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", Engine, AsyncEngine)
 CONNECT_SECONDS: Final = 5
-# A server that went without a word is noticed after so long, instead of the quarter of an hour that TCP takes.
+# Detect a server that vanished within about 25 s; TCP alone takes 15 minutes.
 _LIBPQ: Final = {
     "connect_timeout": CONNECT_SECONDS,
     "keepalives_idle": 10,
@@ -34,7 +34,7 @@ _LIBPQ: Final = {
 
 @dataclass(eq=False)
 class Pool(Generic[E]):
-    """One URL's engine, and how many use it now."""
+    """The engine of one URL, and its number of users."""
 
     url: URL
     engine: E
@@ -45,7 +45,7 @@ class Engines(Generic[E]):
     """The engine of a URL that may change. Called from many threads; disposing is left to the caller."""
 
     def __init__(self, url: Callable[[], URL], make: Callable[[URL], E]) -> None:
-        """`make` is called at first use, and whenever `url` says something else than before."""
+        """`make` is called at first use, and whenever `url` returns another URL."""
         self._url = url
         self._make: Callable[[URL], E] = make
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class Engines(Generic[E]):
         self._retired: list[Pool[E]] = []
 
     def take(self) -> Pool[E]:
-        """Return the engine to use now; give it back when done."""
+        """Return the current engine; call `give` when done."""
         with self._lock:
             url = self._url()
             if self._current is None or self._current.url != url:
@@ -63,7 +63,7 @@ class Engines(Generic[E]):
             return self._current
 
     def give(self, pool: Pool[E]) -> None:
-        """Say that one use has ended."""
+        """Record that one use has ended."""
         with self._lock:
             pool.users -= 1
 
@@ -73,7 +73,7 @@ class Engines(Generic[E]):
             return None if self._current is None else self._current.engine.pool
 
     def unused(self) -> list[E]:
-        """Return engines to dispose of: not used now, and never again."""
+        """Return retired engines without users, to dispose of."""
         with self._lock:
             ended = [pool for pool in self._retired if not pool.users]
             self._retired = [pool for pool in self._retired if pool.users]
@@ -115,12 +115,12 @@ def _options(url: URL, limits: Limits) -> dict[str, Any]:
 def _arguments(url: URL, limits: Limits) -> dict[str, Any]:
     match url.get_driver_name():
         case "psycopg":
-            # Statements prepared by name are lost where a proxy hands each transaction to another connection.
+            # A proxy that pools by transaction loses statements that were prepared by name.
             return {**_LIBPQ, "prepare_threshold": None}
         case "psycopg2":
             return {**_LIBPQ}
         case "asyncpg":
-            # The same; and what it still prepares has a name that no other connection behind the proxy has used.
+            # The same; the statements that it still prepares have unique names behind the proxy.
             return {
                 "timeout": CONNECT_SECONDS,
                 "statement_cache_size": 0,

@@ -1,4 +1,4 @@
-"""Translates a failed step of a SQL guard into an error for the worker, with the delay until the next try."""
+"""Classify drivers' errors, and translate them into GuardBusy and GuardUnavailable with a delay."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GONE = frozenset(
     | {*range(1154, 1162), 1184, 1203, 1226, 1290, 1792, 1836, 1927, 3159, 4031, *range(2000, 2070)}
 )
 _UNTYPED = frozenset({"42P08", "42P18"})
-# A value cannot be what it should: class 22; no operator or function for its type; another type; no cast.
+# A value of an unsuitable type: class 22; no operator or function for it; a type mismatch; no cast.
 _UNFIT_CLASSES = ("22", "42883", "42804", "42846")
 _UNFIT = frozenset({1264, 1292, 1366, 1406, 3140})
 _UNDONE = frozenset({"40001", "40P01", 1020, 1213})
@@ -42,10 +42,10 @@ _SQLITE_GONE = frozenset({3, 8, 10, 11, 13, 14, 23, 26})
 
 
 def meaning(error: BaseException) -> Meaning | None:
-    """Say what an error means to a guard; None for what it knows nothing of.
+    """Return what an error means to a guard; None for other errors.
 
-    "unusable": a table is not there, or we have no rights to it. Of the ledger, that is its store's trouble, which the
-    check finds, too; of users' statements, theirs.
+    "unusable": a table is missing, or the user has no rights to it. For the ledger, the guard is unavailable; for
+    users' statements, the attempt fails.
     """
     if isinstance(error, PoolTimeout):
         return "busy"
@@ -53,7 +53,7 @@ def meaning(error: BaseException) -> Meaning | None:
         if error.connection_invalidated:
             return "unavailable"
         return _of_driver(error.orig)
-    # asyncpg raises its own while it connects; what the network says is an OSError everywhere.
+    # asyncpg raises its own errors while it connects; network errors are OSError with each driver.
     return "unavailable" if isinstance(error, OSError) else _of_driver(error)
 
 
@@ -63,13 +63,13 @@ def _of_driver(error: BaseException | None) -> Meaning | None:
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF, str(error))
-    # A connection that was never made has neither: psycopg's OperationalError, and ConnectionTimeout, which is one.
+    # A failed connect has neither: psycopg raises OperationalError or its subclass ConnectionTimeout.
     kinds = {kind.__name__ for kind in type(error).__mro__}
     return "unavailable" if kinds & {"OperationalError", "InterfaceError"} else None
 
 
 def _code(error: BaseException | None) -> int | str | None:
-    """Return the number that MariaDB's drivers have in front, else the state: theirs is the same for many things."""
+    """Return the error number of MariaDB's drivers, else the SQLSTATE, which MariaDB shares between many errors."""
     number = error.args[0] if error is not None and error.args else None
     if isinstance(number, int) and not isinstance(error, OSError):
         return number

@@ -1,4 +1,4 @@
-"""What all SQL guards can do, on the event loop and in plain code. Not here: how, which is each guard's own."""
+"""The base of the SQL guards, for the event loop and for synchronous code. Not here: each guard's strategy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
     """A guard with rows in a database."""
 
     def __init__(self, database: Database, *, queue: str | None, apart: bool, limits: Limits) -> None:
-        """`apart`: what the handler does is not done through the hold's connection."""
+        """`apart`: the handler does not write through the hold's connection."""
         self.queue, self.apart, self.limits = queue, apart, limits
         self._pools = Pools(database, limits)
         self._plain = Plain(self._pools)
@@ -87,12 +87,12 @@ class SqlGuard(Steps, Guard[SqlHold]):
             raise InvalidDocument(f"{problem} cannot take the connection; {expected}")
 
     async def begin(self, task: Task) -> SqlHold:
-        """Let the task run.
+        """Grant a run.
 
         Raises Seen if it has taken effect, GuardBusy while another run holds it or no connection is free,
-        GuardUnavailable when the database is away, and Bury when it must not run: its payload lacks a parameter of a
-        statement or has one of a wrong type, or `on_incomplete_run` says so. What else a user's statement raises comes
-        through, and is a failed attempt.
+        GuardUnavailable when the database is unavailable, and Bury when it must not run: its payload lacks a parameter
+        of a statement or has one of a wrong type, or `on_incomplete_run` says so. Other errors of a user's statement
+        pass through, and are failed attempts.
         """
         return await self._aio.begin(
             partial(self._begin, task=task), unwanted=self.abandon, unwanted_plain=self.abandon_sync
@@ -109,13 +109,13 @@ class SqlGuard(Steps, Guard[SqlHold]):
         await (self._aio.persist(step) if hold.pool is None else self._aio.finish(hold, step))
 
     async def abandon(self, hold: SqlHold) -> None:
-        """Roll back, or forget that it began; within 2 s, or in the background."""
+        """Roll back, or delete the row of the run; within 2 s, or in the background."""
         try:
             if hold.pool is not None:
                 await self._aio.abandon(hold)
-            elif self.undoes and not (self.doubts and hold.interrupted):
+            elif self.undoes_begin and not (self.keeps_interrupted and hold.interrupted):
                 await self._aio.undo(partial(self._undo, hold=hold))
-        except Exception as error:  # noqa: BLE001 -- what cannot be undone now, the next run finds
+        except Exception as error:  # noqa: BLE001 -- the next run finds the row
             self._not_abandoned(hold, error)
 
     async def seen(self, task: Task) -> bool | None:
@@ -184,7 +184,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
         try:
             if hold.pool is not None:
                 self._plain.abandon(hold)
-            elif self.undoes:
+            elif self.undoes_begin:
                 self._plain.once(partial(self._undo, hold=hold))
         except Exception as error:  # noqa: BLE001 -- as in abandon
             self._not_abandoned(hold, error)

@@ -1,4 +1,4 @@
-"""The block around one run of a task under a SQL guard, for handlers of both kinds."""
+"""The block around one run of a task under a SQL guard, for coroutine and plain functions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ UNDONE: Final = "the database rolled the handler's transaction back in favour of
 class SqlGuarded(Guarded[SqlHold]):
     """One run of a task: `async with guard(task) as hold:` or `with guard(task) as hold:`.
 
-    A connection that breaks while the handler runs is not a failure of the handler.
+    A connection that breaks while the handler runs is not charged as a failed attempt.
     """
 
     def __init__(self, guard: SqlGuard, task: Task) -> None:
-        """Nothing begins before the block is entered."""
+        """The hold begins when the block is entered."""
         super().__init__(guard, task)
         self._sql = guard
 

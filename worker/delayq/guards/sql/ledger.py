@@ -1,4 +1,4 @@
-"""What guards do with the ledger: statements on an open connection, each of them one round trip."""
+"""The ledger's statements on an open connection, each of them one round trip."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
 
 _ROW = TABLE.c
-FORGOTTEN_SECONDS = 3600  # how much longer than any run may take a row stays that never came to an end
+INCOMPLETE_SECONDS = 3600  # how much longer than a run may take the row of an incomplete run stays
 
 
 class Row(NamedTuple):
-    """What the ledger says of a task."""
+    """The ledger's row of a task."""
 
     state: str
     token: int
@@ -54,7 +54,7 @@ def add(connection: Connection, task: Task, state: str) -> bool:
         made = sqlite.insert(TABLE).on_conflict_do_nothing()
     else:
         made = mysql.insert(TABLE).prefix_with("IGNORE")
-    # SQLAlchemy stores the row count of an INSERT only with this option; the driver discards it.
+    # SQLAlchemy keeps the count of an INSERT only on request, and the driver drops it.
     kept = made.values(values).inline().execution_options(preserve_rowcount=True)
     return connection.execute(kept).rowcount == 1
 
@@ -66,7 +66,7 @@ def ensure(connection: Connection, task: Task) -> None:
 
 
 def _check(task: Task) -> None:
-    """No database may cut an id: it would become another task's."""
+    """Refuse an id that a database would truncate into another task's."""
     if len(task.id.encode()) > MAX_ID_BYTES or len(task.queue.encode()) > MAX_QUEUE_BYTES:
         expected = f"at most {MAX_ID_BYTES} bytes of id and {MAX_QUEUE_BYTES} of queue"
         raise ValueError(f"expected {expected}, got {len(task.id.encode())} and {len(task.queue.encode())}")
@@ -75,7 +75,7 @@ def _check(task: Task) -> None:
 def look(
     connection: Connection, task: Task, *, lock: bool = False, nowait: bool = False, skip_locked: bool = False
 ) -> Row | None:
-    """Return the task's row; with `lock`, keep it from everybody else until the transaction ends."""
+    """Return the task's row; with `lock`, locked until the transaction ends."""
     asked = select(_ROW.state, _ROW.token, _ROW.version, _ROW.began_at).where(_own(task))
     if lock:
         asked = asked.with_for_update(nowait=nowait, skip_locked=skip_locked)
@@ -115,8 +115,8 @@ def forget(connection: Connection, queue: str, task_id: str, *, done: bool) -> s
 def prune(connection: Connection, queue: str | None, *, kept: int, run: int, batch: int) -> int:
     """Delete at most `batch` rows: done more than `kept` seconds ago, or too old for a run in progress."""
     done = and_(_ROW.done_at.is_not(None), _ROW.done_at < Ago(kept))
-    forgotten = and_(_ROW.done_at.is_(None), _ROW.began_at < Ago(kept + run + FORGOTTEN_SECONDS))
-    old = and_(_ROW.began_at < Ago(kept), or_(done, forgotten))
+    incomplete = and_(_ROW.done_at.is_(None), _ROW.began_at < Ago(kept + run + INCOMPLETE_SECONDS))
+    old = and_(_ROW.began_at < Ago(kept), or_(done, incomplete))
     if queue is not None:
         old = and_(_ROW.queue == queue, old)
     if connection.dialect.name == "sqlite":
@@ -136,7 +136,7 @@ def prune(connection: Connection, queue: str | None, *, kept: int, run: int, bat
 
 
 def probe(connection: Connection) -> None:
-    """Write nothing, in every way that is needed: a table that is missing, another's or read-only is an error now."""
+    """Run each kind of statement without an effect: fails if the table is missing, different or read-only."""
     no_row = and_(_ROW.queue == "", _ROW.task_id == "")
     nothing = select(TABLE).where(false())
     connection.execute(nothing)

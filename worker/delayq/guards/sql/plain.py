@@ -1,4 +1,4 @@
-"""Connections for one step or for a whole hold, in the caller's thread."""
+"""Connections for one step or for a hold, in the caller's thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.sql.errors import translated
-from delayq.guards.sql.transaction import NOT_WHOLE
+from delayq.guards.sql.transaction import ENDED_EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PERSIST_SECONDS: Final = 15.0
-"""How long to try to write down what a handler has done elsewhere already: a database restarts faster."""
+"""How long to retry recording an effect that a handler has had elsewhere: a database restarts faster."""
 PAUSE_SECONDS: Final = 0.5
 
 
 class Plain:
-    """The plain world's way to the database."""
+    """Database access of synchronous code."""
 
     def __init__(self, pools: Pools) -> None:
-        """Nothing is connected before the first step."""
+        """Connect at the first step."""
         self._pools = pools
 
     def begin(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
@@ -47,19 +47,19 @@ class Plain:
             return hold
 
     def finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
-        """Take the step on the hold's connection, and give that back."""
+        """Run the step on the hold's connection, and return that to the pool."""
         with self._ending(hold), translated(self._pools.url):
             if hold.connection.closed:
-                raise RuntimeError(NOT_WHOLE)
+                raise RuntimeError(ENDED_EARLY)
             step(hold.connection)
 
     def abandon(self, hold: SqlHold) -> None:
-        """Give the hold's connection back, rolled back."""
+        """Roll back, and return the hold's connection to the pool."""
         with self._ending(hold):
             pass
 
     def once(self, step: Callable[[Connection], T]) -> T:
-        """Take a connection for one step."""
+        """Run one step on a connection of the pool."""
         with translated(self._pools.url):
             pool, connection = self._pools.open()
             try:
@@ -68,7 +68,7 @@ class Plain:
                 self._pools.close(pool, connection)
 
     def persist(self, step: Callable[[Connection], T]) -> T:
-        """Do the same, and again for a while when the database is away."""
+        """Run one step; retry for 15 s while the database is unavailable."""
         deadline = time.monotonic() + PERSIST_SECONDS
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Connections to a guard's database, for code with and without an event loop: taken, and given back."""
+"""The connection pools of a guard's database, for synchronous code and for the event loop."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Pools:
     """The engines of one database."""
 
     url: Source
-    """Its text hides the password; errors say urls.where() of it."""
+    """str() of a URL hides the password; errors name urls.where()."""
 
     def __init__(self, database: Database, limits: Limits) -> None:
-        """An engine that is given is used as it is, and neither bounded nor disposed of."""
+        """A user's own engine is used as it is: without limits, and not disposed of."""
         self._given = database if isinstance(database, Engine | AsyncEngine) else None
         if isinstance(database, Engine | AsyncEngine):
             if database.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
@@ -49,7 +49,7 @@ class Pools:
 
     @property
     def threaded(self) -> bool:
-        """Whether code on the event loop has to use the driver for plain code, in threads."""
+        """Whether the event loop has to use the synchronous driver, in threads."""
         if self._given is not None:
             return isinstance(self._given, Engine)
         url = self.url()
@@ -61,13 +61,13 @@ class Pools:
         return self._threaded[1]
 
     def need_plain(self) -> None:
-        """InvalidDocument when plain code has no driver here."""
+        """InvalidDocument when no driver for synchronous code is installed."""
         if self._given is None:
             urls.plain(self.url())
 
     @property
     def in_use(self) -> bool:
-        """Whether code on the event loop would have to wait for a connection of the pool now."""
+        """Whether the event loop would have to wait for a connection of the pool now."""
         pool = (self._plain if self.threaded else self._aio).pool()
         return isinstance(pool, QueuePool) and pool.checkedout() >= pool.size()
 
@@ -83,7 +83,7 @@ class Pools:
         return self._given
 
     def open(self) -> tuple[Pool[Engine], Connection]:
-        """Take a connection; waits for one, and for the server, no longer than the limits allow."""
+        """Take a connection; the limits bound the waits for the pool and for the server."""
         pool = self._plain.take()
         try:
             return pool, pool.engine.connect()
@@ -92,7 +92,7 @@ class Pools:
             raise
 
     def close(self, pool: Pool[Engine], connection: Connection) -> None:
-        """Give it back, rolled back. Never raises: a connection that cannot be rolled back is thrown away."""
+        """Roll back, and return the connection to the pool. Raises nothing: a broken connection is discarded."""
         with suppress(SQLAlchemyError, OSError):
             connection.close()
         self._plain.give(pool)
@@ -117,7 +117,7 @@ class Pools:
         await self._dispose_aio()
 
     def end(self) -> None:
-        """Close what plain code has used; holds keep their connections until they end."""
+        """Close the pool of synchronous code; holds keep their connections until they end."""
         self._plain.retire()
         self._dispose_plain()
 
@@ -139,7 +139,7 @@ class Pools:
 
 
 async def _connected(engine: AsyncEngine) -> AsyncConnection:
-    """Connect, and to the end when cancelled: half a connection stays with a server until it loses patience."""
+    """Connect; when cancelled, connect and close: a server keeps a half-open connection until it times out."""
     connecting = asyncio.ensure_future(_start(engine))
     try:
         return await asyncio.shield(connecting)

@@ -1,4 +1,4 @@
-"""What a SQL guard is made of: its limits, and the source of its database's URL."""
+"""The limits of a SQL guard, and the source of its database's URL."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Limits:
     retention_seconds: int = 604_800
     """How long the row of a finished task prevents a second effect; prune() deletes older ones."""
     run_seconds: int = 300
-    """How long a handler may run: a transaction that is idle for much longer belongs to a worker that stands still."""
+    """How long a handler may run: a transaction that is idle for much longer belongs to a stopped worker."""
 
     @property
     def lock_seconds(self) -> int:
-        """The same, for databases that count in seconds: never less than asked for."""
+        """The lock timeout in whole seconds, rounded up."""
         return -(-self.lock_timeout_ms // 1000)
 
     @property
@@ -52,7 +52,7 @@ class Limits:
 
     @property
     def answer_seconds(self) -> float:
-        """How long one step of a guard may take in all: waits for a connection and a lock, and then some."""
+        """How long one step may take in all: waits for a connection and a lock, and 20 s more."""
         return 2 * self.pool_seconds + 20
 
 
@@ -64,7 +64,7 @@ Source: TypeAlias = "Callable[[], URL]"
 
 
 def always(url: URL) -> Source:
-    """Return the source of a URL that stays."""
+    """Return the source of a URL that does not change."""
     return lambda: url
 
 
@@ -75,10 +75,10 @@ def source(spec: SqlGuard, secrets_dir: Path, url: str | None = None) -> Source:
     """Return the URL's place: the URL given, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
     kind = type(spec).__name__
     field = f"spec.guard.{kind[0].lower()}{kind[1:]}.databaseSecretRef"
-    value = url or os.environ.get(URL_VARIABLE)
-    if value:
+    given = url or os.environ.get(URL_VARIABLE)
+    if given:
         try:
-            found = urls.parse(value)
+            found = urls.parse(given)
         except InvalidDocument as error:
             raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
         if not url:
@@ -100,10 +100,10 @@ def _usable(content: bytes) -> URL:
 
 
 def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:
-    """Read the bounds.
+    """Read the limits.
 
-    A wait for a lock that outlasts the handler's timeout would be charged as one. And without a number
-    every slot has a connection, and the check one more.
+    A lock wait is shorter than the handler's timeout, which would charge the task. By default each slot has a
+    connection, and the check has one more.
     """
     seconds = queue.spec.delivery.handler_timeout_seconds
     return Limits(

@@ -1,4 +1,4 @@
-"""The user's SQL statements of a guard: which parts are code, and how they are run."""
+"""Users' SQL statements in spec.guard: how they are parsed, bound and run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from delayq.protocol.envelope import Task
 
-# In this order: whatever begins first ends where its own rule says. A backslash only escapes where it is MySQL's or
+# The first match wins, and its own rule ends it. A backslash only escapes where it is MySQL's or
 # PostgreSQL's E'…', so texts with a quote behind a backslash are refused as unfinished rather than read wrongly.
 _QUOTED: Final = re.compile(
     r"""
@@ -36,7 +36,7 @@ _OPEN: Final = re.compile(r"""['"`]|/\*|\$(?:[A-Za-z_]\w*)?\$""")
 
 
 def pieces(statement: str) -> Iterator[tuple[str, bool]]:
-    """Cut a statement into (text, is it code)."""
+    """Split a statement into (text, whether it is code)."""
     at = 0
     for quoted in _QUOTED.finditer(statement):
         yield statement[at : quoted.start()], True
@@ -70,21 +70,21 @@ class Statement:
     """One statement of the document."""
 
     def __init__(self, sql: str, *, field: str, begins: tuple[str, ...]) -> None:
-        """`field` is its path, for messages. InvalidDocument when it is not one statement that begins as it should."""
+        """`field` is its path, for messages. InvalidDocument unless it is one statement that begins as it should."""
         self.field = field
         self.sql = _one(sql, field, begins)
         self._clauses: dict[str, TextClause] = {}
         self.names = tuple(dict.fromkeys(_PARAMETER.findall(code(self.sql))))
 
-    def know(self, more: Iterable[str] = ()) -> None:
-        """InvalidDocument when a parameter is none of ours, of the payload's or of `more`."""
+    def check_parameters(self, more: Iterable[str] = ()) -> None:
+        """InvalidDocument for a parameter that is neither the task's, nor the payload's, nor in `more`."""
         for name in self.names:
             if name not in OWN and name not in more and not name.startswith(PAYLOAD):
                 raise InvalidDocument(self._unknown(name, more))
 
     @property
     def locking(self) -> bool:
-        """Whether it says itself that it locks rows."""
+        """Whether it contains a lock clause."""
         return _LOCKING.search(code(self.sql)) is not None
 
     @property
@@ -93,7 +93,7 @@ class Statement:
         return self.followed_by("")
 
     def followed_by(self, end: str) -> TextClause:
-        """Return it with more SQL behind it, on a line of its own, for the last one may be a comment."""
+        """Return the statement followed by `end` on a new line, as its last line may be a comment."""
         if end not in self._clauses:
             self._clauses[end] = _clause(self.sql + (f"\n{end}" if end else ""))
         return self._clauses[end]
@@ -101,7 +101,7 @@ class Statement:
     def run(
         self, connection: Connection, task: Task, more: Mapping[str, Any] | None = None, *, end: str = ""
     ) -> CursorResult[Any]:
-        """Execute it for a task, `end` behind it. Bury when the task's values are none that it can use."""
+        """Execute the statement for a task, followed by `end`. Bury if it cannot use the task's values."""
         values = self.values(task, more)
         clause = self.followed_by(end).execution_options(preserve_rowcount=True)
         try:
@@ -114,15 +114,15 @@ class Statement:
             raise
 
     def try_out(self, connection: Connection, *, end: str = "") -> CursorResult[Any]:
-        """Execute a query with all parameters NULL."""
+        """Execute a query with NULL for all parameters."""
         return connection.execute(self.followed_by(end), dict.fromkeys(self.names))
 
     def explain(self, connection: Connection) -> None:
-        """Have the database look at a statement that changes rows, without executing it."""
+        """EXPLAIN a statement that changes rows."""
         connection.execute(_clause(f"EXPLAIN {self.sql}"), dict.fromkeys(self.names))
 
     def values(self, task: Task, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the parameters' values for a task. Bury when its payload has no such field: no retry will help."""
+        """Return the parameters' values for a task. Bury when its payload lacks a field: a retry would not help."""
         return {name: self._value(name, task, more or {}) for name in self.names}
 
     def _value(self, name: str, task: Task, more: Mapping[str, Any]) -> object:
@@ -155,7 +155,7 @@ class Statement:
 
 
 def _clause(sql: str) -> TextClause:
-    # In texts and comments, a colon is a colon; SQLAlchemy would see parameters there, too.
+    # Escape colons in texts and comments, where SQLAlchemy would see parameters, too.
     return text("".join(part if is_code else part.replace(":", r"\:") for part, is_code in pieces(sql)))
 
 

@@ -1,6 +1,6 @@
-"""What a SQL guard does on an open connection: its own statements, and the transactions around them.
+"""The steps of a SQL guard on an open connection: its statements, and the transactions around them.
 
-All of it is plain code. Who opens the connection, and in which world, is in plain.py and aio.py.
+All of it is synchronous code; plain.py and aio.py open the connections, and aio.py runs steps by `run_sync`.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ if TYPE_CHECKING:
     from delayq.guards.sql.settings import Limits
     from delayq.protocol.envelope import Task
 
-# A check does not wait long for another transaction: an open one proves that the database serves.
+# A check does not wait long for a lock: a transaction that holds one proves that the database serves.
 CHECK_LOCK_MS = 2000
 
 
 class Steps:
-    """A guard's strategy. The methods without an underscore in front are each guard's own."""
+    """A guard's strategy: each guard defines the methods without an underscore."""
 
     limits: Limits
     queue: str | None
-    prepares = False
-    """Whether the ledger's row is committed before the transaction begins, to be locked or compared in it."""
-    undoes = False
-    """Whether a run that failed has left something to forget, where no transaction has stayed open."""
-    doubts = False
-    """Whether that is kept of a run that was interrupted: it may have taken effect, and a thread of it may go on."""
-    holding = True
+    prepares_row = False
+    """Whether the ledger's row is committed before the transaction that locks or compares it."""
+    undoes_begin = False
+    """Whether a failed run has a committed row to delete: no transaction has stayed open."""
+    keeps_interrupted = False
+    """Whether an interrupted run keeps its row: it may have taken effect, and a thread of it may go on."""
+    keeps_transaction = True
     """Whether the transaction stays open while the handler runs."""
 
     def enter(self, connection: Connection, task: Task) -> Any:  # noqa: ANN401 -- each guard's own
-        """Let the task run, or raise Seen, GuardBusy, Bury; what it returns is the hold's facts."""
+        """Grant the run, or raise Seen, GuardBusy, Bury. Return the hold's `facts`."""
         raise NotImplementedError
 
     def leave(self, connection: Connection, hold: SqlHold) -> None:
-        """Say that the task is done, in the transaction that is committed then; or raise Seen."""
+        """Mark the task done in the transaction that is about to be committed, or raise Seen."""
 
     def undo(self, connection: Connection, hold: SqlHold) -> None:
-        """Forget that the task began, where no transaction has stayed open."""
+        """Delete the row of a failed run, where no transaction has stayed open."""
 
     def has(self, connection: Connection, task: Task) -> bool | None:
-        """Tell whether the task has taken effect; one that began and never said how it ended has not."""
+        """Tell whether the task has taken effect; an incomplete run counts as not."""
         row = ledger.look(connection, task)
         return row is not None and row.done
 
     def probe(self, connection: Connection) -> None:
-        """Find out whether all that is needed is there and may be written."""
+        """Check that everything needed exists and can be written."""
         ledger.probe(connection)
 
     def _begin(self, connection: Connection, task: Task) -> SqlHold:
-        if self.prepares:
+        if self.prepares_row:
             with transactions.begin(connection, self.limits):
                 ledger.ensure(connection, task)
         transaction = transactions.begin(connection, self.limits)
         facts = self.enter(connection, task)
-        if self.holding:
+        if self.keeps_transaction:
             transactions.mark(connection)
             return SqlHold(task, transaction=transaction, facts=facts)
         transaction.commit()
@@ -71,13 +71,13 @@ class Steps:
         transaction = hold.transaction
         if transaction is None:
             transaction = transactions.begin(connection, self.limits)
-        elif not transactions.whole(connection, transaction):
-            raise RuntimeError(transactions.NOT_WHOLE)
+        elif not transactions.intact(connection, transaction):
+            raise RuntimeError(transactions.ENDED_EARLY)
         self.leave(connection, hold)
         transaction.commit()
 
     def _undone(self, connection: Connection, hold: SqlHold) -> bool:
-        return hold.transaction is not None and not transactions.whole(connection, hold.transaction)
+        return hold.transaction is not None and not transactions.intact(connection, hold.transaction)
 
     def _undo(self, connection: Connection, hold: SqlHold) -> None:
         with transactions.begin(connection, self.limits):

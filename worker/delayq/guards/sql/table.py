@@ -1,4 +1,4 @@
-"""The ledger's table: its columns, the database's clock in SQL, how it is made, and how it is checked."""
+"""The ledger's table: columns, the database's clock in SQL, creation and checks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler
 
 INSTANT = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=3), "mysql", "mariadb")
-"""UTC everywhere: PostgreSQL keeps the zone, the others keep none."""
+"""UTC: PostgreSQL stores the zone, the others store none."""
 
 
 class Ago(FunctionElement[datetime]):
-    """So many seconds before now; 0 is now."""
+    """The instant `seconds` before now; 0 is now."""
 
     type = INSTANT
     inherit_cache = True
@@ -65,7 +65,7 @@ DIALECTS: Final = {
 
 
 def _text(length: int) -> String:
-    """Text that is compared byte by byte: ids differ by case, and no two are equal by a language's rules."""
+    """Text that is compared byte by byte: case matters, and no collation of a language applies."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     plain = String(length).with_variant(exact, "mysql", "mariadb")
     return plain.with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
@@ -101,7 +101,7 @@ def _tidied(text: str) -> str:
 
 
 def install(connection: Connection) -> bool:
-    """Make the table unless it is there; True when that was needed. Called by several at once, one of them makes it."""
+    """Create the table unless it exists; return whether this call did. Concurrent calls are safe."""
     if inspect(connection).has_table(NAME):
         return False
     connection.rollback()
@@ -116,7 +116,7 @@ def install(connection: Connection) -> bool:
 
 
 def problems(connection: Connection) -> list[str]:
-    """Say what of the table is not as it should be."""
+    """Return the differences between the table and the expected one."""
     seen = inspect(connection)
     columns = {column["name"] for column in seen.get_columns(NAME)}
     found = [f"column {column.name} is missing" for column in TABLE.columns if column.name not in columns]

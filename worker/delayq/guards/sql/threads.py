@@ -1,4 +1,4 @@
-"""Bounded steps: on the event loop, and of a driver without asyncio in threads, which nothing can cancel."""
+"""Steps with a time limit, on the event loop and in threads, which cannot be cancelled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def in_thread(step: Callable[[], T], unwanted: Callable[[T], object] | None = None) -> T:
-    """Return what the step returns. When cancelled, the thread goes on, and `unwanted` undoes what it came to."""
+    """Return what the step returns. When cancelled, the thread goes on, and `unwanted` undoes its result."""
     job = _Job(step, unwanted or (lambda _: None))
     _start(job.run)
     try:
@@ -24,7 +24,7 @@ async def in_thread(step: Callable[[], T], unwanted: Callable[[T], object] | Non
 
 
 class _Job(Generic[T]):
-    """One step, and who wants what comes of it."""
+    """One step in a thread, and the future of its caller."""
 
     def __init__(self, step: Callable[[], T], unwanted: Callable[[T], object]) -> None:
         self._step, self._unwanted = step, unwanted
@@ -37,17 +37,17 @@ class _Job(Generic[T]):
             value = self._step()
         except BaseException as error:  # noqa: BLE001 -- handed to the event loop, never swallowed
             failure = error  # the name above ends with its block
-            self._tell(lambda: self._fail(failure))
+            self._call_loop(lambda: self._fail(failure))
         else:
-            if not self._tell(lambda: self._deliver(value)):
+            if not self._call_loop(lambda: self._deliver(value)):
                 self._unwanted(value)
 
     def leave(self) -> None:
-        """Report that the caller is gone: the step may have ended at this moment."""
+        """Undo the result for a caller that was cancelled just as the step ended."""
         if self.done.done() and not self.done.cancelled() and self.done.exception() is None:
             self._drop(self.done.result())
 
-    def _tell(self, what: Callable[[], None]) -> bool:
+    def _call_loop(self, what: Callable[[], None]) -> bool:
         try:
             self._loop.call_soon_threadsafe(what)
         except RuntimeError:  # the loop has ended before
@@ -72,11 +72,11 @@ def _start(run: Callable[[], object]) -> None:
     threading.Thread(target=run, name="delayq-guard", daemon=True).start()
 
 
-CANCELLATIONS, APART_SECONDS = 3, 5.0
+CANCELLATIONS, CANCEL_SECONDS = 3, 5.0
 
 
 class Keeper:
-    """Runs steps, and keeps those that were given up until they have ended."""
+    """Runs steps with a time limit, and holds those that exceeded it until they end."""
 
     def __init__(self) -> None:
         """Nothing runs yet."""
@@ -113,7 +113,7 @@ class Keeper:
         late.add_done_callback(self._late.discard)
 
     async def close(self, seconds: float) -> None:
-        """Give the late ones a moment to end."""
+        """Wait up to `seconds` for late steps."""
         if self._late:
             await asyncio.wait(set(self._late), timeout=seconds)
 
@@ -126,6 +126,6 @@ async def _end(
     for _ in range(CANCELLATIONS):
         if not running.done():
             running.cancel()
-            await asyncio.wait({running}, timeout=APART_SECONDS)
+            await asyncio.wait({running}, timeout=CANCEL_SECONDS)
     if running.done() and not running.cancelled() and running.exception() is None and unwanted is not None:
         await unwanted(running.result())

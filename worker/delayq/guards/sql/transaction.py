@@ -1,4 +1,4 @@
-"""A transaction whose waits are bounded, on any of the databases. Not here: what is done in it."""
+"""A transaction with bounded waits, on each of the databases. Not here: the statements in it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 # One round trip; true: until the end of the transaction.
 _POSTGRESQL = text(
     "SELECT set_config('lock_timeout', :lock, true), "
-    "set_config('idle_in_transaction_session_timeout', :idle, true), set_config('delayq.whole', 'yes', true)"
+    "set_config('idle_in_transaction_session_timeout', :idle, true), set_config('delayq.intact', 'yes', true)"
 )
-_STILL: Final = "SELECT current_setting('delayq.whole', true) = 'yes'"
-_MARK: Final = "delayq_whole"
+_IS_INTACT: Final = "SELECT current_setting('delayq.intact', true) = 'yes'"
+_MARK: Final = "delayq_intact"
 _IN_TRANSACTION: Final = 2  # libpq's PQTRANS_INTRANS: neither over nor in error
-NOT_WHOLE: Final = (
-    "the guard's transaction was over before its block: the handler committed it or rolled it back, changed a table's "
-    "definition, or went on after an error of its SQL; begin_nested() makes a savepoint around what may fail"
+ENDED_EARLY: Final = (
+    "the guard's transaction ended before its block: the handler committed it or rolled it back, changed a table's "
+    "definition, or went on after an error of its SQL; put begin_nested(), a savepoint, around what may fail"
 )
 
 
 def begin(connection: Connection, limits: Limits) -> RootTransaction:
-    """Begin one. It waits for locks no longer than allowed, and ends by itself when its worker stands still."""
+    """Begin a transaction. Lock waits are bounded, and the database ends it when its worker is stopped."""
     transaction = connection.begin()
     match connection.dialect.name:
         case "postgresql":
@@ -44,28 +44,28 @@ def begin(connection: Connection, limits: Limits) -> RootTransaction:
 
 
 def _begin_sqlite(connection: Connection, limits: Limits) -> None:
-    """Take the only lock that SQLite has at once: a transaction that reads first may never get it any more."""
+    """Take SQLite's only lock at once: a transaction that reads first may fail to get it later."""
     connection.exec_driver_sql(f"PRAGMA busy_timeout = {limits.lock_timeout_ms:d}")
     if not getattr(connection.connection.driver_connection, "in_transaction", False):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def mark(connection: Connection) -> None:
-    """Leave something in the transaction that is gone when the database rolls it back or commits it by itself.
+    """Set a savepoint that is gone when the database itself rolls back or commits the transaction.
 
-    MariaDB does one at a deadlock and the other before it changes a table's definition, and says neither at COMMIT.
+    MariaDB rolls back at a deadlock and commits before it changes a table's definition; COMMIT reports neither.
     """
     if connection.dialect.name != "postgresql":
         connection.exec_driver_sql(f"SAVEPOINT {_MARK}")
 
 
-def whole(connection: Connection, transaction: RootTransaction) -> bool:
-    """Tell whether all that was done since `mark` is still there to be committed.
+def intact(connection: Connection, transaction: RootTransaction) -> bool:
+    """Tell whether everything since `mark` is still there to be committed.
 
-    PostgreSQL answers the COMMIT of a transaction in which a statement failed by rolling back, and drivers take that
-    for a success. After a ROLLBACK or COMMIT in the handler's own words, of which SQLAlchemy has not heard, they begin
-    another transaction with the next statement: only a setting that ended with ours tells the two apart. psycopg knows
-    without asking when there is none, or another statement is still running.
+    PostgreSQL answers the COMMIT of a transaction in which a statement failed by rolling back, and drivers report
+    success. After a ROLLBACK or COMMIT in the handler's own SQL, which SQLAlchemy does not see, they begin another
+    transaction with the next statement: only a setting that is local to ours tells the two apart. psycopg reports
+    without a round trip that there is no transaction, or that another statement is still running.
     """
     if not transaction.is_active:
         return False
@@ -76,7 +76,7 @@ def whole(connection: Connection, transaction: RootTransaction) -> bool:
         driver: Any = connection.connection.driver_connection
         if hasattr(driver, "info") and int(driver.info.transaction_status) != _IN_TRANSACTION:
             return False
-        return bool(connection.exec_driver_sql(_STILL).scalar())
+        return bool(connection.exec_driver_sql(_IS_INTACT).scalar())
     except DBAPIError as error:
         if error.connection_invalidated:
             raise

@@ -1,4 +1,4 @@
-"""From a database's URL as people have it to the drivers that serve it. Not here: engines."""
+"""Map database URLs in their usual forms to drivers. Not here: engines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAME: Final = {"postgres": "postgresql", "mariadb": "mysql"}
 
 
 class Drivers(NamedTuple):
-    """Which driver serves whom, by SQLAlchemy's names; None where none does."""
+    """The drivers for synchronous code and for asyncio, by SQLAlchemy's names; None for none."""
 
     plain: str | None
     aio: str | None
@@ -88,7 +88,7 @@ def aio(url: URL) -> URL | None:
 
 
 def where(url: URL) -> str:
-    """Say where a database is, without user and password: postgresql://host:5432/name."""
+    """Return the URL without user and password: postgresql://host:5432/name."""
     bare = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
     return bare.render_as_string()
 

@@ -156,7 +156,6 @@ def facts(of: DelayQueue, **more: Any) -> Facts:  # noqa: ANN401 -- the fields o
         "uid": UID,
         "namespace": of.metadata.namespace or "default",
         "secrets": {name: f"content of {name}" for name in found.secrets},
-        "unkeyed": {name: f"unkeyed {name}" for name in found.secrets},
         "config_maps": {name: f"content of {name}" for name in found.config_maps},
         "kinds": KINDS,
     }

@@ -356,7 +356,7 @@ def test_the_digest_of_a_secret_takes_what_only_its_readers_know(versions: Versi
     def taken(kind: str, uid: str) -> str:
         body = secret("1", key="a")
         body["metadata"]["uid"] = uid
-        return versions.taken({**body, "kind": kind}).safe
+        return versions.taken({**body, "kind": kind})
 
     assert taken("Secret", "1") != taken("Secret", "2")
     assert taken("ConfigMap", "1") == taken("ConfigMap", "2")

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import kopf
-import pytest
 from aiohttp import web
 from delayq_operator import handlers
 from delayq_operator.base import names
@@ -21,6 +20,7 @@ from delayq_operator.kube import kopf_engine
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
+    import pytest
     from delayq_operator.base.names import Key
 
 QUEUE = names.DELAY_QUEUE
@@ -38,13 +38,19 @@ class ApiServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         version = {"version": QUEUE.version, "groupVersion": QUEUE.api_version}
-        kind = {"name": QUEUE.plural, "kind": QUEUE.kind, "namespaced": True, "singularName": "", "verbs": ["list", "watch", "patch"]}
+        kind = {
+            "name": QUEUE.plural,
+            "kind": QUEUE.kind,
+            "namespaced": True,
+            "singularName": "",
+            "verbs": ["list", "watch", "patch"],
+        }
         found: dict[str, dict[str, Any]] = {
             "/api": {"versions": ["v1"]},
-            "/api/v1": {"resources": [{**kind, "name": "namespaces", "kind": "Namespace", "namespaced": False}]},
-            "/apis": {
-                "groups": [{"name": QUEUE.group, "preferredVersion": version, "versions": [version]}]
+            "/api/v1": {
+                "resources": [{**kind, "name": "namespaces", "kind": "Namespace", "namespaced": False}]
             },
+            "/apis": {"groups": [{"name": QUEUE.group, "preferredVersion": version, "versions": [version]}]},
             f"/apis/{QUEUE.api_version}": {"resources": [kind]},
         }
         if request.path in found:
@@ -137,7 +143,7 @@ async def test_a_list_after_410_does_not_tell_what_was_deleted_meanwhile(
 async def test_an_error_in_one_namespace_ends_kopf_and_the_watches_that_it_leaves_running_are_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Second gap. Else each error in one namespace would add a watch of every other one, as long as the process lives."""
+    """Second gap. Without the second step each error in one namespace would add a watch of every other one."""
     left: list[int] = []
     cancel = kopf_engine._cancelled
 

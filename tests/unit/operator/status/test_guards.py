@@ -102,7 +102,7 @@ class Queue:
     def told(self) -> int:
         """How often a reconciliation was asked for by now."""
         self.guards.enqueue_on_change(ORDERS)
-        return self.enqueued.of[ORDERS]
+        return self.enqueued.times
 
 
 def test_a_reconciliation_is_asked_for_when_there_is_something_to_tell(clock: Clock) -> None:

@@ -153,16 +153,6 @@ def test_the_operators_setting_reaches_the_pods() -> None:
         assert container(template)["imagePullPolicy"] == "Never"
 
 
-def test_labels_of_monitoring_cannot_take_the_place_of_ours() -> None:
-    monitor = {"enabled": True, "labels": {names.QUEUE_LABEL: "other", "release": "prometheus"}}
-    labels = child("PodMonitor", "-delayq", queue(monitoring={"podMonitor": monitor}))["metadata"]["labels"]
-    assert (labels[names.QUEUE_LABEL], labels["release"]) == ("orders", "prometheus")
-
-
-def test_monitoring_takes_kinds_that_the_api_serves() -> None:
-    assert kinds(queue(RICH), kinds=frozenset()).isdisjoint({"PodMonitor", "PrometheusRule"})
-
-
 def test_the_job_that_erases_is_not_probed() -> None:
     """A large shard may take its time, whatever the reaper's template says of probes."""
     probes = {"livenessProbe": {"periodSeconds": 7}}

@@ -198,12 +198,6 @@ def test_a_secret_that_is_gone_rolls_nothing_and_one_that_comes_back_if_it_is_an
     assert [a != b for a, b in pairwise(seen)] == rolls
 
 
-def test_a_secret_that_appears_is_named_so() -> None:
-    gone = {"secrets": {"app-keys": "", "signing": "1"}}
-    assert changes(inputs(known=gone), inputs(**secrets())) == ["Secret app-keys appeared"]
-    assert changes({}, inputs()) == [], "nothing can be said of a first time"
-
-
 @pytest.mark.parametrize(
     ("policies", "rolls"),
     [

@@ -9,7 +9,7 @@ import pytest
 from delayq_operator.base import names
 from delayq_operator.base.quantity import same_quantity
 from delayq_operator.desired import desired
-from delayq_operator.reconcile.drift import differs, fingerprint, foreign, stamped
+from delayq_operator.reconcile.drift import differs, foreign, stamped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,14 +93,6 @@ def test_a_field_that_is_gone_from_what_is_wanted_is_noticed_by_the_fingerprint(
     live = stamped(wanted(a=1, b=2))
     assert differs(stamped(wanted(a=1)), live) == f"metadata.annotations[{names.APPLIED}]"
     assert differs(wanted(a=1), live) is None, "without a fingerprint it cannot be known"
-
-
-def test_a_fingerprint_does_not_depend_on_itself_and_other_annotations_stay() -> None:
-    body = {"metadata": {"name": "a", "annotations": {"b": "c"}}}
-    assert stamped(stamped(body)) == stamped(body)
-    assert stamped(body)["metadata"]["annotations"].keys() == {"b", names.APPLIED}
-    assert fingerprint(stamped(body)) == fingerprint(body) != fingerprint({"metadata": {"name": "a"}})
-    assert names.APPLIED not in body["metadata"]["annotations"]
 
 
 def children() -> list[Object]:

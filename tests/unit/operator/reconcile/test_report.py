@@ -133,12 +133,6 @@ def test_events_tell_what_changed(story: str) -> None:
         previous = made
 
 
-def test_a_message_says_why() -> None:
-    previous = status(FINE, {}, NOW)
-    told = dict(turned(previous, status(CUT_OFF, previous, NOW)))
-    assert told["NotReady"].startswith("Unreachable: Scanners cannot reach Redis")
-
-
 # --- What is written.
 
 
@@ -188,16 +182,6 @@ def exported(which: str) -> dict[str, float]:
     return {"/".join(sample.labels.values()): sample.value for sample in family.samples}
 
 
-async def test_a_status_is_written_once_and_then_when_it_says_something_new(clock: Clock) -> None:
-    world = World()
-    for _ in range(3):
-        await world.report(view())
-        clock.now += 60
-    assert (len(world.written), world.posted, world.later) == (1, ["Ready"], [])
-    await world.report(view(missing=("Secret shop-db",)))
-    assert (len(world.written), world.posted[1:]) == (2, ["NotReady", "ReferenceNotFound"])
-
-
 async def test_numbers_are_come_back_to(clock: Clock) -> None:
     world = World()
     await world.report(view())
@@ -208,14 +192,6 @@ async def test_numbers_are_come_back_to(clock: Clock) -> None:
     clock.now += NUMBERS_SECONDS
     await world.report(more)
     assert world.written[-1]["backlog"]["scheduled"] == 5
-
-
-@pytest.mark.usefixtures("clock")
-async def test_a_delayqueue_that_went_meanwhile_is_nothing_to_complain_of() -> None:
-    world = World()
-    world.gone = True
-    await world.report(view())
-    assert world.written == []
 
 
 @pytest.mark.usefixtures("clock")

@@ -89,12 +89,9 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
             {"autoscaling": {"maxReplicas": 50}},
             {"scanner": {"replicas": 5}},
             {"stopPolicy": "HoldAndDrain"},
-            {"deletionPolicy": "Delete"},
             {"objective": {"latenessMilliseconds": 9000}},
             {"limits": {"maxLength": 9, "maxBytes": 1 << 20}},
-            {"retention": {"deadLetterCount": 9}},
             {"reaper": {"sweepPeriodSeconds": 9}},
-            {"podDisruptionBudget": {"enabled": False}},
             {"networkPolicy": {"enabled": True}},
             {"monitoring": {"podMonitor": {"enabled": True}}},
             {"delivery": {"maxAttempts": 5}},  # the default
@@ -259,9 +256,7 @@ def test_a_document_has_the_generation_that_last_changed_the_shards() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "odd", ["1 since 99", "1 since x", "1", "", "1 since ²", "2 since 4", "abcdef012345"]
-)
+@pytest.mark.parametrize("odd", ["1 since 99", "1 since ²", "2 since 4", "abcdef012345"])
 def test_a_generation_that_cannot_be_is_not_believed(odd: str) -> None:
     """A client edited the annotation, or an older operator wrote it."""
     known = {"inputs": {"scanner": {"spec.shards": odd}}}

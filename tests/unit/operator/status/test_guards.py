@@ -125,12 +125,3 @@ def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_coul
     assert one.guards.down(ORDERS)
     one.says("u", 1)
     assert not one.guards.down(ORDERS)
-
-
-def test_a_queue_whose_guard_is_gone_is_forgotten(clock: Clock) -> None:
-    one = Queue(clock)
-    one.says("w", 0, 0)
-    one.says("v", 0, 0)
-    one.queues.seen(known(ORDERS, 10, version=101, guard=None))
-    assert one.guards.watch(ORDERS) is None
-    assert not one.guards.down(ORDERS)

@@ -18,10 +18,10 @@ from delayq.contract import SpecError
 from delayq_operator.base import names
 from delayq_operator.base.objects import at
 from delayq_operator.desired import desired, erase_job, referenced
-from delayq_operator.desired.config import for_pods, stamped
+from delayq_operator.desired.config import config_map, for_pods, stamped
 from delayq_operator.desired.pod import LISTEN
 from delayq_operator.desired.reads import References
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.operator.queues import DOCUMENTS, RICH, SETTING, facts, queue
@@ -158,14 +158,13 @@ def test_the_job_that_erases_is_not_probed() -> None:
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 
 
-@settings(max_examples=30)
 @given(command=st.lists(TEXT, min_size=1, max_size=3), value=TEXT)
 def test_a_document_of_any_text_survives_its_way_through_yaml(command: list[str], value: str) -> None:
     of = queue(handler={"exec": {"command": command, "env": {"A": value}}})
-    text = child("ConfigMap", "-config", of)["data"]["queue.yaml"]
+    text = config_map(of, facts(of))["data"]["queue.yaml"]
     assert parse_text(text.encode(), "queue.yaml") == stamped(for_pods(of), facts(of))
-    carried = pods(of)["erase"]["metadata"]["annotations"][names.DOCUMENT]
-    assert parse_text(carried.encode(), "queue.yaml") == for_pods(of)
+    job = erase_job(of, SETTING, facts(of))["spec"]["template"]
+    assert parse_text(job["metadata"]["annotations"][names.DOCUMENT].encode(), "queue.yaml") == for_pods(of)
 
 
 def test_it_lacks_what_only_the_operator_reads() -> None:

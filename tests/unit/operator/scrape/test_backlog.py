@@ -141,11 +141,6 @@ def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
     json.dumps(made, allow_nan=False)
 
 
-def test_a_risk_that_nobody_knows_is_none() -> None:
-    made_up = [("delayq_durability_risk", {"queue": "orders", "risk": "x" * 10_000}, 1.0)]
-    assert read([*scanner({0: True}, ["evicts"]), *made_up]).risks == ("evicts",)
-
-
 # --- What became another.
 
 ALLOWED = 10.0

@@ -61,15 +61,6 @@ def test_shards_add_up_on_the_horizons_that_were_asked_for() -> None:
     assert (found.overdue, found.in_flight, found.fallen_due, found.whole) == (10, 6, 2 * 50, True)
 
 
-def test_horizons_that_nobody_asked_for_are_not_looked_at() -> None:
-    lines = scanner({0: True}, **busy())
-    lines += [
-        ("delayq_due_within_tasks", {"shard": "0", "horizon_seconds": str(n)}, 1.0) for n in range(100, 900)
-    ]
-    found = sampled(lines)
-    assert [horizon for horizon, _ in found.due_within] == list(ASKED)
-
-
 def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell_due() -> None:
     """Another sum than before would look like tasks that fell due, or did not."""
     found = sampled(scanner({0: True, 1: False}, **busy()))

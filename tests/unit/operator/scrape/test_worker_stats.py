@@ -164,13 +164,6 @@ def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
     assert asked.count("speaks") == 2
 
 
-@pytest.mark.parametrize("fields", [{"leaving": True}, {"failed": True}])
-def test_one_that_has_ended_is_not_asked(fields: dict[str, bool]) -> None:
-    """They can be many, and what answers at their addresses may be others by now."""
-    ended = [worker(f"e{n:03}", 3, **fields) for n in range(MOST_AT_ONCE)]
-    assert [pod.name for pod in WorkerStats({}).to_ask([*ended, worker("w", ready=True)], NOW)] == ["w"]
-
-
 def test_a_clock_that_is_put_back_leaves_nobody_out() -> None:
     stats = WorkerStats({})
     assert stats.to_ask([worker("w", ready=True)], NOW)

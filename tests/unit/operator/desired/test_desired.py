@@ -200,12 +200,9 @@ SIGNED: Object = {"http": {"url": "https://shop.example/state", "signingSecretRe
 CODE: Object = {"python": {"callable": "shop.orders:state"}}
 DB, KEY, URLS = {"shop-db/url"}, {"signing/key"}, {"locks/urls"}
 WHO_READS: list[tuple[Object | None, Object | None, dict[str, set[str]]]] = [
-    ({"redisLock": {}}, None, {}),
     (LOCKS, None, {"worker": URLS}),
     ({"sqlUnique": DATABASE}, None, {"worker": DB, "reaper": DB}),
-    ({"sqlPessimistic": DATABASE}, None, {"worker": DB, "reaper": DB}),
     ({"sqlOptimistic": DATABASE}, {"guard": {}}, {"worker": DB, "reaper": DB, "scanner": DB}),
-    (None, SIGNED, {"reaper": KEY, "scanner": KEY}),
     (LOCKS, SIGNED, {"worker": URLS, "reaper": KEY, "scanner": KEY}),
     ({"sqlUnique": DATABASE}, CODE, {"worker": DB, "reaper": DB}),
 ]

@@ -103,7 +103,12 @@ def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> 
     assert read(lost) == Backlog(read_at=NOW, outage="auth", shards=Shards(leaderless=(0,)))
     found = read(lost, fine)
     assert (found.outage, found.redis_up, found.whole, found.due) == ("", True, False, 5)
-    made_up: list[Sample] = [("delayq_redis_down", {"queue": "orders", "cause": "x" * 10_000}, 1.0)]
+    made_up: list[Sample] = [
+        ("delayq_redis_down", {"queue": "orders", "cause": "x" * 10_000}, 1.0),
+        ("delayq_durability_risk", {"queue": "orders", "risk": "x" * 10_000}, 1.0),
+    ]
+    found = read(made_up, scanner({0: True}, ["evicts"]))
+    assert (found.outage, found.risks) == ("", ("evicts",))
     assert read(made_up).outage == ""
 
 

@@ -133,6 +133,10 @@ def test_no_handler_takes_longer_than_a_week() -> None:
 
 def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
     stats, pods = WorkerStats({}), [worker("old", ready=True), worker("new", 3)]
+    pods += [
+        worker("leaves", 3, leaving=True),
+        worker("failed", 3, failed=True),
+    ]  # their addresses may be others' now
     assert [pod.name for pod in stats.to_ask(pods, NOW)] == ["old", "new"]
     stats.take(pods[0], says(NOW - 50), NOW)
     assert stats.to_ask(pods, NOW + 0.5) == []

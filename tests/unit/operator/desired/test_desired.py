@@ -161,9 +161,10 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 @given(command=st.lists(TEXT, min_size=1, max_size=3), value=TEXT)
 def test_a_document_of_any_text_survives_its_way_through_yaml(command: list[str], value: str) -> None:
     of = queue(handler={"exec": {"command": command, "env": {"A": value}}})
-    text = config_map(of, facts(of))["data"]["queue.yaml"]
-    assert parse_text(text.encode(), "queue.yaml") == stamped(for_pods(of), facts(of))
-    job = erase_job(of, SETTING, facts(of))["spec"]["template"]
+    known = facts(of)
+    text = config_map(of, known)["data"]["queue.yaml"]
+    assert parse_text(text.encode(), "queue.yaml") == stamped(for_pods(of), known)
+    job = erase_job(of, SETTING, known)["spec"]["template"]
     assert parse_text(job["metadata"]["annotations"][names.DOCUMENT].encode(), "queue.yaml") == for_pods(of)
 
 

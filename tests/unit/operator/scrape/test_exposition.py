@@ -211,6 +211,7 @@ async def test_a_pod_that_takes_its_time_is_not_waited_for(monkeypatch: pytest.M
 BOMB = gzip.compress(LINE * 400_000)
 LARGE: dict[str, tuple[Serve | bytes, str]] = {
     "one line": (endlessly(b"x" * 65_536), TOO_MUCH),
+    "empty lines": (endlessly(b"\n" * 65_536), TOO_MUCH),
     "comments": (endlessly((b"# " + b"y" * 100 + b"\n") * 600), TOO_MUCH),
     "samples": (endlessly(LINE * 1_000), TOO_MUCH),
     "a bomb": (body(BOMB, b"Content-Encoding: gzip"), NO_METRICS),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from delayq_operator.base import names
-from delayq_operator.cache.pod import read
+from delayq_operator.cache.pod import LONGEST_WORDS, read
 
 IMAGE = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
 CREATING = {"state": {"waiting": {"reason": "ContainerCreating"}}}
@@ -96,6 +96,11 @@ def test_a_pod_whose_node_is_gone_may_still_work() -> None:
     assert read(lost).trouble.startswith("w-1: NodeNotReady: the kubelet of its node does not report")
     gated = lost | {"spec": {"readinessGates": [{"conditionType": "mesh"}]}}
     assert read(gated).trouble == ""
+
+
+def test_long_termination_messages_are_cut() -> None:
+    talkative = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "x" * 5000}}}
+    assert len(read(pod(talkative)).trouble) == LONGEST_WORDS
 
 
 def test_how_a_pod_comes_and_leaves() -> None:

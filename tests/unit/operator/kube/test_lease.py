@@ -61,6 +61,15 @@ async def test_a_lease_that_is_renewed_is_never_taken(a: Leadership, b: Leadersh
         clock.now += 5
 
 
+async def test_a_standby_that_stops_leaves_the_lease_to_the_leader(
+    a: Leadership, b: Leadership, api: Objects
+) -> None:
+    await attempt(a)
+    assert not await attempt(b)
+    await b.resign()
+    assert (await spec(api))["holderIdentity"] == "a"
+
+
 async def test_a_lease_is_taken_after_its_full_length_of_silence(
     a: Leadership, b: Leadership, clock: Clock, api: Objects
 ) -> None:

@@ -86,6 +86,15 @@ def test_what_is_remembered_and_what_waits_is_bounded() -> None:
 
 
 @pytest.mark.usefixtures("clock")
+def test_long_names_and_messages_are_cut() -> None:
+    one = recorder()
+    one.post(resource(name="o" * 253), "InvalidSpec", "x" * 10_000)
+    (event,) = waiting(one)
+    assert len(event["metadata"]["name"]) <= 253
+    assert len(event["message"]) == 1024
+
+
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(
     ("pauses", "errors", "posted"),
     [

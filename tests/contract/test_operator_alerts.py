@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner
 from delayq.cli.root import delayq
@@ -47,39 +48,35 @@ def test_every_alert_asks_for_metrics_of_ours_by_labels_they_have() -> None:
         assert set(re.findall(r"\$labels\.(\w+)", alert["annotations"]["summary"])) <= set(grouped)
 
 
-def test_every_alert_links_its_runbook() -> None:
+def test_every_alert_links_its_runbook_and_is_about_this_queue_and_no_other() -> None:
     for alert in alerts():
         assert alert["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{alert['alert']}.md")
-
-
-def test_alerts_are_about_this_queue_and_no_other() -> None:
-    for alert in alerts():
         assert 'namespace="shop",queue="unpaid-orders"' in alert["expr"]
         assert alert["labels"]["delayqueue"] == "orders"
 
 
-def test_a_queue_without_scanners_is_not_blamed_for_having_no_leader() -> None:
-    ours = {"DelayQueueLeaderless", "DelayQueueShardsNotServed", "DelayQueueReshardingStalled"}
-    assert ours <= {alert["alert"] for alert in alerts()}
-    assert not ours & {alert["alert"] for alert in alerts(scanner={"replicas": 0})}
+@pytest.mark.parametrize(
+    ("spec", "lacks"),
+    [
+        (
+            {"scanner": {"replicas": 0}},
+            {"DelayQueueLeaderless", "DelayQueueShardsNotServed", "DelayQueueReshardingStalled"},
+        ),
+        ({"guard": None, "recovery": {}}, {"DelayQueueGuardDown"}),
+        ({"recovery": {}}, {"DelayQueueChecksFail", "DelayQueueAwaitsVerdict"}),
+    ],
+)
+def test_a_queue_without_scanners_a_guard_or_a_check_is_not_blamed_for_lacking_them(
+    spec: dict[str, Any], lacks: set[str]
+) -> None:
+    assert lacks <= {alert["alert"] for alert in alerts()}
+    assert not lacks & {alert["alert"] for alert in alerts(**spec)}
 
 
 def test_shard_maps_are_asked_for_by_the_names_they_have() -> None:
     asked = [which for alert in alerts() for which in re.findall(r'version="(\w+)"', alert["expr"])]
     assert asked
     assert set(asked) <= set(SHARD_MAP_VERSIONS)
-
-
-def test_a_queue_without_a_guard_is_not_blamed_for_having_none() -> None:
-    assert "DelayQueueGuardDown" in {alert["alert"] for alert in alerts()}
-    bare = alerts(guard=None, recovery={})
-    assert "DelayQueueGuardDown" not in {alert["alert"] for alert in bare}
-
-
-def test_a_queue_without_a_check_is_not_blamed_for_its_failures() -> None:
-    ours = {"DelayQueueChecksFail", "DelayQueueAwaitsVerdict"}
-    assert ours <= {alert["alert"] for alert in alerts()}
-    assert not ours & {alert["alert"] for alert in alerts(recovery={})}
 
 
 def test_lateness_is_measured_against_the_objective_of_the_document() -> None:

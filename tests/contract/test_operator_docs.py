@@ -161,6 +161,9 @@ def test_every_alert_is_listed_with_its_severity() -> None:
     rule = prometheus_rule(queue(RICH), facts(queue(RICH)))
     assert rule is not None
     known = yaml.safe_load((ROOT / "charts" / "delayq" / "files" / "alerts.yaml").read_text())
-    known += rule["spec"]["groups"][0]["rules"]
+    of_a_queue = rule["spec"]["groups"][0]["rules"]
+    page = (FOLDER / "templates.md").read_text()
+    assert set(re.findall(r"`(DelayQueue[A-Z]\w+)`", page)) == {each["alert"] for each in of_a_queue}
+    known += of_a_queue
     assert told == {alert["alert"]: alert["labels"]["severity"] for alert in known}
     assert {page.stem for page in (ROOT / "docs" / "runbooks").glob("*.md")} >= set(told)

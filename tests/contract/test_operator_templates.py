@@ -7,7 +7,6 @@ from pathlib import Path
 
 import yaml
 from delayq_operator.desired import desired, erase_job
-from delayq_operator.desired.prometheus_rule import prometheus_rule
 from delayq_operator.desired.worker import deployment
 
 from tests.unit.operator.queues import RICH, SETTING, facts, queue
@@ -34,10 +33,3 @@ def test_the_children_are_those_that_are_made() -> None:
     of = queue(RICH)
     made = [*desired(of, SETTING, facts(of)), erase_job(of, SETTING, facts(of))]
     assert told == {(each["kind"], each["metadata"]["name"]) for each in made}
-
-
-def test_the_alerts_are_those_of_the_rule() -> None:
-    rule = prometheus_rule(queue(RICH), facts(queue(RICH)))
-    assert rule is not None
-    (group,) = rule["spec"]["groups"]
-    assert set(re.findall(r"`(DelayQueue[A-Z]\w+)`", PAGE)) == {each["alert"] for each in group["rules"]}

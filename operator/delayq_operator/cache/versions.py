@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delayq_operator.base.names import SECRET
@@ -18,22 +17,12 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Name, Object
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """Digests of the content of a Secret or ConfigMap."""
-
-    safe: str
-    """For annotations. Of a Secret it is keyed with its UID, which only readers of the Secret know."""
-    plain: str
-    """Without a key, so passwords can be guessed from it. Earlier versions wrote it into annotations."""
-
-
-def content_digest(body: Object) -> Digest:
+def content_digest(body: Object) -> str:
+    """Digest what it holds. Of a Secret it is keyed with its UID, which only readers of the Secret know."""
     content = json.dumps([body.get("data"), body.get("binaryData")], sort_keys=True).encode()
-    plain = hashlib.sha256(content).hexdigest()
     if body.get("kind") != SECRET.kind:
-        return Digest(plain, plain)
-    return Digest(hmac.new(body["metadata"]["uid"].encode(), content, hashlib.sha256).hexdigest(), plain)
+        return hashlib.sha256(content).hexdigest()
+    return hmac.new(body["metadata"]["uid"].encode(), content, hashlib.sha256).hexdigest()
 
 
 class Versions:
@@ -46,7 +35,7 @@ class Versions:
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for each queue that refers to a changed object."""
         self._versions: dict[Name, str] = {}
-        self._digests: dict[Name, Digest] = {}
+        self._digests: dict[Name, str] = {}
         self._values: dict[Name, dict[str, str]] = {}
         self._referrers: dict[Name, set[Key]] = defaultdict(set)
         self._referred: dict[Key, set[Name]] = {}
@@ -68,7 +57,7 @@ class Versions:
     def exists(self, name: Name) -> bool:
         return name in self._versions
 
-    def digest(self, name: Name) -> Digest | None:
+    def digest(self, name: Name) -> str | None:
         """Return the digest of the content, if it was taken since the last change."""
         return self._digests.get(name)
 
@@ -80,7 +69,7 @@ class Versions:
         """Return a digest of the value of each key, if they were taken since the last change."""
         return self._values.get(name)
 
-    def taken(self, body: Object) -> Digest:
+    def taken(self, body: Object) -> str:
         """Take the digest of an object's content, and keep it while the object stays at this version."""
         metadata = body["metadata"]
         name = (metadata["namespace"], metadata["name"])

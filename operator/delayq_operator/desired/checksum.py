@@ -42,7 +42,7 @@ TEMPLATE: Final = "pod template"
 STOP_POLICY: Final = "spec.stopPolicy"
 MISSING: Final = "missing"
 KEYED: Final = "keyed:"
-"""Prefix of a keyed digest. A digest without a key lets any reader of the annotation guess passwords."""
+"""Prefix of the digest of a Secret. Without its key, any reader of the annotation could guess passwords."""
 _DIGITS: Final = 12
 _ROLL_BY_THEMSELVES: Final = (IMAGE, TEMPLATE)
 
@@ -105,26 +105,18 @@ def of_deployment(
     volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
     template = {**template, "spec": {**template["spec"], "volumes": volumes}}
     rest = {**own, **_of_template(template, component)}
-    kept = {**rest, **_of_pods(queue, facts, template, component=component, renew=False)}
-    if kept == facts.inputs.get(component):
-        return kept
-    return {**rest, **_of_pods(queue, facts, template, component=component, renew=True)}
+    return {**rest, **_of_pods(queue, facts, template, component)}
 
 
-def _of_pods(
-    queue: DelayQueue, facts: Facts, template: Object, *, component: Component, renew: bool
-) -> Inputs:
-    """Hash what the pods of a merged template read from their namespace when they start.
-
-    Unless `renew`, digests in the form of earlier versions are kept: the new form alone causes no rollout.
-    """
+def _of_pods(queue: DelayQueue, facts: Facts, template: Object, component: Component) -> Inputs:
+    """Hash what the pods of a merged template read from their namespace when they start."""
     before = facts.inputs.get(component, {})
     read = reads.of_template(template) | set(reads.at_start_by(component, queue.spec))
     read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
-    return {" ".join(named): _content(facts, named, before, renew=renew) for named in sorted(read)}
+    return {" ".join(named): _content(facts, named, before) for named in sorted(read)}
 
 
-def _content(facts: Facts, named: Named, before: Mapping[str, str], *, renew: bool) -> str:
+def _content(facts: Facts, named: Named, before: Mapping[str, str]) -> str:
     """Return the digest, salted with the queue's UID: annotations do not reveal that two queues share a password.
 
     A missing object causes no rollout: running pods have read it, and new ones would not start. If it returns with the
@@ -132,14 +124,9 @@ def _content(facts: Facts, named: Named, before: Mapping[str, str], *, renew: bo
     """
     kind, name = named
     content = (facts.secrets if kind == SECRET else facts.config_maps).get(name)
-    known = before.get(" ".join(named), MISSING)
     if not content:
-        return known
-    if kind == CONFIG_MAP:
-        return _hash([facts.uid, kind, name, content])
-    if not renew and known == _hash([facts.uid, kind, name, facts.unkeyed.get(name)]):
-        return known
-    return KEYED + _hash([facts.uid, kind, name, content])
+        return before.get(" ".join(named), MISSING)
+    return (KEYED if kind == SECRET else "") + _hash([facts.uid, kind, name, content])
 
 
 def _of_template(template: Object, component: str) -> Inputs:
@@ -173,15 +160,7 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
         return []
     names_of_all = [*new, *(name for name in old if name not in new)]
     found = [name for name in names_of_all if old.get(name) != new.get(name)]
-    known = [name for name in found if not _renewed(old.get(name), new.get(name))]
-    return [_change(name, old.get(name), new.get(name)) for name in known or found]
-
-
-def _renewed(old: str | None, new: str | None) -> bool:
-    """Whether the form of a digest changed: the content may be the same, so another change is named instead."""
-    if old is None or old == MISSING or new is None:
-        return False
-    return new.startswith(KEYED) and not old.startswith(KEYED)
+    return [_change(name, old.get(name), new.get(name)) for name in found]
 
 
 def _change(name: str, old: str | None, new: str | None) -> str:

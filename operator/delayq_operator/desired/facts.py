@@ -42,8 +42,6 @@ class Facts:
     """metadata.generation of the DelayQueue."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Name → hash of the content, of each Secret that the queue refers to; "" if it does not exist."""
-    unkeyed: Mapping[str, str] = field(default_factory=dict)
-    """The same in the form of earlier versions, to compare with stored digests."""
     lacking: tuple[tuple[str, str], ...] = ()
     """Name and key of each Secret key that the document names and that does not exist."""
     config_maps: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from delayq_operator.desired.mounts import SECRET
 from delayq_operator.reconcile.plan import inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from delayq.contract import DelayQueue
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.queues import Queues
     from delayq_operator.cache.resource import Resource
-    from delayq_operator.cache.versions import Digest, Versions
+    from delayq_operator.cache.versions import Versions
     from delayq_operator.kube.api import Api
 
 
@@ -49,10 +49,9 @@ class Referents:
             namespace=resource.key.namespace,
             installation=self.installation,
             generation=resource.generation,
-            secrets=salted(resource.uid, secrets, lambda digest: digest.safe),
-            unkeyed=salted(resource.uid, secrets, lambda digest: digest.plain),
+            secrets=salted(resource.uid, secrets),
             lacking=self._lacking(resource, queue),
-            config_maps=salted(resource.uid, config_maps, lambda digest: digest.plain),
+            config_maps=salted(resource.uid, config_maps),
             kinds=self.kinds,
             inputs=started_with(resource.key.name, children),
         )
@@ -69,12 +68,12 @@ class Referents:
 
     async def _digests(
         self, kind: Kind, versions: Versions, resource: Resource, wanted: Iterable[str]
-    ) -> dict[str, Digest | None]:
+    ) -> dict[str, str | None]:
         wanted = sorted(wanted)
         versions.refer(resource.key, wanted)
         return {name: await self._digest(kind, versions, resource, name) for name in wanted}
 
-    async def _digest(self, kind: Kind, versions: Versions, resource: Resource, name: str) -> Digest | None:
+    async def _digest(self, kind: Kind, versions: Versions, resource: Resource, name: str) -> str | None:
         where = (resource.key.namespace, name)
         if not versions.exists(where):
             return None
@@ -124,9 +123,9 @@ class Referents:
         self._config_maps.refer(key, ())
 
 
-def salted(uid: str, digests: Mapping[str, Digest | None], which: Callable[[Digest], str]) -> dict[str, str]:
+def salted(uid: str, digests: Mapping[str, str | None]) -> dict[str, str]:
     """Salt digests with the queue's UID: annotations do not reveal that two queues have the same password."""
-    return {name: _salted(uid, which(digest)) if digest else "" for name, digest in digests.items()}
+    return {name: _salted(uid, digest) if digest else "" for name, digest in digests.items()}
 
 
 def _salted(uid: str, digest: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -138,9 +140,12 @@ spec:
 DOCUMENTS: Mapping[str, str] = {"minimal": MINIMAL, "rich": RICH, "hostile": HOSTILE}
 
 
+_loaded = cache(yaml.safe_load)
+
+
 def document(text: str = MINIMAL, /, **spec: object) -> Document:
     """A document, with these fields of its spec instead."""
-    found: Document = yaml.safe_load(text)
+    found: Document = deepcopy(_loaded(text))
     found["spec"].update(spec)
     return found
 
@@ -156,7 +161,6 @@ def facts(of: DelayQueue, **more: Any) -> Facts:  # noqa: ANN401 -- the fields o
         "uid": UID,
         "namespace": of.metadata.namespace or "default",
         "secrets": {name: f"content of {name}" for name in found.secrets},
-        "unkeyed": {name: f"unkeyed {name}" for name in found.secrets},
         "config_maps": {name: f"content of {name}" for name in found.config_maps},
         "kinds": KINDS,
     }

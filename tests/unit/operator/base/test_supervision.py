@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from delayq_operator.base import supervision
 from delayq_operator.base.supervision import Parts
 
 
@@ -43,22 +42,3 @@ async def test_stop_ends_it_without_an_error() -> None:
     await asyncio.wait_for(parts.unless(stop, forever()), 5)
     await parts.end()
     assert part.cancelled()
-
-
-async def test_a_part_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "END_SECONDS", 0.01)
-
-    async def stubborn() -> None:
-        while not go.is_set():
-            try:
-                await go.wait()
-            except asyncio.CancelledError:
-                continue
-
-    parts, go = Parts(), asyncio.Event()
-    part = parts.start("stubborn", stubborn())
-    await asyncio.sleep(0)
-    await asyncio.wait_for(parts.end(), 5)
-    assert not part.done()
-    go.set()
-    await part

@@ -51,7 +51,6 @@ def ended(code: int, log: str, reason: str = "Error") -> dict[str, Any]:
     [
         (pod(RUNNING, ready=True), ""),
         (pod(RESTARTED, ready=True), ""),
-        (pod(RUNNING), ""),
         (pod(CREATING), ""),
         (pod(DONE), ""),
         (pod(FAILED), "w-1: Error: cannot reach Redis at redis:6379"),
@@ -61,7 +60,6 @@ def ended(code: int, log: str, reason: str = "Error") -> dict[str, Any]:
         (pod(RESTARTED), f"w-1: {OUT_OF_MEMORY}"),
         (pod(ended(137, LOG, reason="OOMKilled")), f"w-1: CrashLoopBackOff: {OUT_OF_MEMORY}"),
         (pod(ended(137, LOG)), "w-1: CrashLoopBackOff: killed by SIGKILL"),
-        (pod(ended(128 + 99, LOG)), "w-1: CrashLoopBackOff: killed by signal 99"),
         (
             pod(ended(3, LOG + "error: no shop\n  look here\n")),
             "w-1: CrashLoopBackOff: no shop look here",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 from delayq_operator.base import names
 from delayq_operator.base.names import Key
@@ -17,7 +14,6 @@ from delayq_operator.cache.rivals import (
     Stance,
     claim_in,
 )
-from delayq_operator.reconcile.reconcile import Reconciler
 
 ORDERS = Key("shop", "orders")
 OLD = "2026-01-01T00:00:00Z tools/delayq-operator"
@@ -91,26 +87,3 @@ def test_the_newer_one_serves_minutes_after_the_older_one_was_uninstalled() -> N
         found, now = NEW if stance is Stance.CLAIM else found, now + LATER_SECONDS
     assert now <= 240
     assert rivals.seen(ORDERS, now) == ""
-
-
-async def test_a_deleted_queue_of_an_older_one_is_ended_at_every_visit() -> None:
-    """Its ConfigMap keeps the claim, for an end applies no children: the older one may be gone for good."""
-    ended: list[str] = []
-
-    async def finalize(resource: Any) -> None:  # noqa: ANN401 -- of this test
-        ended.append(resource.key.name)
-
-    deleted = SimpleNamespace(key=ORDERS, paused=False, deleting=True)
-    claimed = SimpleNamespace(body={"metadata": {"annotations": {names.INSTALLATION: OLD}}})
-    children = {(names.CONFIG_MAP.kind, names.config(ORDERS.name)): claimed}
-    inventory: Any = SimpleNamespace(
-        queues={ORDERS: deleted},
-        children=SimpleNamespace(of=lambda _: children),
-        pods=None,
-        rivals=installation(NEW),
-    )
-    parts: dict[str, Any] = dict.fromkeys(("referents", "applier", "reporter", "scaler", "setting"))
-    parts |= {"scraper": SimpleNamespace(autoscaler=None), "deletion": SimpleNamespace(finalize=finalize)}
-    reconciler = Reconciler(inventory, **parts)
-    assert [await reconciler.reconcile(ORDERS) for _ in range(3)] == [None] * 3
-    assert ended == ["orders"] * 3

@@ -18,7 +18,7 @@ from delayq.contract import SpecError
 from delayq_operator.base import names
 from delayq_operator.base.objects import at
 from delayq_operator.desired import desired, erase_job, referenced
-from delayq_operator.desired.config import for_pods, stamped
+from delayq_operator.desired.config import config_map, for_pods, stamped
 from delayq_operator.desired.pod import LISTEN
 from delayq_operator.desired.reads import References
 from hypothesis import given
@@ -110,13 +110,10 @@ LIVENESS = "spec.template.spec.containers.0.livenessProbe.failureThreshold"
 INTERVAL = "spec.podMetricsEndpoints.0.interval"
 WITHOUT_SCANNERS: Object = {"scanner": {"replicas": 0}}
 FIELDS: list[tuple[Object, str, str, object]] = [
-    (budget(maxUnavailable="25%"), "PodDisruptionBudget -scanner", "spec.maxUnavailable", "25%"),
     (budget(maxUnavailable="25%"), "PodDisruptionBudget -worker", "spec.maxUnavailable", "25%"),
     (budget(minAvailable=2), "PodDisruptionBudget -worker", "spec.minAvailable", 2),
     (budget(minAvailable=2), "PodDisruptionBudget -worker", "spec.maxUnavailable", None),
-    ({"scanner": {"replicas": 7}}, "Deployment -scanner", "spec.replicas", 7),
     ({"worker": {"replicas": 7}}, "Deployment -worker", "spec.replicas", None),  # the scaler's
-    ({"scanner": {"revisionHistoryLimit": 0}}, "Deployment -scanner", "spec.revisionHistoryLimit", 0),
     ({"worker": {"revisionHistoryLimit": 7}}, "Deployment -worker", "spec.revisionHistoryLimit", 7),
     # Ten seconds each: a minute, and as long as a step may wait for Redis.
     *[
@@ -125,12 +122,6 @@ FIELDS: list[tuple[Object, str, str, object]] = [
     ],
     # Without scanners only the reaper recovers expired leases.
     (WITHOUT_SCANNERS, "CronJob -reaper", "spec.schedule", "* * * * *"),
-    (
-        WITHOUT_SCANNERS | {"reaper": {"schedule": "7 * * * *"}},
-        "CronJob -reaper",
-        "spec.schedule",
-        "7 * * * *",
-    ),
     # The author of a queue need not be trusted with a shared Prometheus.
     (scraped(1), "PodMonitor -delayq", INTERVAL, "5s"),
     (scraped(7), "PodMonitor -delayq", INTERVAL, "7s"),
@@ -153,16 +144,6 @@ def test_the_operators_setting_reaches_the_pods() -> None:
         assert container(template)["imagePullPolicy"] == "Never"
 
 
-def test_labels_of_monitoring_cannot_take_the_place_of_ours() -> None:
-    monitor = {"enabled": True, "labels": {names.QUEUE_LABEL: "other", "release": "prometheus"}}
-    labels = child("PodMonitor", "-delayq", queue(monitoring={"podMonitor": monitor}))["metadata"]["labels"]
-    assert (labels[names.QUEUE_LABEL], labels["release"]) == ("orders", "prometheus")
-
-
-def test_monitoring_takes_kinds_that_the_api_serves() -> None:
-    assert kinds(queue(RICH), kinds=frozenset()).isdisjoint({"PodMonitor", "PrometheusRule"})
-
-
 def test_the_job_that_erases_is_not_probed() -> None:
     """A large shard may take its time, whatever the reaper's template says of probes."""
     probes = {"livenessProbe": {"periodSeconds": 7}}
@@ -180,10 +161,11 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 @given(command=st.lists(TEXT, min_size=1, max_size=3), value=TEXT)
 def test_a_document_of_any_text_survives_its_way_through_yaml(command: list[str], value: str) -> None:
     of = queue(handler={"exec": {"command": command, "env": {"A": value}}})
-    text = child("ConfigMap", "-config", of)["data"]["queue.yaml"]
-    assert parse_text(text.encode(), "queue.yaml") == stamped(for_pods(of), facts(of))
-    carried = pods(of)["erase"]["metadata"]["annotations"][names.DOCUMENT]
-    assert parse_text(carried.encode(), "queue.yaml") == for_pods(of)
+    known = facts(of)
+    text = config_map(of, known)["data"]["queue.yaml"]
+    assert parse_text(text.encode(), "queue.yaml") == stamped(for_pods(of), known)
+    job = erase_job(of, SETTING, known)["spec"]["template"]
+    assert parse_text(job["metadata"]["annotations"][names.DOCUMENT].encode(), "queue.yaml") == for_pods(of)
 
 
 def test_it_lacks_what_only_the_operator_reads() -> None:
@@ -219,12 +201,9 @@ SIGNED: Object = {"http": {"url": "https://shop.example/state", "signingSecretRe
 CODE: Object = {"python": {"callable": "shop.orders:state"}}
 DB, KEY, URLS = {"shop-db/url"}, {"signing/key"}, {"locks/urls"}
 WHO_READS: list[tuple[Object | None, Object | None, dict[str, set[str]]]] = [
-    ({"redisLock": {}}, None, {}),
     (LOCKS, None, {"worker": URLS}),
     ({"sqlUnique": DATABASE}, None, {"worker": DB, "reaper": DB}),
-    ({"sqlPessimistic": DATABASE}, None, {"worker": DB, "reaper": DB}),
     ({"sqlOptimistic": DATABASE}, {"guard": {}}, {"worker": DB, "reaper": DB, "scanner": DB}),
-    (None, SIGNED, {"reaper": KEY, "scanner": KEY}),
     (LOCKS, SIGNED, {"worker": URLS, "reaper": KEY, "scanner": KEY}),
     ({"sqlUnique": DATABASE}, CODE, {"worker": DB, "reaper": DB}),
 ]
@@ -298,10 +277,9 @@ def test_others_run_ours(image: str | None, check: Object | None, limit: str) ->
         assert container(made[component])["resources"]["limits"] == {"memory": limit}
 
 
-@pytest.mark.parametrize("field", ["imagePullSecrets", "containers", "volumes"])
-def test_problems_of_all_templates_are_told_at_once_and_each_once(field: str) -> None:
+def test_problems_of_all_templates_are_told_at_once_and_each_once() -> None:
     """Scanners take a part of the workers' template."""
-    spec = {field: [{"name": "a"}] * 2}
+    spec = {"imagePullSecrets": [{"name": "a"}] * 2}
     broken = {"template": {"spec": {"restartPolicy": "Never"}}}
     worker = {"image": "shop:7", "template": {"spec": spec}}
     of = queue(worker=worker, scanner=broken, reaper=broken, recovery={"check": CODE})

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import pytest
 import yaml
 from delayq_operator.base import names
-from delayq_operator.desired import checksum, desired
+from delayq_operator.desired import desired
 from delayq_operator.desired.checksum import changes
 
 from tests.unit.operator.queues import MINIMAL, SETTING, UID, facts, queue
@@ -90,12 +89,9 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
             {"autoscaling": {"maxReplicas": 50}},
             {"scanner": {"replicas": 5}},
             {"stopPolicy": "HoldAndDrain"},
-            {"deletionPolicy": "Delete"},
             {"objective": {"latenessMilliseconds": 9000}},
             {"limits": {"maxLength": 9, "maxBytes": 1 << 20}},
-            {"retention": {"deadLetterCount": 9}},
             {"reaper": {"sweepPeriodSeconds": 9}},
-            {"podDisruptionBudget": {"enabled": False}},
             {"networkPolicy": {"enabled": True}},
             {"monitoring": {"podMonitor": {"enabled": True}}},
             {"delivery": {"maxAttempts": 5}},  # the default
@@ -199,12 +195,6 @@ def test_a_secret_that_is_gone_rolls_nothing_and_one_that_comes_back_if_it_is_an
     assert [a != b for a, b in pairwise(seen)] == rolls
 
 
-def test_a_secret_that_appears_is_named_so() -> None:
-    gone = {"secrets": {"app-keys": "", "signing": "1"}}
-    assert changes(inputs(known=gone), inputs(**secrets())) == ["Secret app-keys appeared"]
-    assert changes({}, inputs()) == [], "nothing can be said of a first time"
-
-
 @pytest.mark.parametrize(
     ("policies", "rolls"),
     [
@@ -266,43 +256,8 @@ def test_a_document_has_the_generation_that_last_changed_the_shards() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "odd", ["1 since 99", "1 since x", "1", "", "1 since ²", "2 since 4", "abcdef012345"]
-)
+@pytest.mark.parametrize("odd", ["1 since 99", "1 since ²", "2 since 4", "abcdef012345"])
 def test_a_generation_that_cannot_be_is_not_believed(odd: str) -> None:
     """A client edited the annotation, or an older operator wrote it."""
     known = {"inputs": {"scanner": {"spec.shards": odd}}}
     assert stamps({}, generations=(7,), known=known) == [(7, "1 since 7")]
-
-
-# --- Digests as earlier versions wrote them.
-
-
-def _upgraded(component: str = "worker", **more: Any) -> tuple[dict[str, str], dict[str, str], list[str]]:  # noqa: ANN401
-    """Inputs as an earlier version wrote them, those that follow, and what the event says of the difference."""
-    old = {name: f"old {name}" for name in ("app-keys", "signing")}
-    with patch.object(checksum, "KEYED", ""):
-        before = inputs(component, known={"secrets": old})
-    known = {"secrets": {"app-keys": "1", "signing": "1"}, "unkeyed": old, "inputs": {component: before}}
-    after = inputs(component, known=known | more.pop("known", {}), **more)
-    return before, after, changes(before, after)
-
-
-def test_no_pod_is_replaced_for_the_form_of_a_digest() -> None:
-    before, after, why = _upgraded()
-    assert before["Secret app-keys"]
-    assert (after, why) == (before, [])
-
-
-def test_digests_without_a_key_go_when_pods_are_replaced_anyway() -> None:
-    """And the event names what changed, not the form."""
-    before, after, why = _upgraded(worker=worker(image="shop:8"))
-    assert before["Secret app-keys"] != after["Secret app-keys"]
-    assert after["Secret app-keys"].startswith("keyed:")
-    assert [each.partition(" ")[0] for each in why] == ["image"]
-
-
-def test_a_secret_that_changed_since_the_upgrade_is_named() -> None:
-    _, after, why = _upgraded(known={"unkeyed": {"app-keys": "new", "signing": "new"}})
-    assert why == ["Secret app-keys changed"]
-    assert after["Secret app-keys"].startswith("keyed:")

@@ -92,12 +92,6 @@ def test_apparmor_is_not_turned_off_by_an_annotation() -> None:
         assert len(of_templates(desired(of, SETTING, facts(of)), OWN)) == refused
 
 
-def test_what_the_api_server_will_refuse_is_no_surprise() -> None:
-    """A value of a wrong type is refused with the rest, so that a queue with it can be deleted."""
-    for value in ({"a": "b"}, ["a"]):
-        assert paths(OWN, **worker(securityContext={"seLinuxOptions": {"type": value}}))
-
-
 def pod_security(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  parts of a document
     return worker(securityContext=fields)
 

@@ -109,15 +109,6 @@ async def test_an_api_server_that_is_away_is_asked_again_within_two_seconds(cloc
     assert 100 * 1 <= clock.now - began + 5 <= 100 * 2 + 5
 
 
-async def test_rights_may_be_missing_for_a_while(clock: Clock) -> None:
-    """An API server that has just started denies until it has read its own roles; then everything is listed anew."""
-    began = clock.now
-    copy, script, _ = await play([page(7, "a")], DENIED, DENIED, [page(9, "b")])
-    assert copy.names == {"b"}
-    assert script.asked == ["list", "watch from 7", "list", "list", "watch from 9"]
-    assert clock.now - began < reflector.DENIED_SECONDS
-
-
 async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> None:
     answers = [*[DENIED] * 8, AWAY] * 5
     began = clock.now

@@ -30,7 +30,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Visits:
     """To ORDERS and MAILS, counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stuck: bool = False, broken: bool = False) -> None:
+        self.stuck, self.broken = stuck, broken
         self.of, self.queues = Counter[Key](), Queues(lambda _: None)
         for key in (ORDERS, MAILS):
             self.queues.seen(body(name=key.name, uid=key.name))
@@ -38,6 +39,9 @@ class Visits:
 
     async def visit(self, key: Key) -> float:
         self.of[key] += 1
+        if key == ORDERS and self.broken:
+            raise ZeroDivisionError
+        await asyncio.sleep(60 if key == ORDERS and self.stuck else 0)
         return 0.01
 
     async def until(self, there: Callable[[], bool]) -> None:
@@ -54,16 +58,19 @@ class Visits:
 
 
 async def test_a_visit_that_takes_its_time_holds_up_no_other() -> None:
-    class Stuck(Visits):
-        async def visit(self, key: Key) -> float:
-            found = await super().visit(key)
-            await asyncio.sleep(0 if key == MAILS else 60)
-            return found
-
-    visits = Stuck()
+    visits = Visits(stuck=True)
     async with visits.running():
         await visits.until(lambda: visits.of[MAILS] >= 5)
     assert visits.of[ORDERS] == 1
+
+
+async def test_a_visit_that_crashes_is_logged_and_neither_ends_others_nor_is_it_the_last(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    visits = Visits(broken=True)
+    async with visits.running():
+        await visits.until(lambda: visits.of[MAILS] >= 2 and visits.of[ORDERS] >= 2)
+    assert set(caplog.messages) == {"scrape_crashed"}
 
 
 async def test_a_queue_that_comes_is_visited_and_one_that_goes_is_not() -> None:

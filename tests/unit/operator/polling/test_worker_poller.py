@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq_operator.cache.queues import Queues
@@ -25,7 +25,6 @@ from tests.unit.operator.polling.test_scanner_poller import (
     Answers,
     Enqueued,
     Evaluations,
-    Pods,
     known,
 )
 from tests.unit.operator.scrape.test_exposition import POD
@@ -33,7 +32,6 @@ from tests.unit.operator.scrape.test_exposition import POD
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
     from delayq_operator.base.work_queue import WorkQueue
-    from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
     from delayq_operator.scrape.exposition import Client, Question
@@ -60,22 +58,14 @@ class World:
     """The workers of ORDERS, and what they say."""
 
     def __init__(self, *pods: Pod, **said: list[Sample] | str) -> None:
-        self.pods, queues = Pods(), Queues(lambda _: None)
-        self.pods.there[ORDERS] = list(pods)
+        queues, self.evaluations = Queues(lambda _: None), Evaluations(*pods)
         queues.seen(known(ORDERS, 10, autoscaling={}))
-        evaluations = Evaluations(self.pods)
-        self.stats, self.queues, self.answers = evaluations.known, queues, Answers(**said)
-        inventory = SimpleNamespace(queues=queues, pods=self.pods)
+        self.stats, self.queues, self.answers = self.evaluations.known, queues, Answers(**said)
+        inventory: Any = SimpleNamespace(queues=queues)
         configs, self.enqueued = ScalingConfigs(queues), Enqueued()
-        self.guards = Guards(configs, cast("WorkQueue", self.enqueued))
-        self.lateness = Latenesses(configs, cast("WorkQueue", self.enqueued))
-        self.survey = WorkerPoller(
-            cast("Inventory", inventory),
-            configs,
-            cast("Autoscaler", evaluations),
-            guards=self.guards,
-            lateness=self.lateness,
-        )
+        work, scaler = cast("WorkQueue", self.enqueued), cast("Autoscaler", self.evaluations)
+        guards, self.lateness = Guards(configs, work), Latenesses(configs, work)
+        self.survey = WorkerPoller(inventory, configs, scaler, guards=guards, lateness=self.lateness)
 
     async def visit(self) -> float:
         return await self.survey._visit(cast("Client", self.answers), ORDERS)
@@ -90,14 +80,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-async def test_workers_teach_and_one_that_does_not_answer_spoils_nothing() -> None:
-    world = World(W, replace(W, name="mute"), w=WORKER, mute="mute refused")
-    assert await world.visit() == worker_stats.SOON_SECONDS
-    assert world.answers.asked == ["w", "mute"]
-    assert (world.stats.lead.seconds, world.stats.handler.seconds) == (30, 0.5)
-
-
-async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
+async def test_workers_teach_and_one_that_does_not_answer_or_breaks_what_takes_it_spoils_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     take = WorkerStats.take
@@ -108,9 +91,11 @@ async def test_one_whose_answer_breaks_what_takes_it_spoils_nothing(
         take(self, pod, said, now)
 
     monkeypatch.setattr(WorkerStats, "take", broken)
-    world = World(replace(W, name="odd"), W, w=WORKER, odd=WORKER)
-    await world.visit()
-    assert world.stats.lead.seconds == 30
+    pods = (replace(W, name="odd"), W, replace(W, name="mute"))
+    world = World(*pods, w=WORKER, mute="mute refused", odd=WORKER)
+    assert await world.visit() == worker_stats.SOON_SECONDS
+    assert world.answers.asked == ["odd", "w", "mute"]
+    assert (world.stats.lead.seconds, world.stats.handler.seconds) == (30, 0.5)
     assert caplog.messages == ["scrape_crashed"]
 
 
@@ -130,7 +115,7 @@ async def test_an_answer_teaches_nothing_when_the_address_may_be_anothers_by_now
 
     class Meanwhile(Answers):
         async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:
-            world.pods.there[ORDERS] = then
+            world.evaluations.pods = then
             return await super().ask(pod, question)
 
     world.answers = Meanwhile(w=WORKER)
@@ -172,14 +157,14 @@ async def test_who_misses_the_objective_is_marked_when_it_does_and_when_that_is_
     world.queues.seen(known(ORDERS, 10, version=101, objective={"latenessMilliseconds": 1000}))
     await world.visit()
     assert world.lateness.seen(ORDERS) == StartedTasks(99, 1)
-    assert world.enqueued.of[ORDERS] == 1
+    assert world.enqueued.times == 1
     for _ in range(3):
         clock.now += AGAIN_SECONDS
         await world.visit()
-    assert world.enqueued.of[ORDERS] == 1
+    assert world.enqueued.times == 1
     clock.now += WINDOW_SECONDS
     await world.visit()
-    assert (world.lateness.seen(ORDERS), world.enqueued.of[ORDERS]) == (StartedTasks(), 2)
+    assert (world.lateness.seen(ORDERS), world.enqueued.times) == (StartedTasks(), 2)
 
 
 def test_what_a_histogram_counts_between_two_bounds_is_in_proportion() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from delayq_operator.base.errors import Unavailable
@@ -53,15 +54,10 @@ class Served:
 
 
 @dataclass
-class Referents:
-    kinds: frozenset[str] = frozenset()
-
-
-@dataclass
 class Copy:
     """Children: what there is, and which kinds were wanted when it was told."""
 
-    referents: Referents
+    referents: SimpleNamespace
     known: set[tuple[str, Name]] = field(default_factory=set)
 
     def seen(self, kind: Kind, body: Object) -> None:
@@ -77,24 +73,13 @@ class Copy:
 class Cluster:
     """The optional kinds of a cluster, as the operator sees them."""
 
-    def __init__(self, namespaces: tuple[str, ...] = ()) -> None:
-        self.api, self.referents, self.marked = Served(), Referents(), 0
+    def __init__(self, *namespaces: str) -> None:
+        self.api, self.referents = Served(), SimpleNamespace(kinds=frozenset())
         self.parts, self.copy = Parts(), Copy(self.referents)
-        self.watches = Watches(
-            self.api,  # type: ignore[arg-type]
-            self.parts,
-            namespaces=namespaces,
-        )
-        self.optional = OptionalKinds(
-            self.api,  # type: ignore[arg-type]
-            watches=self.watches,
-            children=self.copy,  # type: ignore[arg-type]
-            referents=self.referents,  # type: ignore[arg-type]
-            enqueue_all=self.enqueue,
-        )
-
-    def enqueue(self) -> None:
-        self.marked += 1
+        parts: dict[str, Any] = {"children": self.copy, "referents": self.referents}
+        api: Any = self.api
+        self.watches = Watches(api, self.parts, namespaces=namespaces)
+        self.optional = OptionalKinds(api, watches=self.watches, enqueue_all=lambda: None, **parts)
 
     async def refresh(self) -> set[str]:
         """Look, and let what follows happen; which kinds are wanted then."""
@@ -110,29 +95,23 @@ async def turns() -> None:
 
 async def test_nothing_is_wanted_before_all_of_it_was_listed() -> None:
     """Not in one namespace of two: what is in the other would be written without need, as it is not known yet."""
-    cluster = Cluster(("shop", "test"))
+    cluster = Cluster("shop", "test")
     cluster.api.slow["test"] = asyncio.Event()
     assert await cluster.refresh() == set()
-    assert (cluster.copy.known, cluster.marked) == (set(), 0)
+    assert cluster.copy.known == set()
     assert await cluster.refresh() == set()
     assert len(cluster.watches.reflectors) == 4
     cluster.api.slow["test"].set()
     await turns()
     assert cluster.referents.kinds == BOTH
     assert len(cluster.copy.known) == 2
-    await cluster.parts.end()
-
-
-async def test_an_unavailable_api_server_does_not_mean_that_a_kind_is_not_served() -> None:
-    cluster = Cluster()
-    await cluster.refresh()
     cluster.api.unavailable = True
     assert await cluster.refresh() == BOTH
     await cluster.parts.end()
 
 
 async def test_what_is_dropped_before_all_was_listed_leaves_nothing_behind() -> None:
-    cluster = Cluster(("shop", "test"))
+    cluster = Cluster("shop", "test")
     cluster.api.slow["test"] = asyncio.Event()
     await cluster.refresh()
     cluster.api.plurals.clear()

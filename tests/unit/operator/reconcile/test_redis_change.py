@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,32 +52,36 @@ OTHERS: list[Object] = [
 ]
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_what_has_no_place_in_common_is_refused_while_the_old_one_holds_anything(other: Object) -> None:
-    for field in ("due", "scheduled", "in_flight", "dead"):
-        held = Backlog(read_at=1.0, whole=True, redis_up=True, **{field: 1})  # type: ignore[arg-type]  # any of them
-        assert "holds tasks" in refused(other, held)
-    assert refused(other, EMPTY) == ""
+HELD = replace(EMPTY, due=1)
+OTHER = OTHERS[0]
+MORE_NODES = {"sentinel": {"masterName": "main", "nodes": [{"host": "b"}, {"host": "c"}]}}
+ALLOWED: Object = {"annotations": {names.ABANDON_TASKS: "true"}}
+MEASURED: Object = {"status": {"backlog": {"due": 0}}}
 
 
-def test_a_node_more_or_another_password_is_the_same_redis() -> None:
-    held = Backlog(read_at=1.0, whole=True, redis_up=True, due=1)
-    more = {"sentinel": {"masterName": "main", "nodes": [{"host": "b"}, {"host": "c"}]}}
-    assert refused(more, held) == refused(SENTINELS | {"tls": {}}, held) == ""
-
-
-@pytest.mark.parametrize("backlog", [None, Backlog(read_at=1.0), Backlog(read_at=1.0, whole=True)])
-def test_where_nothing_tells_what_the_old_one_holds_it_is_kept_unless_it_was_never_reached(
-    backlog: Backlog | None,
+@pytest.mark.parametrize(
+    ("redis", "backlog", "rest", "why"),
+    [
+        *((other, HELD, {}, "holds tasks") for other in OTHERS),
+        (OTHER, replace(EMPTY, scheduled=1), {}, "holds tasks"),
+        (OTHER, replace(EMPTY, in_flight=1), {}, "holds tasks"),
+        (OTHER, replace(EMPTY, dead=1), {}, "holds tasks"),
+        (OTHER, EMPTY, {}, ""),
+        (OTHER, HELD, ALLOWED, ""),
+        (OTHER, HELD, {"annotations": {names.ABANDON_TASKS: "yes"}}, "holds tasks"),
+        # The same Redis: a node more, another certificate.
+        (MORE_NODES, HELD, {}, ""),
+        (SENTINELS | {"tls": {}}, HELD, {}, ""),
+        # No scanner tells what the old one holds. One that was never reached holds nothing.
+        (OTHER, None, MEASURED, "no scanner reports"),
+        (OTHER, replace(EMPTY, whole=False), MEASURED, "no scanner reports"),
+        (OTHER, replace(EMPTY, redis_up=False), {"scanner": {"replicas": 0}}, "no scanner reports"),
+        (OTHER, None, {}, ""),
+    ],
+)
+def test_another_redis_is_refused_while_the_old_one_may_hold_anything(
+    redis: Object, backlog: Backlog | None, rest: Object, why: str
 ) -> None:
-    (other, *_) = OTHERS
-    assert "no scanner reports" in refused(other, backlog, status={"backlog": {"due": 0}})
-    assert "no scanner reports" in refused(other, backlog, scanner={"replicas": 0})
-    assert refused(other, backlog) == ""
-
-
-def test_an_annotation_allows_it() -> None:
-    held = Backlog(read_at=1.0, whole=True, redis_up=True, due=1)
-    for text, allowed in (("true", True), ("yes", False)):
-        found = refused(OTHERS[0], held, annotations={names.ABANDON_TASKS: text})
-        assert (found == "") is allowed
+    found = refused(redis, backlog, **rest)
+    assert why in found
+    assert bool(found) is bool(why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 from delayq.scaling import Sample
@@ -14,56 +14,39 @@ from delayq_operator.scaling.scaling import scale
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import decided, resource
 
-if TYPE_CHECKING:
-    from delayq_operator.cache.children import Child
-
-BOUNDS = {"maxReplicas": 10}
-
-
-class World:
-    """In the place of all that a number is carried out with."""
-
-    def __init__(self, *, taken: bool, prepared: bool = True) -> None:
-        self.taken, self.is_prepared = taken, prepared
-        self.calls = list[tuple[object, ...]]()
-
-    async def apply(self, _resource: object, _worker: object, wanted: Any, outcome: Outcome) -> None:  # noqa: ANN401
-        self.calls.append(("written", wanted.replicas))
-        if self.taken:
-            outcome.scaled = Scaled(reason="ScaledUp", message="")
-        else:
-            outcome.failures.append("no")
-
-    def prepared(self, _key: object, replicas: int) -> bool:
-        self.calls.append(("prepared", replicas))
-        return self.is_prepared
-
-    async def scale(self, before: int, **tasks: int) -> list[tuple[object, ...]]:
-        decision = decided(Sample(**tasks), replicas=before)  # type: ignore[arg-type]
-        autoscaler = SimpleNamespace(
-            carried_out=lambda _key, found, _now: self.calls.append(("carried out", found is decision)),
-            refused=lambda _key, replicas: self.calls.append(("refused", replicas)),
-        )
-        victims = SimpleNamespace(prepared=self.prepared, forget=lambda _key: None)
-        applier = cast("Any", SimpleNamespace(scale=self.apply))
-        scaler = Scaler(applier, cast("Any", autoscaler), victims=cast("Any", victims))
-        worker = cast("Child", SimpleNamespace(body={"spec": {"replicas": before}}))
-        wanted = scale(queue(autoscaling=BOUNDS), before, decision)
-        await scaler.scale(resource(), worker, wanted, Outcome())
-        return self.calls
+BUSY, IDLE = Sample(overdue=5_000), Sample()
 
 
 @pytest.mark.parametrize(
-    ("taken", "then"), [(True, ("carried out", True)), (False, ("refused", 10))], ids=["taken", "refused"]
+    ("before", "sample", "taken", "prepared", "calls"),
+    [
+        (1, BUSY, True, True, ["written 10", "carried out"]),
+        (1, BUSY, False, True, ["written 10", "refused 10"]),
+        (10, BUSY, False, True, ["written 10"]),  # the same number
+        (20, IDLE, True, False, ["prepared 0"]),
+        (20, IDLE, True, True, ["prepared 0", "written 0", "carried out"]),
+    ],
 )
-async def test_more_workers_are_asked_for_at_once(taken: bool, then: tuple[object, ...]) -> None:  # noqa: FBT001
-    assert await World(taken=taken).scale(1, overdue=5_000) == [("written", 10), then]
+async def test_more_workers_come_at_once_and_fewer_once_it_is_settled_which_go(
+    before: int, sample: Sample, *, taken: bool, prepared: bool, calls: list[str]
+) -> None:
+    told: list[str] = []
 
+    async def write(_resource: object, _worker: object, wanted: Any, outcome: Outcome) -> None:  # noqa: ANN401
+        told.append(f"written {wanted.replicas}")
+        outcome.scaled = Scaled(reason="ScaledUp", message="") if taken else None
 
-async def test_fewer_are_once_it_is_settled_who_goes() -> None:
-    assert await World(taken=True, prepared=False).scale(20) == [("prepared", 0)]
-    assert (await World(taken=True).scale(20))[1:] == [("written", 0), ("carried out", True)]
+    def prepare(_key: object, replicas: int) -> bool:
+        told.append(f"prepared {replicas}")
+        return prepared
 
-
-async def test_the_same_number_is_neither_carried_out_nor_refused() -> None:
-    assert await World(taken=False).scale(10, overdue=5_000) == [("written", 10)]
+    autoscaler: Any = SimpleNamespace(
+        carried_out=lambda *_: told.append("carried out"),
+        refused=lambda _key, replicas: told.append(f"refused {replicas}"),
+    )
+    applier: Any = SimpleNamespace(scale=write)
+    victims: Any = SimpleNamespace(prepared=prepare, forget=lambda _key: None)
+    worker: Any = SimpleNamespace(body={"spec": {"replicas": before}})
+    wanted = scale(queue(autoscaling={"maxReplicas": 10}), before, decided(sample, replicas=before))
+    await Scaler(applier, autoscaler, victims=victims).scale(resource(), worker, wanted, Outcome())
+    assert told == calls

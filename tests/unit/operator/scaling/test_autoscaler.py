@@ -12,7 +12,7 @@ from delayq.scaling import sentence
 from delayq_operator.base import names
 from delayq_operator.cache.children import Children
 from delayq_operator.cache.queues import Queues
-from delayq_operator.scaling.autoscaler import RESTART_SECONDS, STALE_SECONDS, Autoscaler
+from delayq_operator.scaling.autoscaler import STALE_SECONDS, Autoscaler
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape.backlog import Reading
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
@@ -126,15 +126,6 @@ def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_evaluat
 
 FALLS_BACK = {"fallback": {"failureThreshold": 3, "replicas": 6}}
 HALF = Reading([scanner({0: True, 1: False})])
-
-
-def test_the_same_look_decided_anew_is_not_another_failure() -> None:
-    world = World(replicas=2, fallback={"failureThreshold": 2, "replicas": 6})
-    world.evaluate(NOW - RESTART_SECONDS)
-    assert world.read(None).memory.failures == 1
-    world.asks_for(3)
-    found = world.decision(NOW + 1)
-    assert (found.memory.failures, found.replicas) == (1, 3)
 
 
 def test_scanners_of_a_new_queue_have_time_to_start_and_are_a_failure_if_they_never_do() -> None:
@@ -259,19 +250,3 @@ def test_what_moves_by_itself_asks_for_no_reconciliation() -> None:
         next_due_ms = 1_700_000_000_000 + int((4000 - 2 * n) * 1000) + (n % 3) * 400
         world.evaluate(now, scheduled=1, next_due_ms=next_due_ms)
     assert sum(world.later.values()) == 1
-
-
-def test_a_queue_that_is_gone_leaves_nothing_behind_and_another_of_its_name_begins_anew() -> None:
-    world = World(replicas=2, status={"scaling": {"leadSeconds": 8}})
-    world.evaluate()
-    world.queues.gone(KEY, UID)
-    world.queues.seen(body(uid="another", resourceVersion="900"))
-    assert world.scaler.stats(KEY).lead.seconds is None
-    world.scaler.forget(KEY)
-    world.queues.gone(KEY, "another")
-    # A reading may have been under way.
-    assert world.scaler.stats(KEY).lead.seconds is None
-    world.scaler.evaluate(KEY, None, ASKED, NOW)
-    world.scaler.suspend(KEY, NOW)
-    assert world.scaler.decision(KEY, NOW) is None
-    assert (world.scaler._of, world.scaler._configs._known) == ({}, {})

@@ -103,7 +103,12 @@ def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> 
     assert read(lost) == Backlog(read_at=NOW, outage="auth", shards=Shards(leaderless=(0,)))
     found = read(lost, fine)
     assert (found.outage, found.redis_up, found.whole, found.due) == ("", True, False, 5)
-    made_up: list[Sample] = [("delayq_redis_down", {"queue": "orders", "cause": "x" * 10_000}, 1.0)]
+    made_up: list[Sample] = [
+        ("delayq_redis_down", {"queue": "orders", "cause": "x" * 10_000}, 1.0),
+        ("delayq_durability_risk", {"queue": "orders", "risk": "x" * 10_000}, 1.0),
+    ]
+    found = read(made_up, scanner({0: True}, ["evicts"]))
+    assert (found.outage, found.risks) == ("", ("evicts",))
     assert read(made_up).outage == ""
 
 
@@ -139,11 +144,6 @@ def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
     assert made["oldestDueTime"] == "1970-01-01T00:00:00Z"
     assert made["nextDueTime"].startswith("21")
     json.dumps(made, allow_nan=False)
-
-
-def test_a_risk_that_nobody_knows_is_none() -> None:
-    made_up = [("delayq_durability_risk", {"queue": "orders", "risk": "x" * 10_000}, 1.0)]
-    assert read([*scanner({0: True}, ["evicts"]), *made_up]).risks == ("evicts",)
 
 
 # --- What became another.

@@ -71,17 +71,6 @@ def test_a_shard_that_stays_away_wakes_once_more_when_it_is_no_fail_over_any_mor
     assert not news.last.blind
 
 
-def test_what_was_never_whole_counts_from_the_first_look_on() -> None:
-    news = BacklogCache()
-    for at in (0, 10, 19):
-        heard(news, at, whole=False)
-        assert news.last is not None
-        assert not news.last.blind
-    heard(news, 20, whole=False)
-    assert news.last is not None
-    assert news.last.blind
-
-
 def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: BacklogCache) -> None:
     """It is late at once, and on time again when nothing was late for a while."""
     late, on_time = {"oldest_due_at": NOW - 90}, {"due": 0, "oldest_due_at": None}

@@ -56,18 +56,10 @@ def test_shards_add_up_on_the_horizons_that_were_asked_for() -> None:
     """What one leaves out has as many as its next smaller one."""
     one = scanner({0: True, 1: False}, **busy(due_within={500: 2, 1000: 2, 1500: 7, 10_000: 7, 60_000: 7}))
     other = scanner({0: False, 1: True}, **busy(due_within={500: 0, 1000: 5, 1500: 5, 10_000: 5, 60_000: 8}))
+    one.append(("delayq_due_within_tasks", {"shard": "0", "horizon_seconds": "100"}, 1.0))  # not asked for
     found = sampled(one, other)
     assert found.due_within == ((0.5, 2), (1.0, 7), (1.5, 12), (10.0, 12), (60.0, 15))
     assert (found.overdue, found.in_flight, found.fallen_due, found.whole) == (10, 6, 2 * 50, True)
-
-
-def test_horizons_that_nobody_asked_for_are_not_looked_at() -> None:
-    lines = scanner({0: True}, **busy())
-    lines += [
-        ("delayq_due_within_tasks", {"shard": "0", "horizon_seconds": str(n)}, 1.0) for n in range(100, 900)
-    ]
-    found = sampled(lines)
-    assert [horizon for horizon, _ in found.due_within] == list(ASKED)
 
 
 def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell_due() -> None:

@@ -102,7 +102,7 @@ class Queue:
     def told(self) -> int:
         """How often a reconciliation was asked for by now."""
         self.guards.enqueue_on_change(ORDERS)
-        return self.enqueued.of[ORDERS]
+        return self.enqueued.times
 
 
 def test_a_reconciliation_is_asked_for_when_there_is_something_to_tell(clock: Clock) -> None:
@@ -124,13 +124,4 @@ def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_coul
     one.says("v", 0, 0)
     assert one.guards.down(ORDERS)
     one.says("u", 1)
-    assert not one.guards.down(ORDERS)
-
-
-def test_a_queue_whose_guard_is_gone_is_forgotten(clock: Clock) -> None:
-    one = Queue(clock)
-    one.says("w", 0, 0)
-    one.says("v", 0, 0)
-    one.queues.seen(known(ORDERS, 10, version=101, guard=None))
-    assert one.guards.watch(ORDERS) is None
     assert not one.guards.down(ORDERS)

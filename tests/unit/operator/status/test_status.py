@@ -15,7 +15,6 @@ from delayq_operator.scrape.backlog import bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import ShardMap, Shards
 from delayq_operator.status.status import MOST_NUMBER, status, timestamp, wait_seconds
-from delayq_operator.status.view import Erasing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,12 +106,6 @@ def test_a_backlog_that_is_unknown_now_stays_with_the_time_it_was_measured(unkno
     assert "backlog" not in status(view(backlog=unknown), {}, NOW)
 
 
-def test_the_erasing_tells_how_far_it_is() -> None:
-    erasing = Erasing(message="Job orders-erase failed.", failed=True, erased_shards=3, shards=8)
-    made = status(view(erasing=erasing), {}, NOW)
-    assert made["erase"] == {"erasedShards": 3, "shards": 8, "message": "Job orders-erase failed."}
-
-
 def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:
     four = queue(shards=4)
     asked = status(view(queue=four), {}, NOW)
@@ -143,6 +136,11 @@ def ran(minute: int, **more: str) -> dict[str, Any]:
 def moved(oldest: float = 0, following: float = 0) -> View:
     """A due time is read as so many seconds from now: what is left of a second would write every few seconds."""
     return view(backlog=replace(BUSY, oldest_due_at=NOW - 3 + oldest, next_due_at=NOW + 60 + following))
+
+
+def failed(times: int) -> View:
+    decision = decided(None)
+    return view(**scaled(replace(decision, memory=replace(decision.memory, failures=times))))
 
 
 FOUR = queue(shards=4)
@@ -203,6 +201,8 @@ WRITES: dict[str, tuple[View, View, float | None]] = {
     "whether it is limited": (view(**scaled(MANY)), view(**scaled(UNLIMITED)), NOW_AND_THEN),
     "another time to wake": (WAKING, view(**scaled(LATER), observed=LEARNT), NOW_AND_THEN),
     "what is observed anew all the time": (WAKING, view(**scaled(SAME_TIME), observed=ANEW), NEVER),
+    "a failure more": (failed(7), failed(8), NEVER),
+    "many failures more": (failed(7), failed(20), NOW_AND_THEN),
     "on time again": (view(backlog=LATE), view(backlog=replace(LATE, oldest_due_at=None)), AT_ONCE),
 }
 
@@ -237,6 +237,7 @@ def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
         "message": sentence(WAKES),
         "wakeTime": timestamp(NOW + 7219 - 11.2),
     }
+    assert status(failed(7), {}, NOW)["scaling"]["consecutiveFailures"] == 5, "at least so many"
 
 
 def test_what_falls_due_within_the_lead_time_is_told_where_the_operator_decides() -> None:
@@ -246,13 +247,6 @@ def test_what_falls_due_within_the_lead_time_is_told_where_the_operator_decides(
     assert made["dueWithinLead"] == 40
     assert "dueWithinLead" not in status(view(), {}, NOW)["backlog"]
     assert "dueWithinLead" not in status(view(**scaled(decided(None))), {}, NOW)["backlog"]
-
-
-def test_what_limits_and_what_fails_is_told_while_it_does() -> None:
-    limited = status(view(**scaled(decided(Sample(overdue=5_000)))), {}, NOW)["scaling"]
-    assert limited["limitedBy"] == "MaxReplicas"
-    blind = status(view(**scaled(decided(None))), {}, NOW)["scaling"]
-    assert blind["consecutiveFailures"] == 1
 
 
 @pytest.mark.parametrize(
@@ -271,15 +265,6 @@ def test_no_number_is_beyond_what_the_api_can_write(value: float) -> None:
     assert (made["leadSeconds"], made["handlerMilliseconds"]) == (MOST_NUMBER, MOST_NUMBER)
     assert datetime.fromisoformat(made["lastScaleTime"]).year in (1970, 9999)
     assert wait_seconds(made, made, since_write=1000) is None
-
-
-def test_failures_are_told_as_at_least_so_many() -> None:
-    def told(failures: int) -> int:
-        memory = replace(WAKES.memory, failures=failures)
-        made = status(view(**scaled(replace(WAKES, memory=memory))), {}, NOW)
-        return int(made["scaling"]["consecutiveFailures"])
-
-    assert [told(n) for n in (1, 2, 4, 7, 19, 20, 4999, 10**6)] == [1, 2, 3, 5, 10, 20, 2000, 10**6]
 
 
 def test_what_was_learnt_stays_while_nothing_is_decided_and_goes_without_autoscaling() -> None:

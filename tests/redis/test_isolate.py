@@ -8,7 +8,7 @@ import pytest
 from delayq.contract import Limits
 from delayq.protocol.commands import Commands
 
-from tests.redis.state import NOW, TOKEN, Shard, State, envelope
+from tests.redis.state import NOW, Shard, State, envelope
 
 if TYPE_CHECKING:
     from delayq.protocol.results import Claimed
@@ -35,34 +35,6 @@ def crash(shard: Shard) -> None:
 def succeed(shard: Shard) -> None:
     """Whatever runs is done."""
     shard.run(shard.commands.ack(0, [member.encode() for member in shard.whole().processing]))
-
-
-def test_a_group_is_leased_and_each_task_knows_its_half(shard: Shard) -> None:
-    suspects = {name: nth for nth, name in enumerate("abc", 1)}
-    before = shard.seed(
-        State(suspect=suspects, attempts=dict.fromkeys("abc", "1 1 boom"), stats={"token": TOKEN})
-    )
-    assert isolate(shard) == ["a", "b", "c"]
-    first, second = TOKEN + 1, TOKEN + 3
-    assert shard.whole() == before.but(
-        suspect={},
-        processing={f"{name}:{TOKEN + nth}": EXPIRY for name, nth in suspects.items()},
-        attempts={
-            "a": f"1 1 ~0:{first}:3 boom",
-            "b": f"1 1 ~0:{first}:3 boom",
-            "c": f"1 1 ~0:{second}:3 boom",
-        },
-        stats={"token": TOKEN + 3, "claimed": 3},
-    )
-
-
-def test_a_suspect_that_is_not_due_since_the_clock_stepped_back_waits_in_retry(shard: Shard) -> None:
-    before = shard.seed(State(suspect={"a": 7, "b": 8}, attempts={"a": "0 1 ", "b": f"1 1 @{NOW - 9} "}))
-    shard.clock(NOW - 5)
-    before = shard.seed(before.but(tasks={"a": envelope(NOW), "b": envelope(NOW - 9)}))
-    assert isolate(shard) == ["b"]
-    after = shard.whole()
-    assert (after.suspect, after.retry, after.attempts["a"]) == ({}, {"a": NOW}, before.attempts["a"])
 
 
 def test_only_the_poison_task_dies_and_it_does_after_three_crashes_alone(shard: Shard) -> None:
@@ -93,15 +65,6 @@ def test_a_group_weighs_a_mebibyte_at_most_and_has_one_task_at_least(shard: Shar
     assert [isolate(shard) for _ in range(4)] == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
-def test_a_half_is_not_joined_with_other_suspects(shard: Shard) -> None:
-    shard.seed(State(suspect=dict(zip("abcd", range(1, 5), strict=True))))
-    isolate(shard, 4)
-    shard.redis.zadd(shard.keys.processing, {"e:8": NOW, "f:9": NOW})
-    shard.redis.hset(shard.keys.tasks, mapping=dict.fromkeys("ef", envelope()))
-    crash(shard)
-    assert [isolate(shard) for _ in range(3)] == [["e", "f"], ["a", "b"], ["c", "d"]]
-
-
 def test_whoever_kills_workers_again_and_again_buries_nothing_soon(shard: Shard) -> None:
     """Suspects take turns: a task runs alone three times only after all the others did twice."""
     names = [f"t{n}" for n in range(8)]
@@ -114,16 +77,6 @@ def test_whoever_kills_workers_again_and_again_buries_nothing_soon(shard: Shard)
         crash(shard)
         kills += 1
     assert kills == 1 + 2 + 4 + 8 + 8 + 1
-
-
-def test_an_error_that_looks_like_a_mark_is_none(shard: Shard) -> None:
-    shard.seed(State(processing={"a:7": NOW}))
-    shard.run(shard.commands.retry(0, ["a:7", 0, 1, "~9:7:1 boom"], max_attempts=9))
-    assert shard.view("a").failed.error == "~9:7:1 boom"
-    shard.run(shard.commands.claim(0, 1, LEASE_MS))
-    crash(shard)
-    assert shard.view("a").failed.error == "~9:7:1 boom"
-    assert shard.whole().dlq == {}
 
 
 @pytest.mark.parametrize("index", ["delayed", "retry", "dlq"])

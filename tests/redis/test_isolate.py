@@ -1,4 +1,4 @@
-"""isolate: suspects run apart from healthy tasks, in ever smaller groups; a crash is charged to one that ran alone."""
+"""isolate: suspects run isolated, in ever smaller groups; only a task that crashed alone is charged."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def ids(claimed: Claimed) -> list[str]:
 
 
 def crash(shard: Shard) -> None:
-    """Whoever runs anything dies."""
+    """All workers crash."""
     shard.clock(shard.now_ms() + LEASE_MS)
     while shard.run(shard.commands.reclaim(0, max_crashes=3)):
         pass
 
 
 def succeed(shard: Shard) -> None:
-    """Whatever runs is done."""
+    """All running tasks succeed."""
     shard.run(shard.commands.ack(0, [member.encode() for member in shard.whole().processing]))
 
 
@@ -57,7 +57,7 @@ def test_only_the_poison_task_dies_and_it_does_after_three_crashes_alone(shard: 
     assert (found.suspect, found.attempts) == ({}, {})
 
 
-def test_a_group_weighs_a_mebibyte_at_most_and_has_one_task_at_least(shard: Shard) -> None:
+def test_a_group_has_at_most_a_mebibyte_and_at_least_one_task(shard: Shard) -> None:
     """As for claims: what is large takes time to copy and to send."""
     sizes = {"a": 500_000, "b": 500_000, "c": 500_000, "d": 2_000_000, "e": 9}
     large = {name: envelope(NOW, "x" * size) for name, size in sizes.items()}
@@ -65,7 +65,7 @@ def test_a_group_weighs_a_mebibyte_at_most_and_has_one_task_at_least(shard: Shar
     assert [isolate(shard) for _ in range(4)] == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
-def test_whoever_kills_workers_again_and_again_buries_nothing_soon(shard: Shard) -> None:
+def test_workers_that_are_killed_again_and_again_bury_nothing_soon(shard: Shard) -> None:
     """Suspects take turns: a task runs alone three times only after all the others did twice."""
     names = [f"t{n}" for n in range(8)]
     shard.seed(State(delayed=dict.fromkeys(names, NOW)))
@@ -81,10 +81,10 @@ def test_whoever_kills_workers_again_and_again_buries_nothing_soon(shard: Shard)
 
 @pytest.mark.parametrize("index", ["delayed", "retry", "dlq"])
 @pytest.mark.parametrize("score", [NOW, NOW + 60_000])
-def test_a_suspect_that_an_older_process_has_put_elsewhere_is_none(
+def test_a_suspect_that_an_older_process_moved_to_another_index_is_none(
     shard: Shard, index: str, score: int
 ) -> None:
-    """A reaper that knows of no suspects adopts one; then it is replaced, fails, or dies. It is leased once."""
+    """An older reaper restores one elsewhere; then it is replaced, fails, or dies. It is leased once."""
     shard.seed(State(suspect={"a": 7, "b": 8}).but(**{index: {"a": score}}))
     due = ["a"] if index != "dlq" and score == NOW else []
     assert ids(shard.run(shard.commands.claim(0, 9, LEASE_MS))) == due
@@ -96,7 +96,7 @@ def test_a_suspect_that_an_older_process_has_put_elsewhere_is_none(
 def test_no_worker_is_woken_for_the_room_that_is_left_to_the_one_that_waits_for_suspects(
     shard: Shard,
 ) -> None:
-    """Its claim would bring nothing, and ring the scanner's alarm: that would wake it again, and so on."""
+    """Its claim would bring nothing and wake the scanner, which would wake a worker again, and so on."""
     limited = Commands(shard.commands.queue, limits=Limits(max_in_flight=2))
     before = shard.seed(State(suspect={"a": 7}, delayed={"c": NOW}, processing={"e:6": EXPIRY}))
     shard.run(shard.commands.lock("", "me", 999, lock="isolation", shard=0))
@@ -122,7 +122,7 @@ def test_a_rate_leaves_room_for_suspects_and_healthy_tasks_go_on(
 
 
 def test_a_clock_that_steps_back_leaves_no_room_reserved_for_longer(shard: Shard) -> None:
-    """The worker that had it may be gone; no other busy worker could make room for suspects meanwhile."""
+    """The worker that had reserved it may be gone, and no other worker could make room for suspects."""
     first, second = (
         shard.commands.lock("", owner, 999, lock="isolation", shard=0) for owner in ("gone", "next")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from delayq.protocol.results import ClampedLeases
 
 from tests.redis.state import NOW, Shard, State
@@ -49,3 +50,16 @@ def test_a_step_back_is_known_until_every_lease_is_short_enough(shard: Shard) ->
         ClampedLeases(0, 0),
     ]
     assert shard.whole().processing == dict.fromkeys(("a:7", "b:8"), NOW - HOUR_MS + 30_000)
+
+
+@pytest.mark.parametrize("sign", [1, -1], ids=["leased", "deferred"])
+def test_leases_that_outlive_their_length_are_shortened_once(shard: Shard, sign: int) -> None:
+    """Otherwise a step back of an hour delays a crashed worker's tasks by an hour. Also with full memory."""
+    longest = sign * (NOW + 30_000)
+    leases = {"a:7": sign * (NOW + HOUR_MS), "b:8": sign * (NOW + 30_001), "c:9": longest, "d:1": sign * NOW}
+    before = seed(shard, State(processing=leases))
+    with shard.full_memory():
+        assert [clamp(shard), clamp(shard)] == [2, 0]
+    assert shard.whole() == before.but(
+        processing={"a:7": longest, "b:8": longest, "c:9": longest, "d:1": sign * NOW}
+    )

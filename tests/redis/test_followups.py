@@ -7,19 +7,73 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import Client, SyncClient
 from delayq.errors import Bury
-from delayq.protocol.results import LostTask
+from delayq.protocol.results import LostTask, Recovered, Settled, Verdict
 
 from tests.redis.recovering import until
 from tests.redis.state import NOW, Shard, State, envelope
 from tests.redis.working import Handler, queue, working
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from delayq.protocol.envelope import Task
 
     from tests.servers import RedisServer
 
 LATER = NOW + 60_000
 NEXT = envelope(LATER, "next")
+
+
+RUNS = State(
+    processing={"a:7": NOW - 5, "b:8": NOW + 9000},
+    tasks={"a": envelope(NOW - 9, "first"), "b": envelope(NOW - 9)},
+    attempts={"a": "2 1 ~1:7:1 boom"},
+    followups={"a": NEXT},
+)
+
+
+FOLLOWED = RUNS.but(
+    processing={"b:8": NOW + 9000},
+    delayed={"a": LATER},
+    tasks={"a": NEXT, "b": envelope(NOW - 9)},
+    attempts={},
+    followups={},
+    alarm=1,
+)
+
+
+def recover(shard: Shard, verdict: Verdict) -> Recovered:
+    shard.run(shard.commands.lock("a", "me", 1000, lock="recovery_lock"))
+    options: dict[str, Any] = {"reason": "why", "wait_ms": 1, "max_crashes": 2, "failed": 0}
+    return shard.run(shard.commands.recover(0, b"a:7", "me", verdict, expiry_ms=NOW - 5, **options))
+
+
+ENDS: dict[str, tuple[Callable[[Shard], Any], object, dict[str, int]]] = {
+    "ack": (lambda s: s.run(s.commands.ack(0, [b"a:7"])), [Settled.ACKED], {"acked": 1}),
+    "bury": (lambda s: s.run(s.commands.bury(0, ["a:7", "no"])), [Settled.SUPERSEDED], {"buried": 1}),
+    "last attempt": (
+        lambda s: s.run(s.commands.retry(0, ["a:7", 5, 1, "boom"], max_attempts=3)),
+        [Settled.SUPERSEDED],
+        {"buried": 1},
+    ),
+    "last crash": (
+        lambda s: s.run(s.commands.reclaim(0, max_crashes=2)),
+        [("a:7", "superseded")],
+        {"buried": 1},
+    ),
+    "completed": (lambda s: recover(s, Verdict.COMPLETE), Recovered.COMPLETED, {"completed": 1}),
+    "judged dead": (lambda s: recover(s, Verdict.BURY), Recovered.SUPERSEDED, {"buried": 1}),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_it_becomes_the_task_once_that_has_ended(shard: Shard, end: str) -> None:
+    """Fresh, at its own due time; where there would be a dead letter, it takes its place. Memory may be full."""
+    act, outcome, stats = ENDS[end]
+    shard.seed(RUNS)
+    with shard.full_memory():
+        assert act(shard) == outcome
+    assert shard.whole() == FOLLOWED.but(stats=stats)
 
 
 @pytest.mark.parametrize(

@@ -375,8 +375,9 @@ class Queue(RuleBasedStateMachine):
         assert done == model.recover(self.now, member, verdict, stale=stale, **case)
         assert self.run(self.commands.unlock(task_id, owner, lock=lock)) is not case["locked"]
 
-    @rule(index=SHARDS, verdict=st.sampled_from(Verdict))
-    def recover_all(self, index: int, verdict: Verdict) -> None:
+    @rule(index=SHARDS, verdict=st.sampled_from(Verdict), stale=st.booleans(), locked=st.booleans(),
+          failed=st.integers(0, 1))  # fmt: skip
+    def recover_all(self, index: int, verdict: Verdict, *, stale: bool, locked: bool, failed: int) -> None:
         """Every lease expires and is recovered: the expired ones are those that are listed."""
         index, model = self.pick(index)
         self.time_passes(LEASE_MS)
@@ -388,7 +389,9 @@ class Queue(RuleBasedStateMachine):
         }
         assert {member.decode() for member in found} == late
         for member in found:
-            self.recover_one(member.decode(), verdict, locked=True, wait_ms=5000, failed=0)
+            self.recover_one(
+                member.decode(), verdict, stale=stale, locked=locked, wait_ms=5000, failed=failed
+            )
 
     @rule(index=SHARDS)
     def clamp_leases(self, index: int) -> None:

@@ -95,3 +95,14 @@ def test_huge_payloads_are_stored_and_claimed_whole(shard: Shard) -> None:
     schedule(shard, "a", "+0", body)
     assert shard.whole().tasks == {"a": body + NOW.to_bytes(6, "big")}
     assert shard.run(shard.commands.claim(0, 1, 1000)).leases[0].task.body == payload
+
+
+@pytest.mark.parametrize("due_ms", [NOW + 3_600_000, NOW - 3_600_000])
+@pytest.mark.parametrize(("if_exists", "outcome"), [("reject", Outcome.EXISTS), ("keep", Outcome.KEPT)])
+def test_a_repeated_call_knows_an_older_task_with_the_same_payload(
+    shard: Shard, due_ms: int, if_exists: str, outcome: Outcome
+) -> None:
+    """What a first try stored was due within the time of a few tries, not an hour away."""
+    before = shard.seed(State(delayed={"a": due_ms}, tasks={"a": envelope(due_ms)}))
+    assert schedule(shard, "a", "+1000", BODY, if_exists=if_exists, repeated=1).notes == {0: outcome}
+    assert shard.whole() == before

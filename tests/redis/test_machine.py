@@ -120,7 +120,7 @@ class Queue(RuleBasedStateMachine):
             self.payloads[body] = self.payload
         self.last = task_id, body, relative
         index, model = self.at(task_id)
-        flat = [task_id, when(self.now, delay, relative=relative), body]
+        flat: list[str | bytes | int] = [task_id, when(self.now, delay, relative=relative), body]
         limits: dict[str, Any] = {"max_length": MAX_LENGTH, "max_delay_ms": MAX_DELAY_MS}
         call = self.commands.schedule(index, flat, if_exists=if_exists, repeated=int(repeated), **limits)
         if stored := self.refused(call):

@@ -366,14 +366,14 @@ class Queue(RuleBasedStateMachine):
         if examined and life:
             assert examined.expiry_ms == life.at
             self.same(examined.task, task_id, life)
-        owner, lock = "me" if case["locked"] else "other", "recovery_lock"
-        assert self.run(self.commands.lock(task_id, owner, 1000, lock=lock)) == 0
+        owner = "me" if case["locked"] else "other"
+        assert self.run(self.commands.lock(task_id, owner, 1000, lock="recovery_lock")) == 0
         expiry_ms = (life.at if life else 0) - stale
         options: dict[str, str | int] = {"reason": "why", "max_crashes": MAX_CRASHES, "expiry_ms": expiry_ms}
         options |= {name: case[name] for name in ("wait_ms", "failed")}
         done = self.run(self.commands.recover(index, member.encode(), "me", verdict, **options))
         assert done == model.recover(self.now, member, verdict, stale=stale, **case)
-        assert self.run(self.commands.unlock(task_id, owner, lock=lock)) is not case["locked"]
+        assert self.run(self.commands.unlock(task_id, owner, lock="recovery_lock")) is not case["locked"]
 
     @rule(index=SHARDS, verdict=st.sampled_from(Verdict), stale=st.booleans(), locked=st.booleans(),
           failed=st.integers(0, 1))  # fmt: skip

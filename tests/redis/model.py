@@ -1,13 +1,16 @@
-"""A shard as a dictionary: what every verb should do, said in the plainest way. Tokens are taken from the real one."""
+"""A shard as a dictionary: the effect of every verb in the plainest form. Tokens are taken from the real shard."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
+from delayq.protocol.results import Failures
+
 from tests.redis.state import State
 
 MAX_ATTEMPTS, MAX_CRASHES, MAX_LENGTH, MAX_DELAY_MS = 3, 2, 4, 100_000
+SAME_MS = 60_000  # by how much the due times of the tries of one call may differ
 
 
 @dataclass
@@ -16,19 +19,31 @@ class Life:
 
     envelope: bytes
     home: str
-    at: int  # due time, group of a suspect, lease expiry (put off: minus until when) or time of death
+    at: int  # due time, group of a suspect, lease expiry (deferred: minus the time until which) or time of death
     due: int = 0  # of the run in flight
     token: int = 0
     failures: int = 0
     crashes: int = 0
     error: str = ""
-    counted: bool = False  # it failed, crashed, was put back by its handler or redriven for later
-    kept: int = 0  # due time of the retry or redrive that it waits for, or waited for
+    counted: bool = False  # it failed, crashed, was put back by its handler or redriven with a delay
+    kept: int = 0  # due time of its last retry or redrive
     alone: int = 0  # crashes while it ran alone
-    group: int = 0  # of its last run apart from healthy tasks: the first token of its half
-    size: int = 0  # and how many tasks ran then
-    story: str = ""
+    group: int = 0  # of its last isolated run: the first token of its half
+    size: int = 0  # of its last isolated run: how many tasks
+    story: str = ""  # of its death
     follow_up: bytes = b""
+
+    @property
+    def kept_due(self) -> int:
+        """The due time that is stored outside of the indexes."""
+        return max(self.kept, int.from_bytes(self.envelope[-6:], "big"))
+
+    @property
+    def failed(self) -> Failures:
+        if self.home == "dlq":
+            failures, crashes, reason, error = self.story.split(" ", 3)
+            return Failures(int(failures), int(crashes), reason, error)
+        return Failures(self.failures, self.crashes, "", self.error) if self.counted else Failures()
 
     def die(self, now: int, reason: str, error: str) -> None:
         self.story = f"{self.failures} {self.crashes} {reason} {error}"
@@ -37,23 +52,28 @@ class Life:
         self.alone = self.group = self.size = 0
 
     @property
-    def apart(self) -> bool:
-        """Whether the current lease is of a run apart from healthy tasks."""
+    def isolated(self) -> bool:
+        """Whether the current lease is of an isolated run."""
         return self.group <= self.token < self.group + self.size
 
     def wait(self, home: str, due: int) -> None:
         self.home, self.at = home, due
 
+    def keep(self, now: int) -> None:
+        """Store the due time beside the error: one in the future, or if the error looks like a due time."""
+        self.kept = self.at if self.at > now or self.error.startswith("@") else 0
+
     @property
     def entry(self) -> str:
         due = f"@{self.kept} " if self.kept else ""
-        mark = f"~{self.alone}:{self.group}:{self.size} " if self.alone + self.group else ""
+        marked = self.alone + self.group or self.error.startswith("~")
+        mark = f"~{self.alone}:{self.group}:{self.size} " if marked else ""
         return f"{self.failures} {self.crashes} {due}{mark}{self.error}"
 
 
 @dataclass
 class Model:
-    """One shard. Each method is given Redis' now and answers what the script should."""
+    """One shard. Each method takes Redis' time and returns the reply that the script should send."""
 
     lives: dict[str, Life] = field(default_factory=dict)
     stats: Counter[str] = field(default_factory=Counter)
@@ -82,8 +102,14 @@ class Model:
             stats={name: count for name, count in self.stats.items() if count},
         )
 
-    def schedule(self, now: int, task_id: str, due: int, *, body: bytes, if_exists: str) -> str:
+    def schedule(
+        self, now: int, task_id: str, due: int, *, body: bytes, if_exists: str, repeated: bool
+    ) -> str:
         outcome = self._admitted(now, task_id, due, if_exists)
+        if repeated and outcome in {"exists", "kept"}:
+            envelope = self.lives[task_id].envelope
+            later = max(due, now) - int.from_bytes(envelope[-6:], "big")
+            return "repeated" if envelope[:-6] == body and 0 <= later <= SAME_MS else outcome
         if outcome in {"created", "replaced"}:
             at = max(due, now)
             self.lives[task_id] = Life(body + at.to_bytes(6, "big"), "delayed", at)
@@ -119,7 +145,7 @@ class Model:
         return "follows" if self.lives[task_id].home == "processing" else "replaced"
 
     def where(self, task_id: str) -> str:
-        """What cancel and reschedule say of a task they leave alone."""
+        """The reply of cancel and reschedule for a task that they do not change."""
         home = self.lives[task_id].home if task_id in self.lives else ""
         return {"": "not_found", "processing": "in_flight", "dlq": "dead"}.get(home, "")
 
@@ -150,7 +176,7 @@ class Model:
         if life.home == "delayed":
             life.envelope = life.envelope[:-6] + life.at.to_bytes(6, "big")
         if life.counted:
-            life.kept = life.at if life.at > now else 0
+            life.keep(now)
         return "rescheduled"
 
     def due(self, now: int) -> list[str]:
@@ -163,7 +189,7 @@ class Model:
         return [task_id for _, _, task_id in sorted(found)]
 
     def in_flight(self) -> int:
-        """Tasks that count under limits.maxInFlight: those that a worker holds, or held until a moment ago."""
+        """Tasks that count under limits.maxInFlight: those with a lease that is not deferred, expired or not."""
         return sum(life.home == "processing" and life.at > 0 for life in self.lives.values())
 
     def claim(self, task_id: str, token: int, expiry: int) -> int:
@@ -174,9 +200,9 @@ class Model:
         return life.failures + life.crashes + 1
 
     def group(self, limit: int, now: int) -> list[str]:
-        """The ids that isolate takes: the suspect that waited for longest, and those behind it of its group.
+        """The ids that isolate takes: the suspect that has waited longest, and those of its group behind it.
 
-        One that is not due, since the clock stepped back, returns to retry.
+        A suspect that is not due, after the clock stepped back, returns to retry.
         """
         found = sorted(
             (life.at, task_id.encode(), task_id)
@@ -189,20 +215,19 @@ class Model:
             group = life.group if life.group == life.at else 0
             if groups and group not in groups:
                 break
-            due = max(life.kept, int.from_bytes(life.envelope[-6:], "big"))
-            if due > now:
-                life.wait("retry", due)
+            if life.kept_due > now:
+                life.wait("retry", life.kept_due)
             else:
                 groups.add(group)
                 ids.append(task_id)
         return ids
 
     def isolate(self, now: int, ids: list[str], token: int, expiry: int) -> None:
-        """Lease a group under consecutive tokens, and note to which half each belongs."""
+        """Lease a group under consecutive tokens; each task stores to which half it belongs."""
         for nth, task_id in enumerate(ids):
             life = self.lives[task_id]
             self.claim(task_id, token + nth, expiry)
-            life.due = min(now, max(life.kept, int.from_bytes(life.envelope[-6:], "big")))
+            life.due = min(now, life.kept_due)
             half = -(-len(ids) // 2)
             life.group, life.size = token if nth < half else token + half, len(ids)
 
@@ -229,8 +254,8 @@ class Model:
         if life.failures >= MAX_ATTEMPTS:
             return self.dies(life, now, "attempts", error)
         life.counted, life.error, life.group, life.size = True, error, 0, 0
-        life.kept = now + delay_ms if delay_ms else 0
         life.wait("retry", now + delay_ms)
+        life.keep(now)
         self.stats["retried"] += 1
         return "retried"
 
@@ -241,11 +266,12 @@ class Model:
         life.failures += 1
         return self.dies(life, now, "buried", error)
 
-    def release(self, member: str) -> str:
+    def release(self, member: str, due: int | None = None) -> str:
         life = self.held(member)
         if not life:
             return "lease_lost"
-        if life.apart:
+        life.due = life.due if due is None else due
+        if life.isolated:
             life.wait("suspect", life.group)
         else:
             life.wait("retry" if life.counted else "delayed", life.due)
@@ -260,16 +286,19 @@ class Model:
         )
         return [(member, self._taken_back(now, life)) for _, member, life in expired[:limit]]
 
-    def recover(self, now: int, member: str, verdict: str, *, stale: bool, locked: bool, wait_ms: int) -> str:
+    def recover(
+        self, now: int, member: str, verdict: str, *, stale: bool, locked: bool, wait_ms: int, failed: int
+    ) -> str:
         life = self.held(member)
         alive = life is not None and (stale or abs(life.at) > now)
         if refused := "gone" if not life else "alive" if alive else "" if locked else "lock_lost":
             return refused
         assert life
+        self.stats["checks_failed"] += failed
         if verdict == "requeue":
             return self._taken_back(now, life)
         if verdict == "wait":
-            life.at = -(now + wait_ms)  # put off
+            life.at = -(now + wait_ms)  # deferred
             self.stats["waited"] += 1
             return "waited"
         if verdict == "complete":
@@ -282,10 +311,10 @@ class Model:
 
     def _taken_back(self, now: int, life: Life) -> str:
         life.crashes += 1
-        life.alone += life.apart and life.size == 1
+        life.alone += life.isolated and life.size == 1
         if life.alone >= MAX_CRASHES:
             return self.dies(life, now, "crashes", life.error)
-        if not life.apart:
+        if not life.isolated:
             life.group = life.size = 0
         life.counted = True
         life.wait("suspect", life.group or life.token)

@@ -109,9 +109,12 @@ def weight(envelopes: Mapping[str, bytes]) -> int:
     return sum(len(task_id.encode()) + len(held) for task_id, held in envelopes.items() if held)
 
 
-def whole(redis: Redis, keys: Keys) -> State:
-    """Read the whole state of a shard. Whatever it is, its counter of bytes is exact."""
-    pipe = redis.pipeline(transaction=True)
+def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
+    """Read the whole state of a shard. In every state, its counter of bytes is exact.
+
+    Redis refuses a transaction when its memory is full.
+    """
+    pipe = redis.pipeline(transaction=transaction)
     for name in ZSETS:
         pipe.zrange(getattr(keys, name), 0, -1, withscores=True)
     for name in HASHES:

@@ -1,4 +1,4 @@
-"""Which of two shard maps holds: the one that shard 0 decided later, whoever forgot, was erased or slept meanwhile."""
+"""Of two shard maps the one holds that shard 0 decided later, also after a fail-over, an erase or a long pause."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOUR = 3_600_000
 
 @pytest.fixture
 def few(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
-    """Eight shards, about which nobody has said anything yet."""
+    """Eight shards without a shard map."""
     with shard_on(redis_server, queue_name, 8) as shard:
         yield shard
 
@@ -76,7 +76,7 @@ def leading(shard: Shard, shards: int, stamp: str) -> tuple[Commands, Stepping]:
 
 
 @pytest.mark.parametrize("step_ms", [5, -HOUR])
-def test_shard_0_decides_on_one_of_two_and_dates_it_later_than_the_last(few: Shard, step_ms: int) -> None:
+def test_shard_0_decides_on_one_of_two_and_gives_it_a_later_epoch(few: Shard, step_ms: int) -> None:
     first = decided(few, ShardMap.first(4, "u:1"))
     assert first == ShardMap(NOW, 4, 4, 4, 4, "u:1")
     few.clock(NOW + step_ms)
@@ -86,8 +86,8 @@ def test_shard_0_decides_on_one_of_two_and_dates_it_later_than_the_last(few: Sha
     assert decided(few, theirs) == decision, "another process was quicker"
 
 
-def test_what_a_fail_over_forgot_is_older_than_what_was_decided_then(few: Shard) -> None:
-    """A client that remembers it does not bring it back, though both follow the same."""
+def test_a_shard_map_that_a_fail_over_lost_is_older_than_those_decided_later(few: Shard) -> None:
+    """A client that still has it does not bring it back, though both succeed the same map."""
     first = decided(few, ShardMap.first(4, "u:1"))
     eight, six = towards(first, 8, "u:2"), towards(first, 6, "u:3")
     forgotten = decided(few, eight)
@@ -116,8 +116,8 @@ def test_of_two_shard_maps_of_one_epoch_every_shard_and_every_process_takes_the_
             few.run(few.commands.cancel("a", shard=at))
 
 
-def test_a_client_of_a_queue_that_was_erased_finds_the_one_that_was_made_since(few: Shard) -> None:
-    """Its own had more shards: nobody looks after those any more. Until then it begins anew with what it was told."""
+def test_a_client_of_an_erased_queue_finds_the_one_created_since(few: Shard) -> None:
+    """The erased one had more shards, which no process serves any more. Until then, the client begins anew."""
     operations = Operations(Commands(few.commands.queue, shards=8), Limits())
     for name in "abcdefgh":
         store(few, operations, name)
@@ -144,10 +144,10 @@ def test_a_client_of_a_queue_that_was_erased_finds_the_one_that_was_made_since(f
     assert known(few, 0) == commands.shard_map
 
 
-def test_a_shard_that_was_erased_alone_is_refused_for_seconds_and_then_mended_by_a_scanner(
+def test_a_shard_that_was_erased_alone_is_refused_until_a_scanner_repairs_it(
     few: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an erase leaves it that was killed half-way, where the queue is used on."""
+    """As after an erase that was killed half-way, of a queue that is still in use."""
     monkeypatch.setattr(coordinator, "TELL_SECONDS", 0.0)
     operations = Operations(Commands(few.commands.queue, shards=8), Limits())
     commands, leader = leading(few, 8, "u:1")
@@ -184,7 +184,7 @@ def test_a_scanner_brings_nothing_back_that_was_erased_whole(
     assert {known(few, at) for at in range(8)} == {None}
 
 
-def test_what_is_left_of_an_erased_shard_is_no_key_of_it_and_expires(few: Shard) -> None:
+def test_only_a_tombstone_is_left_of_an_erased_shard_and_expires(few: Shard) -> None:
     first, key = decided(few, ShardMap.first(8)), few.commands.keys(0).shard_map
     assert few.run(few.commands.erase(0)) == (1, 0)
     assert few.run(few.commands.erase(0)) == (0, 0)
@@ -197,7 +197,7 @@ def test_what_is_left_of_an_erased_shard_is_no_key_of_it_and_expires(few: Shard)
     assert few.redis.pttl(key) == -1
 
 
-def test_news_of_a_shard_map_lets_nothing_be_stored_where_memory_is_full(few: Shard) -> None:
+def test_a_newer_shard_map_lets_no_task_be_stored_with_full_memory(few: Shard) -> None:
     few.run(few.commands.sync_shard_map(0, ShardMap(NOW, 1, 1, 1, 8)))
     few.commands.use_shard_map(ShardMap(NOW + 1, 1, 1, 1, 8))
     body = [item for nth in range(250) for item in (f"t{nth}", "+1000", b"x" * 50)]
@@ -210,7 +210,7 @@ def test_news_of_a_shard_map_lets_nothing_be_stored_where_memory_is_full(few: Sh
     assert known(few, 0) == few.commands.shard_map
 
 
-def test_a_move_ends_though_memory_is_full(few: Shard) -> None:
+def test_a_migration_ends_with_full_memory(few: Shard) -> None:
     moving = ShardMap(NOW, 1, 2, 1, 2)
     few.run(few.commands.sync_shard_map(0, moving))
     few.commands.use_shard_map(moving)
@@ -223,9 +223,7 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     return [vars(each)["fields"] for each in caplog.records if each.message == event]
 
 
-def test_a_scanner_says_once_that_its_document_may_not_ask(
-    few: Shard, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_scanner_logs_once_that_its_document_is_older(few: Shard, caplog: pytest.LogCaptureFixture) -> None:
     decided(few, ShardMap.first(4, "u:1"))
     commands, leader = leading(few, 8, "-")
     for _ in range(3):
@@ -235,7 +233,7 @@ def test_a_scanner_says_once_that_its_document_may_not_ask(
     assert "u:1" in fields["because"]
 
 
-def test_a_scanner_says_once_that_tasks_are_there_which_nobody_may_have_placed_as_it_does(
+def test_a_scanner_logs_once_that_there_are_tasks_without_a_shard_map(
     few: Shard, caplog: pytest.LogCaptureFixture
 ) -> None:
     few.redis.hset(few.commands.keys(0).tasks, "old", b"x")

@@ -1,4 +1,4 @@
-"""Follow-ups: a task that is replaced while it is in flight is followed by what replaces it, once it has ended."""
+"""Follow-ups: a task that is replaced in flight is followed by its replacement, where test_machine.py does not get."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 
 LATER = NOW + 60_000
 NEXT = envelope(LATER, "next")
+
+
 RUNS = State(
     processing={"a:7": NOW - 5, "b:8": NOW + 9000},
     tasks={"a": envelope(NOW - 9, "first"), "b": envelope(NOW - 9)},
     attempts={"a": "2 1 ~1:7:1 boom"},
     followups={"a": NEXT},
 )
+
+
 FOLLOWED = RUNS.but(
     processing={"b:8": NOW + 9000},
     delayed={"a": LATER},
@@ -60,11 +64,6 @@ ENDS: dict[str, tuple[Callable[[Shard], Any], object, dict[str, int]]] = {
     "completed": (lambda s: recover(s, Verdict.COMPLETE), Recovered.COMPLETED, {"completed": 1}),
     "judged dead": (lambda s: recover(s, Verdict.BURY), Recovered.SUPERSEDED, {"buried": 1}),
 }
-GOES_ON: dict[str, Callable[[Shard], Any]] = {
-    "retry": lambda s: s.run(s.commands.retry(0, ["a:7", 5, 1, "boom"], max_attempts=9)),
-    "release": lambda s: s.run(s.commands.release(0, ["a:7", NOW - 9])),
-    "reclaim": lambda s: s.run(s.commands.reclaim(0, max_crashes=9)),
-}
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -77,39 +76,12 @@ def test_it_becomes_the_task_once_that_has_ended(shard: Shard, end: str) -> None
     assert shard.whole() == FOLLOWED.but(stats=stats)
 
 
-@pytest.mark.parametrize("goes_on", GOES_ON)
-def test_it_waits_while_the_task_is_tried_again_with_its_own_payload(shard: Shard, goes_on: str) -> None:
-    shard.seed(RUNS)
-    GOES_ON[goes_on](shard)
-    after = shard.whole()
-    assert (after.followups, after.tasks) == (RUNS.followups, RUNS.tasks)
-    assert [*after.retry, *after.suspect] == ["a"]
-
-
-WAITS = RUNS.but(processing={}, retry={"a": LATER}, tasks={"a": envelope(NOW - 9, "first")})
-
-
-def test_whoever_cancels_or_replaces_the_task_forgets_its_follow_up(shard: Shard) -> None:
-    """Of a task in flight, cancel forgets what would follow and nothing else."""
-    shard.seed(RUNS)
-    assert shard.run(shard.commands.cancel("a")).value == "in_flight"
-    assert shard.whole() == RUNS.but(followups={})
-    shard.seed(WAITS)
-    shard.run(shard.commands.cancel("a"))
-    assert shard.whole().followups == {}
-    shard.seed(WAITS)
-    options: dict[str, Any] = {"repeated": 0, "max_length": 9, "max_delay_ms": 90_000}
-    shard.run(shard.commands.schedule(0, ["a", "+5", envelope()[:-6]], if_exists="replace", **options))
-    after = shard.whole()
-    assert (after.followups, after.delayed, after.retry) == ({}, {"a": NOW + 5}, {})
-
-
 @pytest.mark.parametrize(
     ("settled", "counter"),
     [({}, "adopted"), ({"dlq": {"a": NOW}, "dlq_info": {"a": "1 0 buried no"}}, "deduplicated")],
     ids=["acked", "buried"],
 )
-def test_the_reaper_makes_it_the_task_when_a_worker_settled_that_and_knew_no_follow_ups(
+def test_the_reaper_makes_it_the_task_when_an_older_worker_without_follow_ups_settled_that(
     shard: Shard, settled: dict[str, Any], counter: str
 ) -> None:
     shard.seed(State(followups={"a": NEXT}, **settled))
@@ -119,9 +91,9 @@ def test_the_reaper_makes_it_the_task_when_a_worker_settled_that_and_knew_no_fol
 
 
 def test_a_task_with_a_follow_up_stays_in_its_shard_until_it_has_ended(shard: Shard) -> None:
-    before = shard.seed(WAITS)
-    migration_batch = shard.run(shard.commands.migrate_out(0, [b"a"], near_ms=1000))
-    assert (migration_batch.stay, migration_batch.tasks, shard.whole()) == ([b"a"], [], before)
+    before = shard.seed(State(retry={"a": LATER}, followups={"a": NEXT}))
+    batch = shard.run(shard.commands.migrate_out(0, [b"a"], near_ms=1000))
+    assert (batch.stay, batch.tasks, shard.whole()) == ([b"a"], [], before)
 
 
 class Recurring(Handler):

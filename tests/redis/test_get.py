@@ -1,12 +1,11 @@
-"""get: everything the queue knows of one task."""
+"""get and list where test_machine.py does not get: thousands of leases, and what cannot be read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from delayq.protocol.commands import LEASES
-from delayq.protocol.results import Failures, Searching, TaskView
+from delayq.protocol.results import Failures, Searching, TaskRow, TaskView
 from delayq.protocol.results import State as In
 
 from tests.redis.state import NOW, Shard, State, envelope, known
@@ -15,57 +14,8 @@ if TYPE_CHECKING:
     from delayq import SyncClient
 
 
-def test_an_unknown_task_is_nothing(shard: Shard) -> None:
-    before = shard.seed(State(delayed={"b": NOW}))
-    assert shard.run(shard.commands.get("a")) is None
-    assert shard.whole() == before
-
-
-@pytest.mark.parametrize(
-    ("state", "where", "at_ms", "failed", "token"),
-    [
-        (State(delayed={"a": NOW + 5}), In.SCHEDULED, NOW + 5, Failures(), None),
-        (
-            State(retry={"a": NOW + 5}, attempts={"a": "2 1 oh no"}),
-            In.RETRYING,
-            NOW + 5,
-            Failures(2, 1, "", "oh no"),
-            None,
-        ),
-        (State(processing={"b:6": 1, "a:7": NOW + 5}), In.IN_FLIGHT, NOW + 5, Failures(), 7),
-        (
-            State(dlq={"a": NOW - 5}, dlq_info={"a": "3 1 attempts oh no"}),
-            In.DEAD,
-            NOW - 5,
-            Failures(3, 1, "attempts", "oh no"),
-            None,
-        ),
-        (State(tasks={"a": b""}), In.ORPHAN, 0, Failures(), None),
-    ],
-    ids=["delayed", "retry", "processing", "dlq", "orphan"],
-)
-def test_a_task_is_found_in_any_state(
-    shard: Shard, *, state: State, where: In, at_ms: int, failed: Failures, token: int | None
-) -> None:
-    before = shard.seed(state.but(tasks={**state.envelopes, "a": envelope(NOW - 1, {"n": 1}, {"h": "v"})}))
-    assert shard.run(shard.commands.get("a")) == TaskView(
-        "a", where, at_ms, NOW - 1, b'{"n":1}', "application/json", {"h": "v"}, failed, token
-    )
-    assert shard.whole() == before
-
-
-@pytest.mark.parametrize(
-    "task_id", ["a:b", "a:7", "*", "?", "[ab]", "[^a]", "\\", "a\\", "a-b", "^", "ü漢", ":"]
-)
-def test_any_id_is_found_in_flight_and_no_other_is_taken_for_it(shard: Shard, task_id: str) -> None:
-    others = {f"{other}:9": NOW + 1 for other in ("a", "b", "ab", f"{task_id}:7", f"x{task_id}", "aa-bb")}
-    shard.seed(State(processing={**others, f"{task_id}:7": NOW + 5}))
-    view = shard.view(task_id)
-    assert (view.state, view.at_ms, view.token) == (In.IN_FLIGHT, NOW + 5, 7)
-
-
 def test_no_call_looks_at_all_of_thousands_of_leases(shard: Shard) -> None:
-    """A search goes on where the last call ended. It is repeated where it found none."""
+    """A search goes on where the last call ended, and is repeated if it found no lease."""
     shard.seed(State(processing={f"t{n}:{n}": NOW + n for n in range(3 * LEASES)}))
     shard.redis.hset(shard.keys.tasks, "lost", envelope())
     views = [found(shard, f"t{n}") for n in range(0, 3 * LEASES, 100)]
@@ -91,8 +41,14 @@ def found(shard: Shard, task_id: str) -> tuple[TaskView | None, int]:
 
 
 def test_an_envelope_that_cannot_be_read_is_shown_as_it_is(shard: Shard) -> None:
-    """A dead letter that a newer delayq wrote must not hide those beside it from an export."""
+    """A dead letter of a newer delayq does not keep others from being exported."""
     raw = b"\xf1future" + bytes(6)
     shard.seed(State(dlq={"a": NOW}, tasks={"a": raw}, dlq_info={"a": "1 0 buried x"}))
     view = shard.view("a")
     assert (view.state, view.body, view.content_type) == (In.DEAD, raw, "application/octet-stream")
+
+
+def test_an_entry_without_an_envelope_is_listed_with_zero_bytes(shard: Shard) -> None:
+    shard.seed(State(delayed={"a": NOW}, tasks={}))
+    rows = shard.run(shard.commands.list(0, In.SCHEDULED, offset=0, limit=10))
+    assert rows == [TaskRow("a", In.SCHEDULED, NOW, 0, Failures())]

@@ -1,4 +1,4 @@
-"""isolate: suspects run apart from healthy tasks, in ever smaller groups; a crash is charged to one that ran alone."""
+"""isolate: suspects run isolated, in ever smaller groups; only a task that crashed alone is charged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from delayq.contract import Limits
 from delayq.protocol.commands import Commands
 
-from tests.redis.state import NOW, TOKEN, Shard, State, envelope
+from tests.redis.state import NOW, Shard, State, envelope
 
 if TYPE_CHECKING:
     from delayq.protocol.results import Claimed
@@ -26,43 +26,15 @@ def ids(claimed: Claimed) -> list[str]:
 
 
 def crash(shard: Shard) -> None:
-    """Whoever runs anything dies."""
+    """All workers crash."""
     shard.clock(shard.now_ms() + LEASE_MS)
     while shard.run(shard.commands.reclaim(0, max_crashes=3)):
         pass
 
 
 def succeed(shard: Shard) -> None:
-    """Whatever runs is done."""
+    """All running tasks succeed."""
     shard.run(shard.commands.ack(0, [member.encode() for member in shard.whole().processing]))
-
-
-def test_a_group_is_leased_and_each_task_knows_its_half(shard: Shard) -> None:
-    suspects = {name: nth for nth, name in enumerate("abc", 1)}
-    before = shard.seed(
-        State(suspect=suspects, attempts=dict.fromkeys("abc", "1 1 boom"), stats={"token": TOKEN})
-    )
-    assert isolate(shard) == ["a", "b", "c"]
-    first, second = TOKEN + 1, TOKEN + 3
-    assert shard.whole() == before.but(
-        suspect={},
-        processing={f"{name}:{TOKEN + nth}": EXPIRY for name, nth in suspects.items()},
-        attempts={
-            "a": f"1 1 ~0:{first}:3 boom",
-            "b": f"1 1 ~0:{first}:3 boom",
-            "c": f"1 1 ~0:{second}:3 boom",
-        },
-        stats={"token": TOKEN + 3, "claimed": 3},
-    )
-
-
-def test_a_suspect_that_is_not_due_since_the_clock_stepped_back_waits_in_retry(shard: Shard) -> None:
-    before = shard.seed(State(suspect={"a": 7, "b": 8}, attempts={"a": "0 1 ", "b": f"1 1 @{NOW - 9} "}))
-    shard.clock(NOW - 5)
-    before = shard.seed(before.but(tasks={"a": envelope(NOW), "b": envelope(NOW - 9)}))
-    assert isolate(shard) == ["b"]
-    after = shard.whole()
-    assert (after.suspect, after.retry, after.attempts["a"]) == ({}, {"a": NOW}, before.attempts["a"])
 
 
 def test_only_the_poison_task_dies_and_it_does_after_three_crashes_alone(shard: Shard) -> None:
@@ -85,7 +57,7 @@ def test_only_the_poison_task_dies_and_it_does_after_three_crashes_alone(shard: 
     assert (found.suspect, found.attempts) == ({}, {})
 
 
-def test_a_group_weighs_a_mebibyte_at_most_and_has_one_task_at_least(shard: Shard) -> None:
+def test_a_group_has_at_most_a_mebibyte_and_at_least_one_task(shard: Shard) -> None:
     """As for claims: what is large takes time to copy and to send."""
     sizes = {"a": 500_000, "b": 500_000, "c": 500_000, "d": 2_000_000, "e": 9}
     large = {name: envelope(NOW, "x" * size) for name, size in sizes.items()}
@@ -93,16 +65,7 @@ def test_a_group_weighs_a_mebibyte_at_most_and_has_one_task_at_least(shard: Shar
     assert [isolate(shard) for _ in range(4)] == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
-def test_a_half_is_not_joined_with_other_suspects(shard: Shard) -> None:
-    shard.seed(State(suspect=dict(zip("abcd", range(1, 5), strict=True))))
-    isolate(shard, 4)
-    shard.redis.zadd(shard.keys.processing, {"e:8": NOW, "f:9": NOW})
-    shard.redis.hset(shard.keys.tasks, mapping=dict.fromkeys("ef", envelope()))
-    crash(shard)
-    assert [isolate(shard) for _ in range(3)] == [["e", "f"], ["a", "b"], ["c", "d"]]
-
-
-def test_whoever_kills_workers_again_and_again_buries_nothing_soon(shard: Shard) -> None:
+def test_workers_that_are_killed_again_and_again_bury_nothing_soon(shard: Shard) -> None:
     """Suspects take turns: a task runs alone three times only after all the others did twice."""
     names = [f"t{n}" for n in range(8)]
     shard.seed(State(delayed=dict.fromkeys(names, NOW)))
@@ -116,22 +79,12 @@ def test_whoever_kills_workers_again_and_again_buries_nothing_soon(shard: Shard)
     assert kills == 1 + 2 + 4 + 8 + 8 + 1
 
 
-def test_an_error_that_looks_like_a_mark_is_none(shard: Shard) -> None:
-    shard.seed(State(processing={"a:7": NOW}))
-    shard.run(shard.commands.retry(0, ["a:7", 0, 1, "~9:7:1 boom"], max_attempts=9))
-    assert shard.view("a").failed.error == "~9:7:1 boom"
-    shard.run(shard.commands.claim(0, 1, LEASE_MS))
-    crash(shard)
-    assert shard.view("a").failed.error == "~9:7:1 boom"
-    assert shard.whole().dlq == {}
-
-
 @pytest.mark.parametrize("index", ["delayed", "retry", "dlq"])
 @pytest.mark.parametrize("score", [NOW, NOW + 60_000])
-def test_a_suspect_that_an_older_process_has_put_elsewhere_is_none(
+def test_a_suspect_that_an_older_process_moved_to_another_index_is_none(
     shard: Shard, index: str, score: int
 ) -> None:
-    """A reaper that knows of no suspects adopts one; then it is replaced, fails, or dies. It is leased once."""
+    """An older reaper restores one elsewhere; then it is replaced, fails, or dies. It is leased once."""
     shard.seed(State(suspect={"a": 7, "b": 8}).but(**{index: {"a": score}}))
     due = ["a"] if index != "dlq" and score == NOW else []
     assert ids(shard.run(shard.commands.claim(0, 9, LEASE_MS))) == due
@@ -143,7 +96,7 @@ def test_a_suspect_that_an_older_process_has_put_elsewhere_is_none(
 def test_no_worker_is_woken_for_the_room_that_is_left_to_the_one_that_waits_for_suspects(
     shard: Shard,
 ) -> None:
-    """Its claim would bring nothing, and ring the scanner's alarm: that would wake it again, and so on."""
+    """Its claim would bring nothing and wake the scanner, which would wake a worker again, and so on."""
     limited = Commands(shard.commands.queue, limits=Limits(max_in_flight=2))
     before = shard.seed(State(suspect={"a": 7}, delayed={"c": NOW}, processing={"e:6": EXPIRY}))
     shard.run(shard.commands.lock("", "me", 999, lock="isolation", shard=0))
@@ -169,7 +122,7 @@ def test_a_rate_leaves_room_for_suspects_and_healthy_tasks_go_on(
 
 
 def test_a_clock_that_steps_back_leaves_no_room_reserved_for_longer(shard: Shard) -> None:
-    """The worker that had it may be gone; no other busy worker could make room for suspects meanwhile."""
+    """The worker that had reserved it may be gone, and no other worker could make room for suspects."""
     first, second = (
         shard.commands.lock("", owner, 999, lock="isolation", shard=0) for owner in ("gone", "next")
     )
@@ -187,3 +140,12 @@ def test_limits_hold_for_suspects_and_leave_room_for_the_worker_that_waits_for_t
     assert ids(shard.run(limited.isolate(0, 9, LEASE_MS))) == ["a"]
     full = shard.run(limited.isolate(0, 9, LEASE_MS))
     assert (ids(full), full.held, full.suspects) == ([], True, 1)
+
+
+def test_a_suspect_that_is_not_due_since_the_clock_stepped_back_waits_in_retry(shard: Shard) -> None:
+    before = shard.seed(State(suspect={"a": 7, "b": 8}, attempts={"a": "0 1 ", "b": f"1 1 @{NOW - 9} "}))
+    shard.clock(NOW - 5)
+    before = shard.seed(before.but(tasks={"a": envelope(NOW), "b": envelope(NOW - 9)}))
+    assert isolate(shard) == ["b"]
+    after = shard.whole()
+    assert (after.suspect, after.retry, after.attempts["a"]) == ({}, {"a": NOW}, before.attempts["a"])

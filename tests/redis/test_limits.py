@@ -1,4 +1,4 @@
-"""spec.limits: how many tasks begin in a second, and how many run at a time, as claim and wake keep to them."""
+"""spec.limits: how claim and wake limit the tasks that begin in a second and those that run at a time."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_a_rate_lets_a_burst_begin_and_then_one_after_the_other(shard: Shard) ->
         assert (len(found.leases), found.held) == (tasks, step < 10_000)
 
 
-def test_a_claim_that_a_limit_stops_hints_nobody(shard: Shard) -> None:
-    """Others would come in vain. Whoever is stopped by its own slots still wakes the next."""
+def test_a_claim_that_a_limit_stops_wakes_no_worker(shard: Shard) -> None:
+    """Other workers could claim nothing either. A worker that is stopped by its own slots wakes the next one."""
     commands = limited(shard, rate_per_second=10, burst=3)
     due(shard, 10, wake=1)
     assert claim(shard, commands, 2).more
@@ -66,7 +66,7 @@ def test_a_claim_that_a_limit_stops_hints_nobody(shard: Shard) -> None:
     assert shard.whole() == after
 
 
-def test_the_scanner_is_told_when_to_look_again_and_hints_not_before(shard: Shard) -> None:
+def test_the_scanner_gets_the_time_of_the_next_room_and_wakes_no_worker_before(shard: Shard) -> None:
     commands = limited(shard, rate_per_second=10, burst=1)
     due(shard, 5)
     assert wake(shard, commands).due
@@ -81,10 +81,10 @@ def test_the_scanner_is_told_when_to_look_again_and_hints_not_before(shard: Shar
 
 
 @pytest.mark.parametrize("forgotten", ["clock", "fail-over"])
-def test_a_clock_that_steps_back_or_a_lost_key_is_worth_one_burst_and_holds_nobody(
+def test_a_clock_that_steps_back_or_a_lost_key_permits_one_burst_and_stops_no_task(
     shard: Shard, forgotten: str
 ) -> None:
-    """What is kept of a rate expires by itself."""
+    """The key of a rate expires."""
     commands = limited(shard, rate_per_second=10, burst=3)
     due(shard, 10)
     claim(shard, commands)
@@ -99,7 +99,7 @@ def test_a_clock_that_steps_back_or_a_lost_key_is_worth_one_burst_and_holds_nobo
 
 
 def test_a_limit_on_tasks_in_flight_counts_what_workers_hold(shard: Shard) -> None:
-    """Not what a check has put off; what ran out until it is taken back, for its worker may still be at it."""
+    """Deferred leases do not count. Expired leases do until they are reclaimed: their workers may still run."""
     commands = limited(shard, max_in_flight=4)
     due(shard, 9)
     shard.redis.zadd(shard.keys.processing, {"x:1": NOW - 5, "y:1": -(NOW + 60_000), "z:1": NOW + 5})
@@ -114,10 +114,10 @@ def test_a_limit_on_tasks_in_flight_counts_what_workers_hold(shard: Shard) -> No
 
 @pytest.mark.parametrize("shard_map", [ShardMap(2, 1, 1, 8, 8), ShardMap(3, 8, 1, 8, 8)])
 @pytest.mark.parametrize("limits", [{"max_in_flight": 16}, {"rate_per_second": 16}])
-def test_a_change_of_shards_keeps_nothing_back_that_was_not_before(
+def test_a_change_of_shards_does_not_lower_a_limit(
     shard: Shard, shard_map: ShardMap, limits: dict[str, int]
 ) -> None:
-    """All tasks lie in shard 0, and what is due does not move: it runs there."""
+    """All tasks are in shard 0, and due tasks do not migrate."""
     commands = limited(shard, **limits)
     commands.use_shard_map(shard_map)
     due(shard, 40)
@@ -185,7 +185,7 @@ def test_a_replacement_may_be_no_heavier_than_there_is_room_for(shard: Shard) ->
     assert shard.whole().delayed == {"a": NOW + 1, "b": NOW + 2}
 
 
-def test_a_counter_below_nothing_lets_no_more_in_than_the_limit(shard: Shard) -> None:
-    """A queue from before the counter forgets tasks that it never counted."""
+def test_a_negative_counter_permits_no_more_than_the_limit(shard: Shard) -> None:
+    """A queue that is older than the counter deletes tasks that it never counted."""
     shard.redis.hset(shard.keys.stats, "bytes", -1000)
     assert store(shard, "a", "+1", BODY, "b", "+1", BODY, max_bytes=WEIGHT).notes == {1: Outcome.HEAVY}

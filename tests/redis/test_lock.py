@@ -27,9 +27,9 @@ def held(shard: Shard) -> tuple[bytes | str | None, int]:
     return shard.redis.get(key), shard.redis.pttl(key)
 
 
-@pytest.mark.parametrize("task_id", ["a", "a:b", "{x}", "ü 漢", "*"])
+@pytest.mark.parametrize("task_id", ["a", "{x}:ü *"])
 def test_one_owner_at_a_time_holds_a_task(shard: Shard, task_id: str) -> None:
-    """Also with all memory in use, or full queues would not drain. Nothing else of the shard changes."""
+    """Also with full memory, or full queues would not drain. Nothing else of the shard changes."""
     before, key = shard.whole(), shard.keys.of(task_id).lock
 
     def lock(owner: str) -> int:
@@ -62,7 +62,7 @@ def test_only_the_holder_renews_or_unlocks(shard: Shard, holder: str | None) -> 
     assert held(shard) == before
 
 
-def test_a_lock_without_end_made_by_hand_is_respected_and_asked_for_again_soon(shard: Shard) -> None:
+def test_a_lock_without_expiry_is_respected_and_tried_again_soon(shard: Shard) -> None:
     shard.redis.set(shard.keys.of("a").lock, "somebody")
     assert lock(shard, "me") == 1
     assert held(shard) == (b"somebody", -1)
@@ -71,7 +71,7 @@ def test_a_lock_without_end_made_by_hand_is_respected_and_asked_for_again_soon(s
 def test_a_recovery_lock_that_outlives_its_length_was_written_before_the_clock_stepped_back(
     shard: Shard,
 ) -> None:
-    """Else nobody could ask about the task for as long as the step was."""
+    """Otherwise no check could be called for the task for as long as the step."""
     shard.run(shard.commands.lock("a", "dead", TTL_MS, lock="recovery_lock"))
     shard.clock(NOW - 3_600_000)
     assert shard.run(shard.commands.lock("a", "me", TTL_MS, lock="recovery_lock")) == 0
@@ -81,7 +81,7 @@ def test_a_recovery_lock_that_outlives_its_length_was_written_before_the_clock_s
 
 
 def test_a_guards_lock_is_never_taken_from_its_holder(shard: Shard) -> None:
-    """It runs, and may have asked for longer than others do."""
+    """Its holder runs, and may have locked it for longer than others do."""
     lock(shard, "me")
     assert lock(shard, "other", 1000) == TTL_MS
     shard.clock(NOW - 3_600_000)
@@ -89,8 +89,8 @@ def test_a_guards_lock_is_never_taken_from_its_holder(shard: Shard) -> None:
     assert held(shard)[0] == b"me"
 
 
-def test_the_recovery_of_a_task_is_locked_apart_from_the_task(shard: Shard) -> None:
-    """Who asks what became of a task must not wait for the lock of the worker that died with it."""
+def test_the_recovery_lock_of_a_task_is_separate_from_its_lock(shard: Shard) -> None:
+    """A recovery check must not wait for the lock of the worker that crashed."""
     lock(shard, "worker")
     assert shard.run(shard.commands.lock("a", "reaper", TTL_MS, lock="recovery_lock")) == 0
     assert shard.run(shard.commands.unlock("a", "worker", lock="recovery_lock")) is False

@@ -1,4 +1,4 @@
-"""reconcile: every index is held against all others, and each task ends with one home."""
+"""reconcile: each index is compared with all others, and each task ends in one of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def adopt(shard: Shard, ids: list[bytes]) -> list[str]:
 
 
 def test_a_page_of_large_tasks_is_small(shard: Shard) -> None:
-    """Each is read whole, though nobody asks for more than its id: a quarter of a mebibyte at a time."""
+    """A scan reads whole envelopes, though it returns only IDs: at most a quarter of a mebibyte at a time."""
     names = [f"t{n}" for n in range(40)]
     large = envelope(LATER, "x" * 60_000)
     shard.seed(State(delayed=dict.fromkeys(names, LATER), tasks=dict.fromkeys(names, large)))
@@ -164,7 +164,7 @@ def test_an_orphan_is_due_when_it_was_and_not_before(
 
 
 def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
-    """Nobody asked for it to run again, so nobody is woken."""
+    """It must not run again, so no worker is woken."""
     before = shard.seed(State(tasks={"a": envelope()}, dlq_info={"a": "3 0 attempts x"}))
     assert adopt(shard, [b"a"]) == ["a"]
     assert shard.whole() == before.but(dlq={"a": NOW}, stats={"adopted": 1})
@@ -182,7 +182,7 @@ def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
     ],
     ids=["no envelope", "a lease and other homes"],
 )
-def test_each_repair_is_told_and_counted(shard: Shard, found: State, index: str, repair: str) -> None:
+def test_each_repair_is_returned_and_counted(shard: Shard, found: State, index: str, repair: str) -> None:
     shard.seed(found)
     assert page(shard, index) == ReconciledPage(0, [("a", repair)], [])
     assert shard.whole() == State(processing=found.processing, stats={repair: 1})
@@ -190,7 +190,7 @@ def test_each_repair_is_told_and_counted(shard: Shard, found: State, index: str,
 
 @pytest.mark.parametrize("index", ["delayed", "retry"])
 def test_no_task_is_due_before_its_time_though_a_whole_index_was_lost(shard: Shard, index: str) -> None:
-    """Whatever put it there: schedule, reschedule, a retry, a retry that was rescheduled, redrive."""
+    """Whichever verb put it there: schedule, reschedule, retry, reschedule of a retry, redrive."""
     commands, ids = shard.commands, [b"new", b"moved", b"failed", b"put-off", b"redriven"]
     delays = {"new": 60_000, "moved": 1, "failed": 0, "put-off": 0, "redriven": 0}
     flat: list[Argument] = [item for name, ms in delays.items() for item in (name, f"+{ms}", envelope()[:-6])]
@@ -229,7 +229,7 @@ def test_no_call_looks_at_all_leases(shard: Shard) -> None:
 
 @pytest.mark.parametrize("settle", ["release", "retry"])
 def test_a_task_that_changes_leases_while_they_are_looked_at_is_no_orphan(shard: Shard, settle: str) -> None:
-    """Its new lease may be where the search has been already, and its old one where it has yet to come."""
+    """Its new lease may be on a page already searched, and its old one on a page that is not."""
     shard.seed(leases_of(3 * LEASES))
     ids = [f"t{n}" for n in range(3 * LEASES)]
     found = shard.run(

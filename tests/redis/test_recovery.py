@@ -1,4 +1,4 @@
-"""Recovery: tasks whose lease ran out are asked about, once, and the verdict is carried out."""
+"""Recovery: the check is called once for each expired lease, and its verdict is carried out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-TIMES = 5
 LOCK_MS = 15_000  # timeoutSeconds of 5 by default, as long for an answer of Redis, and the margin
 
 
@@ -92,7 +91,7 @@ async def test_every_verdict_of_a_python_function_is_carried_out(
     )
 
 
-async def test_a_service_is_asked_with_what_its_handler_gets_and_a_header_more(
+async def test_a_service_gets_the_request_of_its_handler_with_one_more_header(
     shard: Shard, tmp_path: Path
 ) -> None:
     secret = secret_path(tmp_path, "keys", "key")
@@ -186,7 +185,7 @@ async def test_when_the_check_fails_the_document_decides_and_the_log_says_why(
     assert list(after.dlq_info.values()) == ([f"0 1 recovered {reason}"] if on_failure == "Bury" else [])
 
 
-async def test_what_no_check_can_be_asked_about_goes_the_way_it_goes_without_one(shard: Shard) -> None:
+async def test_tasks_that_no_check_can_read_are_recovered_as_without_a_check(shard: Shard) -> None:
     asked = Asked()
     kept = {"corrupt": b"short", "new": b"\x21{}......."}
     odd = {"orphan:1": EXPIRED, "corrupt:2": EXPIRED, "new:3": EXPIRED, "tokenless": EXPIRED}
@@ -200,8 +199,7 @@ async def test_what_no_check_can_be_asked_about_goes_the_way_it_goes_without_one
     assert {each[0] for each in shard.redis.zscan_iter(shard.keys.suspect)} == {b"corrupt", b"new", b"\xff"}
 
 
-@pytest.mark.parametrize("_nth", range(TIMES))
-async def test_two_that_recover_at_once_ask_once(shard: Shard, _nth: int) -> None:
+async def test_two_processes_call_the_check_once_for_each_task(shard: Shard) -> None:
     shard.seed(State(processing=leases(30)))
     one, other = Asked(), Asked(Verdict.REQUEUE)
     async with recovering(shard, one) as first, recovering(shard, other) as second:
@@ -214,7 +212,7 @@ async def test_two_that_recover_at_once_ask_once(shard: Shard, _nth: int) -> Non
     assert shard.redis.keys("*recovery_lock*") == []
 
 
-async def test_a_few_are_asked_about_at_a_time(shard: Shard) -> None:
+async def test_the_check_is_called_for_a_few_tasks_at_a_time(shard: Shard) -> None:
     asked = Asked()
     asked.may_answer.clear()
     shard.seed(State(processing=leases(30)))
@@ -226,8 +224,8 @@ async def test_a_few_are_asked_about_at_a_time(shard: Shard) -> None:
     assert asked.tasks[:3] == ["t29", "t28", "t27"]
 
 
-async def test_a_question_that_hangs_is_given_up_and_holds_nobody_up(shard: Shard) -> None:
-    """A coroutine that ignores its cancellation; the others are asked about while it hangs."""
+async def test_a_check_that_hangs_is_abandoned_and_delays_no_other_task(shard: Shard) -> None:
+    """A coroutine that ignores its cancellation; the other tasks are checked while it hangs."""
     answered: list[str] = []
     enough = asyncio.Event()
 
@@ -251,7 +249,7 @@ async def test_a_question_that_hangs_is_given_up_and_holds_nobody_up(shard: Shar
         assert shard.whole().stats == {"completed": 9, "waited": 1, "checks_failed": 1}
         enough.set()
         await until(lambda: not recovery.hangs)
-    assert shard.whole().processing == {"t9:10": -(NOW + 7000)}, "a verdict that comes too late is none"
+    assert shard.whole().processing == {"t9:10": -(NOW + 7000)}, "a late verdict is ignored"
 
 
 RELEASE = threading.Event()
@@ -263,12 +261,12 @@ def hangs(task: Task) -> str:
     return "complete"
 
 
-async def test_what_hangs_decides_on_nothing_but_what_was_asked(
+async def test_checks_that_hang_decide_only_on_the_tasks_they_were_called_for(
     shard: Shard, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As many threads as may be asked at a time are stuck: the other tasks have been asked about by nobody.
+    """All threads for checks hang, so no check is called for the other tasks.
 
-    Nothing is decided on them, the process tells once, and the step that does not end has it restarted.
+    These are left alone, the process logs it once, and the step that does not end causes a restart.
     """
     RELEASE.clear()
     asked, others = checks.CONCURRENCY, 92
@@ -300,8 +298,8 @@ async def test_what_hangs_decides_on_nothing_but_what_was_asked(
     assert shard.whole().stats == {"completed": asked + others, "checks_failed": asked}
 
 
-async def test_a_guard_that_is_busy_is_asked_again_in_a_moment(shard: Shard) -> None:
-    """That is no failure: onFailure decides on nothing."""
+async def test_a_guard_that_is_busy_is_called_again_soon(shard: Shard) -> None:
+    """That is no failure: onFailure does not apply."""
 
     class Busy(Asked):
         async def ask(self, task: Task) -> checks.Answer:
@@ -320,8 +318,8 @@ async def test_a_guard_that_is_busy_is_asked_again_in_a_moment(shard: Shard) -> 
     assert shard.whole().stats == {"completed": 1}
 
 
-async def test_a_worker_that_came_back_and_fell_silent_again_is_asked_about_again(shard: Shard) -> None:
-    """What it did in between, the first answer did not know."""
+async def test_a_lease_that_was_extended_and_expired_again_is_checked_again(shard: Shard) -> None:
+    """The first verdict does not cover what the worker did in between."""
     shard.seed(State(processing={"a:7": EXPIRED}))
     asked = Asked(Verdict.REQUEUE)
     asked.may_answer.clear()
@@ -336,8 +334,7 @@ async def test_a_worker_that_came_back_and_fell_silent_again_is_asked_about_agai
     assert asked.tasks == ["a", "a"]
 
 
-@pytest.mark.parametrize("_nth", range(TIMES))
-async def test_who_dies_while_asking_leaves_a_lock_that_runs_out(shard: Shard, _nth: int) -> None:
+async def test_the_recovery_lock_of_a_dead_process_expires(shard: Shard) -> None:
     before = shard.seed(State(processing={"a:7": EXPIRED}))
     dying, other = Asked(Verdict.REQUEUE), Asked(Verdict.COMPLETE)
     dying.may_answer.clear()
@@ -356,7 +353,7 @@ async def test_who_dies_while_asking_leaves_a_lock_that_runs_out(shard: Shard, _
     assert shard.whole() == after
 
 
-async def test_who_is_told_to_stop_lets_others_ask_at_once(shard: Shard) -> None:
+async def test_a_process_that_stops_gives_its_recovery_locks_back(shard: Shard) -> None:
     before = shard.seed(State(processing=leases(3)))
     asked = Asked()
     asked.may_answer.clear()
@@ -367,8 +364,8 @@ async def test_who_is_told_to_stop_lets_others_ask_at_once(shard: Shard) -> None
     assert shard.whole() == before
 
 
-async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_later(shard: Shard) -> None:
-    """350 leases are locked by somebody else, whose questions take long; one behind them is not."""
+async def test_tasks_that_others_recover_are_skipped_and_tried_again_a_second_later(shard: Shard) -> None:
+    """350 leases are locked by another process, whose checks take long; the one behind them is not."""
     shard.seed(State(processing=leases(350) | {"mine:7": EXPIRED + 1}))
     for n in range(350):
         shard.run(shard.commands.lock(f"t{n}", "other", LOCK_MS, lock="recovery_lock"))
@@ -386,8 +383,8 @@ async def test_what_others_recover_is_paged_past_and_looked_at_again_a_second_la
 
 
 @pytest.mark.one_server
-async def test_a_shard_full_of_slow_questions_is_one_of_many(shard: Shard) -> None:
-    """Room that comes free goes to the next shard, and not to the same one again."""
+async def test_a_shard_with_many_slow_checks_delays_no_other_shard(shard: Shard) -> None:
+    """A free slot goes to the next shard."""
     asked = Asked()
     asked.may_answer.clear()
     two = Shard(
@@ -407,7 +404,7 @@ async def test_a_shard_full_of_slow_questions_is_one_of_many(shard: Shard) -> No
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_reaper_asks_about_leases_in_a_shard_that_was_dropped(
+async def test_a_reaper_checks_leases_in_a_dropped_shard(
     redis_server: Servers, queue_name: str, *, apart: bool
 ) -> None:
     with shard_on(redis_server, queue_name, 3) as shards:
@@ -433,9 +430,8 @@ def hold(shard: Shard, leases: dict[str, int]) -> None:
     pipe.execute()
 
 
-@pytest.mark.parametrize("_nth", range(2))
-async def test_of_two_scanners_only_the_one_that_leads_asks(shard: Shard, _nth: int) -> None:
-    """And when it goes, the other does at once."""
+async def test_of_two_scanners_only_the_leader_calls_the_check(shard: Shard) -> None:
+    """And when it stops, the other one does at once."""
     asked, stops, running = [Asked(), Asked()], [asyncio.Event(), asyncio.Event()], []
     recoveries: list[Recovery] = []
     address, queue = Address.from_url(shard.server.url), document({})
@@ -459,8 +455,8 @@ async def test_of_two_scanners_only_the_one_that_leads_asks(shard: Shard, _nth: 
     assert shard.whole().stats["completed"] == 31
 
 
-async def test_a_scanner_sleeps_though_a_lease_that_ran_out_waits_for_its_verdict(shard: Shard) -> None:
-    """It would look at it again and again otherwise; what falls due meanwhile still has its wake on time."""
+async def test_a_scanner_sleeps_though_an_expired_lease_waits_for_its_verdict(shard: Shard) -> None:
+    """Otherwise it would poll. A task that falls due meanwhile still wakes a worker on time."""
     before = shard.seed(State(processing={"a:7": EXPIRED, "b:8": NOW + 50}))
     address, queue = Address.from_url(shard.server.url), document({})
     recovery = Recovery(shard.commands, address, queue.spec, Asked())

@@ -1,7 +1,7 @@
 """Clients with any shard map, workers, migrators and coordinators, in any order, each stopped between any two calls.
 
-After every single call: every task is in exactly one place, and moving changes nothing of any task. What a client is
-told of a task that nobody else touched meanwhile is true. In the end those who are left bring the move to its end.
+After every call, every task is in exactly one place, and migrating changes nothing of any task. The reply to a client
+is true, if no other actor changed its task meanwhile. In the end, new migrators complete the migration.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ DELAYS = st.sampled_from([0, 500, 50_000, 50_000, 90_000])
 KINDS = ["reject", "keep", "replace", "cancel", "get", "reschedule", "redrive", "purge"]
 INDEXES = ("delayed", "retry", "suspect", "processing", "dlq")
 MIGRATION = [f"migrate_{verb}" for verb in ("out", "in", "verify", "commit", "retoken", "done")]
-MOVERS = {load(name).name for name in ("sync_shard_map", "scan", "list_migrating", *MIGRATION)}
+READS = {load(name).name for name in ("get", "scan", "list_migrating")}
+MIGRATES = {load(name).name for name in ("sync_shard_map", "scan", "list_migrating", *MIGRATION)}
 
 
 class Place(NamedTuple):
-    """All there is to know of a task, but where it is."""
+    """All that is stored of a task, except its shard."""
 
     state: str
     score: int
@@ -69,8 +70,8 @@ class Place(NamedTuple):
     info: bytes | None
 
     @property
-    def migration_batch(self) -> Place:
-        """The same, on its way to another shard: a suspect goes as a task to retry, with the time of its run."""
+    def migrating(self) -> Place:
+        """The same while it migrates: a suspect goes as a task of retry, with the time of its run."""
         return self._replace(state="retry", score=self.score // 1000) if self.state == "suspect" else self
 
 
@@ -98,7 +99,7 @@ class Resharding(RuleBasedStateMachine):
         self.actor: object = None
         self.clients = [Commands(self.queue, shards=n) for n in (2, 1, 3)]
         self.worker = Commands(self.queue, shards=MOST)
-        self.movers: list[Stepping] = []
+        self.migrators: list[Stepping] = []
         self.coordinators: list[Stepping] = []
         self.operations: list[Actor] = []
         self.leases: list[tuple[int, bytes]] = []
@@ -108,7 +109,7 @@ class Resharding(RuleBasedStateMachine):
     @initialize(before=st.integers(1, MOST), after=st.integers(1, MOST), ids=st.lists(ID, unique=True, min_size=2),
                 told=st.sets(SHARD))  # fmt: skip
     def begin_in_the_middle(self, before: int, after: int, ids: list[str], told: set[int]) -> None:
-        """Tasks are where they were, the shard map says that they move, and only some know it."""
+        """Tasks are in their old shards, the shard map says that they migrate, and only some shards have it."""
         settled = ShardMap.first(before)
         self.run(self.worker.sync_shard_map(0, settled))
         for task_id in ids:
@@ -122,7 +123,7 @@ class Resharding(RuleBasedStateMachine):
             for shard in {0, *told}:
                 self.run(self.worker.sync_shard_map(shard, shard_map))
         self.clients[1].use_shard_map(moving_)
-        self.movers += [self.migrator(shard) for shard in range(min(before, 3))]
+        self.migrators += [self.migrator(shard) for shard in range(min(before, 3))]
 
     # what is there
 
@@ -173,8 +174,10 @@ class Resharding(RuleBasedStateMachine):
         return self.worker.keys(shard)
 
     def run(self, call: Call[Any]) -> Any:  # noqa: ANN401
-        """Do one call, and look what it did to every task."""
+        """Do one call, and look what it did to every task; a call that only reads does nothing."""
         self.calls += 1
+        if call.script.name in READS:
+            return self.shard.run(call)
         try:
             return self.shard.run(call)
         finally:
@@ -182,12 +185,12 @@ class Resharding(RuleBasedStateMachine):
             for task_id in IDS:
                 was, now = before.get(task_id), self.places.get(task_id)
                 if was != now:
-                    same = was is not None and was.migration_batch == now
-                    assert same or call.script.name not in MOVERS, f"{call.script.name} changed {task_id}"
+                    same = was is not None and was.migrating == now
+                    assert same or call.script.name not in MIGRATES, f"{call.script.name} changed {task_id}"
                     self.touched[task_id].append((self.calls, self.actor))
 
     def untouched(self, actor: Actor) -> bool:
-        """Whether nobody else changed its task since it began."""
+        """Whether no other actor changed its task since it began."""
         return not any(at > actor.began and by is not actor for at, by in self.touched[actor.task_id])
 
     # clients
@@ -215,7 +218,7 @@ class Resharding(RuleBasedStateMachine):
         self.actor = None
 
     def judge(self, actor: Actor) -> None:
-        """What it was told is true, where nobody else touched the task meanwhile."""
+        """Its reply is true, if no other actor changed the task meanwhile."""
         if not self.untouched(actor):
             return
         result, error, kind = actor.operating.result, actor.operating.error, actor.kind
@@ -266,7 +269,7 @@ class Resharding(RuleBasedStateMachine):
         lost=st.booleans(),
     )
     def schedule(self, client: int, task_id: str, delay: int, kind: str, *, lost: bool) -> None:
-        """With its answer lost, it is repeated, and says at least that the task is there."""
+        """After a lost reply the call is repeated, and its reply says at least that the task exists."""
         if not lost:
             self.at_once(client, task_id, kind, delay=delay)
             return
@@ -340,7 +343,7 @@ class Resharding(RuleBasedStateMachine):
 
     @rule(shard=SHARD, index=st.sampled_from(["tasks", *INDEXES]))
     def a_reaper_finds_nothing(self, shard: int, index: str) -> None:
-        """Nothing needs mending, wherever a move stands."""
+        """There is nothing to repair at any point of a migration."""
         assert self.run(self.worker.reconcile(shard, index, 0, count=100)).tasks == []
         lost = [LostTask(task_id.encode()) for task_id in IDS]
         assert self.run(self.worker.restore_orphans(shard, lost)).ids == []
@@ -353,9 +356,9 @@ class Resharding(RuleBasedStateMachine):
     # migrators, of whom any number are at work, and coordinators
 
     @rule(shard=SHARD)
-    def a_mover_begins(self, shard: int) -> None:
-        if len(self.movers) < 4:
-            self.movers.append(self.migrator(shard))
+    def a_migrator_begins(self, shard: int) -> None:
+        if len(self.migrators) < 4:
+            self.migrators.append(self.migrator(shard))
 
     def migrator(self, shard: int) -> Stepping:
         commands = Commands(self.queue, shards=1)
@@ -371,15 +374,15 @@ class Resharding(RuleBasedStateMachine):
         return Stepping(self.run, step)
 
     @rule(nth=NTH, times=st.integers(1, 12))
-    def movers_go_on(self, nth: int, times: int) -> None:
+    def migrators_go_on(self, nth: int, times: int) -> None:
         for _ in range(times):
-            if self.movers:
-                self.movers[nth % len(self.movers)].advance()
+            if self.migrators:
+                self.migrators[nth % len(self.migrators)].advance()
 
     @rule(nth=NTH)
-    def a_mover_crashes(self, nth: int) -> None:
-        if self.movers:
-            self.movers.pop(nth % len(self.movers)).crash()
+    def a_migrator_crashes(self, nth: int) -> None:
+        if self.migrators:
+            self.migrators.pop(nth % len(self.migrators)).crash()
 
     @rule(wanted=st.integers(1, MOST), stamp=st.sampled_from(["-", "u:1", "u:2", "u:3", "v:1"]))
     def a_coordinator_begins(self, wanted: int, stamp: str) -> None:
@@ -408,8 +411,8 @@ class Resharding(RuleBasedStateMachine):
             self.coordinators.pop(nth % len(self.coordinators)).crash()
 
     @rule(wanted=st.integers(1, MOST))
-    def somebody_moves_on(self, wanted: int) -> None:
-        """A good deal of a change at once, so that examples come to its end and begin another."""
+    def the_migration_goes_on(self, wanted: int) -> None:
+        """Many steps of a migration at once, so that examples complete it and begin another."""
         shard_map = self.shard_map() or ShardMap.first(1)
         asked = shard_map.announcing(wanted, "x:1") if shard_map.settled else shard_map.next_step()
         if asked is not None and not shard_map.moves:
@@ -427,7 +430,7 @@ class Resharding(RuleBasedStateMachine):
         return self.shard.run(self.worker.sync_shard_map(0)).shard_map
 
     @invariant()
-    def settled_means_that_nothing_is_where_it_does_not_belong(self) -> None:
+    def a_settled_queue_has_every_task_at_home(self) -> None:
         shard_map = self.shard_map()
         if shard_map is None or not shard_map.settled:
             return
@@ -437,16 +440,16 @@ class Resharding(RuleBasedStateMachine):
                 assert shard_map.home(raw.decode()) == shard, f"{raw!r} is at {shard} of {shard_map}"
 
     def teardown(self) -> None:
-        """Everybody crashes; those who come after them bring the move to its end."""
+        """All processes crash; new ones complete the migration."""
         before = dict(self.places)
-        self.movers = [self.migrator(shard) for shard in range(MOST)]
+        self.migrators = [self.migrator(shard) for shard in range(MOST)]
         coordinator = self.coordinator(2, "-")
         for _ in range(100):
             coordinator.whole()
             now = self.shard_map()
             if now is not None and now.settled:
                 break
-            for migrator in self.movers:
+            for migrator in self.migrators:
                 migrator.whole()
             self.drain()
         else:
@@ -457,7 +460,7 @@ class Resharding(RuleBasedStateMachine):
     acked: set[str] = frozenset()  # type: ignore[assignment]
 
     def drain(self) -> None:
-        """What is due, and what was in flight, is done."""
+        """Tasks that are due or in flight run and end."""
         self.acked = set(self.acked)
         self.pass_time(LEASE_MS)
         for shard in range(MOST):

@@ -1,4 +1,4 @@
-"""The scanner of a shard, step by step, on a real Redis: it looks often only where a look can change something."""
+"""The scanner of a shard, step by step, on a real Redis: it polls often only where that can change something."""
 
 from __future__ import annotations
 
@@ -32,33 +32,29 @@ async def pauses(shard: Shard, connection: AsyncConnection, steps: int, **limits
     return [await scanner.step() for _ in range(steps)]
 
 
-async def test_a_hint_that_nobody_takes_is_looked_at_ever_more_rarely(
+async def test_a_wake_token_that_no_worker_takes_is_checked_ever_more_rarely(
     shard: Shard, connection: AsyncConnection
 ) -> None:
-    """Every worker is busy, none lives, or stopPolicy holds them: the hint lies there for the first who can."""
+    """Every worker is busy or on hold, or none runs: the token stays for the first one that is free."""
     shard.seed(State(delayed={"a": NOW - 5}))
     found = await pauses(shard, connection, 12)
-    assert found[0] == OVERDUE_SECONDS, "somebody may take the hint, and die"
+    assert found[0] == OVERDUE_SECONDS, "a worker may take the token and crash"
     assert found[1:] == sorted(found[1:])
     assert (found[1], found[-1]) == (OVERDUE_SECONDS / 4, RARELY_SECONDS)
     first = shard.run(shard.commands.claim(0, 10, LEASE_MS))
-    assert (len(first.leases), shard.whole().alarm) == (1, 1), (
-        "who comes back rings, and what falls due next is told"
-    )
+    assert (len(first.leases), shard.whole().alarm) == (1, 1), "the worker that takes it wakes the scanner"
     assert await pauses(shard, connection, 1) == [TICK_SECONDS]
 
 
-async def test_as_many_in_flight_as_may_be_are_looked_at_rarely(
-    shard: Shard, connection: AsyncConnection
-) -> None:
+async def test_a_shard_at_its_limit_is_checked_rarely(shard: Shard, connection: AsyncConnection) -> None:
     shard.seed(State(delayed={"a": NOW - 5}, processing={"b:1": NOW + LEASE_MS}))
     assert await pauses(shard, connection, 3, max_in_flight=1) == [RARELY_SECONDS] * 3
 
 
-async def test_what_falls_due_next_while_nobody_can_take_it_is_told_soon_though_not_to_the_ms(
+async def test_a_task_that_falls_due_while_every_worker_is_busy_wakes_one_soon(
     shard: Shard, connection: AsyncConnection
 ) -> None:
-    """By then somebody may be there again, who has left nothing due and no hint to tell us by."""
+    """By then a worker may be free again that has claimed everything due and left no wake token."""
     shard.seed(State(delayed={"a": NOW - 5, "b": NOW + 1, "c": NOW + 300}))
     assert (await pauses(shard, connection, 9))[-1] == OVERDUE_SECONDS
     shard.clock(NOW + 100)
@@ -67,12 +63,12 @@ async def test_what_falls_due_next_while_nobody_can_take_it_is_told_soon_though_
     assert 0.19 < (await pauses(shard, connection, 1, max_in_flight=1))[0] <= 0.2
 
 
-async def _nobody(_: object) -> None:
-    """Listen to nothing."""
+async def _silent(_: object) -> None:
+    """Receive no wake tokens."""
 
 
 def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fails(shard: Shard) -> None:
-    """The leader learns that Redis' clock stepped back; the call that follows may meet a Redis that is away."""
+    """The leader notices that Redis' clock stepped back; Redis may be unreachable for the call that follows."""
     failing = ["gone", "still gone"]
 
     def run(call: Call[Any]) -> Any:  # noqa: ANN401
@@ -81,7 +77,7 @@ def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fail
         return shard.run(call)
 
     paced: Any = Connection()
-    listener: Any = SimpleNamespace(listen=_nobody)
+    listener: Any = SimpleNamespace(listen=_silent)
     leading = LeaderElection(
         *(ShardGroup(shard.commands), paced),
         owner="me",

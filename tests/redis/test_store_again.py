@@ -1,4 +1,4 @@
-"""schedule_many: what was not stored is sent again, and nothing else is: what ran meanwhile would run once more."""
+"""schedule_many sends again only tasks that were not stored: a task that ran meanwhile must not run twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AT_1 = {name for name in IDS if SETTLED.home(name) == 1}
 
 @pytest.fixture
 def pair(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
-    """Two shards, which know it."""
+    """Two shards that have the shard map."""
     with shard_on(redis_server, queue_name, 2) as shard:
         shard.commands.use_shard_map(SETTLED)
         for at in (0, 1):
@@ -43,7 +43,7 @@ def pair(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
 
 
 def sent(pair: Shard, run: Callable[[Call[Any]], Any], durability: Durability | None = None) -> Operating:
-    """Schedule a task of each name, as far as what is sent together is done, and its answer not read."""
+    """Schedule a task of each name, until all is sent and no reply is read."""
     commands = Commands(pair.commands.queue)
     commands.use_shard_map(SETTLED)
     tasks = [NewTask(name, delay_ms=0, task_id=name) for name in IDS]
@@ -55,7 +55,7 @@ def sent(pair: Shard, run: Callable[[Call[Any]], Any], durability: Durability | 
 
 
 def runs(pair: Shard) -> Counter[str]:
-    """Run what is due, everywhere."""
+    """Run what is due in all shards."""
     ran = Counter[str]()
     for shard in range(4):
         leases = pair.run(pair.commands.claim(shard, 100, 30_000)).leases
@@ -65,7 +65,7 @@ def runs(pair: Shard) -> Counter[str]:
 
 
 class Away:
-    """A server of shard 1 that does not answer a schedule, once; `done` is whether it did as it was asked."""
+    """A server of shard 1 that does not answer a schedule, once; `done`: it executed the call."""
 
     def __init__(self, pair: Shard, *, done: bool) -> None:
         self.pair, self.done, self.times, self.stored = pair, done, 1, Counter[int]()
@@ -82,7 +82,7 @@ class Away:
         return self.pair.run(call)
 
 
-def test_what_one_shard_took_is_not_sent_again_when_another_knows_a_newer_shard_map(pair: Shard) -> None:
+def test_what_one_shard_stored_is_not_sent_again_when_another_has_a_newer_shard_map(pair: Shard) -> None:
     assert ANNOUNCED is not None
     pair.run(pair.commands.sync_shard_map(1, ANNOUNCED))
     operating = sent(pair, pair.run)
@@ -94,7 +94,7 @@ def test_what_one_shard_took_is_not_sent_again_when_another_knows_a_newer_shard_
     assert (len(results.stored), results.unconfirmed, results.refused) == (8, [], {})
 
 
-def test_what_one_shard_took_is_not_sent_again_when_another_is_away(pair: Shard) -> None:
+def test_what_one_shard_stored_is_not_sent_again_when_another_is_unreachable(pair: Shard) -> None:
     away = Away(pair, done=False)
     operating = sent(pair, away)
     ran = runs(pair)
@@ -104,10 +104,10 @@ def test_what_one_shard_took_is_not_sent_again_when_another_is_away(pair: Shard)
     assert (len(results.stored), results.unconfirmed, results.refused) == (8, [], {})
 
 
-def test_a_shard_that_only_knows_a_newer_shard_map_took_nothing_and_nothing_counts_as_repeated(
+def test_a_call_that_was_refused_for_its_shard_map_does_not_count_as_repeated(
     pair: Shard,
 ) -> None:
-    """So a task of that id and content is somebody else's."""
+    """So a task of that ID and content is another client's."""
     assert ANNOUNCED is not None
     pair.run(pair.commands.sync_shard_map(1, ANNOUNCED))
     operating = sent(pair, pair.run)

@@ -46,22 +46,6 @@ def record(shard: Shard) -> tuple[str, bool]:
     return (kept or b"").decode(), 0 < ttl_ms <= LEASE_MS
 
 
-def test_tasks_go_back_to_where_they_were_once_and_no_attempt_is_charged(shard: Shard) -> None:
-    """With the due times that are kept with the tasks: of a retry only when it was due ahead. Memory may be full."""
-    before = shard.seed(DUE)
-    first = {lease.task.id: lease.task for lease in claim(shard, 1).leases}
-    with shard.full_memory():
-        assert [unclaim(shard, 1), unclaim(shard, 1)] == [3, 0]
-    assert shard.whole() == before.but(
-        retry={"failed": NOW - 5, "crashed": NOW - 99},
-        wake=1,
-        stats={"token": TOKEN + 3, "claimed": 3, "released": 3},
-    )
-    for lease in claim(shard, 2).leases:
-        assert lease.task.attempt == first[lease.task.id].attempt
-        assert lease.task.token > first[lease.task.id].token
-
-
 def test_a_lost_claim_that_redis_has_not_executed_yet_never_is(shard: Shard) -> None:
     before = shard.seed(DUE)
     assert unclaim(shard, 2) == 0

@@ -1,4 +1,4 @@
-"""wake: one idle worker is hinted at when something is due, and a scanner learns how long it may sleep."""
+"""wake: one idle worker is woken when a task is due, and the scanner gets the time until the next event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_what_is_due_wakes_one_worker(shard: Shard, home: str) -> None:
 
 @pytest.mark.parametrize("overdue", [{}, {"o": NOW - 9}], ids=["", "overdue"])
 @pytest.mark.parametrize("home", ["delayed", "retry"])
-def test_the_next_due_time_is_told_to_the_microsecond_whatever_is_due_already(
+def test_the_next_due_time_is_exact_whatever_is_due_already(
     shard: Shard, home: str, overdue: dict[str, int]
 ) -> None:
     before = State().but(**{home: {"a": NOW + 250, "b": NOW + 900} | overdue}, wake=len(overdue), tasks=None)
@@ -34,30 +34,33 @@ def test_the_next_due_time_is_told_to_the_microsecond_whatever_is_due_already(
     assert shard.whole() == before
 
 
-@pytest.mark.parametrize(("expiry", "low", "high"), [(NOW - 5, 0, 0), (NOW + 250, 0.249, 0.25)])
-def test_the_next_lease_to_run_out_is_told(shard: Shard, expiry: int, low: float, high: float) -> None:
+@pytest.mark.parametrize(
+    ("expiry", "low", "high"), [(NOW - 5, 0, 0), (NOW + 250, 0.249, 0.25), (-NOW - 9, 0, 0)]
+)
+def test_the_next_expiry_of_a_lease_is_returned(shard: Shard, expiry: int, low: float, high: float) -> None:
+    """A deferred lease counts as expired: reclaim takes it back once the document names no check."""
     shard.seed(State(processing={"a:7": expiry, "b:8": NOW + 900}))
     seconds = shard.run(shard.commands.wake(0)).next_expiry_seconds
     assert seconds is not None
     assert low <= seconds <= high
 
 
-def test_a_hint_that_nobody_took_is_told(shard: Shard) -> None:
-    """So a scanner can look less often while every worker is busy."""
+def test_a_wake_token_that_no_worker_took_is_reported(shard: Shard) -> None:
+    """So a scanner can poll less often while every worker is busy."""
     shard.seed(State(delayed={"a": NOW}))
     assert [shard.run(shard.commands.wake(0)).untaken for _ in range(3)] == [False, True, True]
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["", "memory_full"])
 def test_a_scanners_look_leaves_one_of_too_many_alarms(shard: Shard, *, full: bool) -> None:
-    """Somebody else's tokens would make a scanner look once for each of them."""
+    """Another client's tokens would make a scanner poll once for each of them."""
     shard.redis.rpush(shard.keys.alarm, *["1"] * 100_000)
     with shard.full_memory() if full else nullcontext():
         shard.run(shard.commands.wake(0))
     assert shard.whole() == State(alarm=1)
 
 
-def test_an_alarm_of_another_type_costs_nobody_a_wake(shard: Shard) -> None:
+def test_an_alarm_of_another_type_does_not_stop_the_wake_token(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW}))
     shard.redis.set(shard.keys.alarm, "not a list")
     assert shard.run(shard.commands.wake(0)).due

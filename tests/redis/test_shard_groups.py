@@ -1,4 +1,4 @@
-"""Two shard groups on two servers, one hangs: the other group has the slots, and late claims are released."""
+"""Two shard groups on two servers, of which one hangs: the other one gets the slots, and late claims are released."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ async def test_a_server_that_hangs_keeps_no_slot_from_the_other_and_no_suspects(
     assert sorted(handler.began) == sorted(ids)
 
 
-async def test_what_a_server_brings_while_suspects_run_is_handed_back(servers: list[RedisServer]) -> None:
+async def test_tasks_of_a_late_claim_are_released_while_suspects_run(servers: list[RedisServer]) -> None:
     handler = Handler()
     async with working([server.url for server in servers], handler, HINTED) as slots:
-        await until(lambda: not (slots.hinted or slots.exchanging))  # each knows its server's clock
+        await until(lambda: not (slots.hinted or slots.exchanging))  # each has the time of its server
         schedule(servers[0], IDS[0][:1])
         servers[0].pause()
         slots.group_states[0].hint(0)
@@ -83,14 +83,14 @@ async def test_what_a_server_brings_while_suspects_run_is_handed_back(servers: l
         await until(lambda: slots.counters.settled["acked"] == 2)
 
 
-async def test_what_a_server_brings_when_others_have_the_slots_is_handed_back(
+async def test_tasks_of_a_late_claim_are_released_when_others_have_the_slots(
     servers: list[RedisServer],
 ) -> None:
-    """With no attempt charged; it runs when there is room."""
+    """No attempt is charged; they run when there is room."""
     late, quick = IDS[0][:SLOTS], IDS[1][:SLOTS]
     handler = Handler()
     async with working([server.url for server in servers], handler, HINTED) as slots:
-        await until(lambda: not (slots.hinted or slots.exchanging))  # each knows its server's clock
+        await until(lambda: not (slots.hinted or slots.exchanging))  # each has the time of its server
         schedule(servers[0], late)
         schedule(servers[1], quick)
         servers[0].pause()
@@ -109,7 +109,7 @@ async def test_what_a_server_brings_when_others_have_the_slots_is_handed_back(
     assert (stats["claimed"], stats["released"], stats["acked"]) == (str(SLOTS + 1), "1", str(SLOTS))
 
 
-async def test_a_server_that_answers_again_is_trusted_again_though_no_slot_is_free(
+async def test_a_server_that_answers_again_counts_as_responsive_though_no_slot_is_free(
     servers: list[RedisServer],
 ) -> None:
     handler = Handler()

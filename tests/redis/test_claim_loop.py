@@ -1,4 +1,4 @@
-"""The exchange on a real shard: tasks of a newer version, and a shard that refuses beside one that does not."""
+"""The claim loop on a real shard: tasks of a newer version, refused calls, and a worker without its guard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Recorded(AsyncConnection):
-    """Remembers which scripts were run."""
+    """Records which scripts were run."""
 
     def __init__(self, url: str) -> None:
         super().__init__(Address.from_url(url))
@@ -59,7 +59,7 @@ async def ended(group_state: GroupState) -> None:
 
 
 @asynccontextmanager
-async def exchange_of(
+async def loop_of(
     commands: Commands, url: str, only: int | None = None
 ) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
     counters = WorkerCounters("worker", "q")
@@ -78,10 +78,10 @@ async def exchange_of(
 async def test_a_task_that_only_a_newer_worker_can_read_is_neither_charged_nor_buried(
     shard: Shard, redis_url: str, waited_ms: int
 ) -> None:
-    """However often workers of an older version meet it; the longer it waits, the less often."""
+    """However often older workers claim it; the longer it waits, the less often they do."""
     envelope = b"\x21{}" + (NOW - waited_ms).to_bytes(6, "big")
     before = shard.seed(State(retry={"new": NOW}, tasks={"new": envelope}, attempts={"new": "99 2 old"}))
-    async with exchange_of(shard.commands, redis_url) as (exchange, _, _):
+    async with loop_of(shard.commands, redis_url) as (exchange, _, _):
         await exchange.step()
         await exchange.step()
     after = shard.whole()
@@ -94,11 +94,11 @@ async def test_a_task_that_only_a_newer_worker_can_read_is_neither_charged_nor_b
 async def test_hints_at_a_shard_that_refuses_cause_no_claim_before_it_is_tried_again(
     shard: Shard, redis_url: str
 ) -> None:
-    """A claim that is refused half-way leaves a hint behind: workers that follow it would never rest."""
+    """A claim that is refused half-way leaves a wake token: workers that follow it would never rest."""
     commands = Commands(shard.commands.queue, shards=2)
     shard.seed(State(delayed={"due": NOW}))
     shard.redis.set(shard.keys.processing, "not a zset")
-    async with exchange_of(commands, redis_url) as (exchange, group_state, connection):
+    async with loop_of(commands, redis_url) as (exchange, group_state, connection):
         await exchange.step()
         assert sorted(connection.scripts) == [("claim", 0), ("claim", 1)]
         group_state.hint(0)
@@ -112,7 +112,7 @@ async def test_hints_at_a_shard_that_refuses_cause_no_claim_before_it_is_tried_a
 async def test_without_its_guard_a_worker_probes_redis_and_a_probe_delays_no_drain(
     shard: Shard, redis_url: str
 ) -> None:
-    async with exchange_of(shard.commands, redis_url) as (exchange, group_state, connection):
+    async with loop_of(shard.commands, redis_url) as (exchange, group_state, connection):
         slots = group_state.slots
         slots.blocked = True
         connection.asked.clear()
@@ -121,7 +121,7 @@ async def test_without_its_guard_a_worker_probes_redis_and_a_probe_delays_no_dra
         await connection.asked.wait()
         slots.draining = True
         slots.check_empty()
-        assert not slots.empty.is_set(), "an exchange is under way"
+        assert not slots.empty.is_set(), "a call is under way"
         connection.answering.set()
         await probing
         assert connection.scripts == [("wake", 0)]
@@ -131,19 +131,19 @@ async def test_without_its_guard_a_worker_probes_redis_and_a_probe_delays_no_dra
 
 
 async def test_without_its_guard_a_removed_shard_group_can_be_closed(shard: Shard, redis_url: str) -> None:
-    async with exchange_of(shard.commands, redis_url, only=1) as (exchange, group_state, connection):
+    async with loop_of(shard.commands, redis_url, only=1) as (exchange, group_state, connection):
         group_state.slots.blocked = True
         await exchange.step()
         assert connection.scripts == []
         assert group_state.idle
 
 
-async def test_the_log_says_which_tasks_became_dead_letters_and_why(
+async def test_each_dead_letter_is_logged_with_its_reason(
     shard: Shard, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = spec().delivery.max_attempts - 1
     shard.seed(State(retry={"fails": NOW}, delayed={"dies": NOW}, attempts={"fails": f"{failures} 0 no"}))
-    async with exchange_of(shard.commands, redis_url) as (exchange, group_state, _):
+    async with loop_of(shard.commands, redis_url) as (exchange, group_state, _):
         await exchange.step()
         await ended(group_state)
         await exchange.step()
@@ -165,7 +165,7 @@ async def test_a_settlement_refused_beside_a_claim_is_sent_again(
     with redis_server.client() as redis:
         redis.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "+@all")
         url = f"redis://worker:secret@127.0.0.1:{redis_server.port}"
-        async with exchange_of(shard.commands, url) as (exchange, group_state, connection):
+        async with loop_of(shard.commands, url) as (exchange, group_state, connection):
             await exchange.step()
             await ended(group_state)
             but_dead_letters = "resetkeys", f"~{base}[^d]*", f"~{base}delayed"

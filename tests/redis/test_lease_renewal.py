@@ -134,7 +134,7 @@ async def test_a_shard_that_fails_hides_no_lost_lease_of_another(
 async def test_a_handler_that_ignores_its_cancellation_is_given_up(
     shard: Shard, connection: AsyncConnection, reason: CancelReason
 ) -> None:
-    """A task that took too long has failed, one whose lease was lost is somebody else's; the slot stays used."""
+    """A task that took too long has failed; one whose lease was lost belongs to another worker; the slot stays used."""
     group_state = state_of(shard.commands)
     slots = group_state.slots
     free = slots.free
@@ -144,7 +144,7 @@ async def test_a_handler_that_ignores_its_cancellation_is_given_up(
     running.extended_at = running.deadline - slots.delivery.lease_duration_seconds
     renewal = lease_renewal(group_state, shard.commands, connection)
     await renewal.step()
-    assert list(group_state.running.values()) == [running]  # it may be cleaning up
+    assert list(group_state.running.values()) == [running]  # it may still clean up
     running.deadline -= 60
     running.extended_at -= 60
     await renewal.step()

@@ -245,7 +245,7 @@ def test_a_change_of_shards_is_told_and_all_of_them_are_counted(sharded: Shard, 
         sharded.run(sharded.commands.sync_shard_map(0, shard_map))
         result = on(sharded, "status", "orders")
         assert (note in result.stderr, bool(result.stderr)) == (True, bool(note))
-        assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(shard_map.covers)]
+        assert result.stdout.splitlines()[1].split()[:2] == ["orders", str(shard_map.shards_in_use)]
         found = findings(path)["shards"]
         assert (found["level"], found["message"].removesuffix("; tasks run meanwhile")) == (level, said)
 

@@ -120,7 +120,7 @@ async def test_a_line_that_was_closed_does_not_connect_again() -> None:
 
 async def test_a_round_trip_is_bounded_in_commands_and_in_bytes() -> None:
     """Each has the whole time-out to itself. A larger request goes alone."""
-    line = Multiplexer(One(Address.from_url("redis://not-used")), 1.0)
+    line = Multiplexer(Connector(Address.from_url("redis://not-used")), 1.0)
     answered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
     for commands, size, batches in (
         (3, [100] * 900, [333, 333, 234]),

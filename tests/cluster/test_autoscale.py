@@ -11,6 +11,7 @@ from delayq.scaling import replayed, sentence
 from delayq.scaling.policy import LEAD_SECONDS
 from delayq_operator.base import names
 
+from tests.cluster.harness.waiting import eventually
 from tests.cluster.scaled import Scaled
 
 if TYPE_CHECKING:
@@ -51,3 +52,23 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
         record = event["metadata"]["annotations"][names.DECISION]
         assert sentence(replayed(record)) == event["message"]
     world.until("Ready", "True", timeout_s=40)
+
+
+@pytest.mark.usefixtures("process_node")
+def test_a_worker_stays_while_it_holds_a_lease(world: World, redis: RedisServer) -> None:
+    """However long a handler takes, and though nothing else is due: the task is begun once."""
+    orders = Scaled(world, redis, cooldownSeconds=0)
+    ids = orders.schedule(1, 0, gate=True)
+    eventually(lambda: orders.hash("at"), timeout_s=60, what="the task runs")
+    decisions = "delayq_operator_decision_seconds_count"
+    with world.numbers("deployments", "orders-worker", "spec", "replicas") as seen:
+        before = world.operator.metric(decisions)
+        eventually(
+            lambda: world.operator.metric(decisions) >= before + 5, timeout_s=60, what="five decisions"
+        )
+        assert seen == [], "the number did not change while the handler ran"
+        orders.open()
+        orders.until_done(ids)
+        orders.until_replicas(0)
+    assert seen[-1] == 0
+    assert orders.hash("attempts") == dict.fromkeys(ids, "1")

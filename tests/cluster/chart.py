@@ -11,6 +11,7 @@ import yaml
 
 from tests.cluster.harness.binaries import ROOT, binary
 from tests.cluster.harness.resources import found
+from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
@@ -167,8 +168,10 @@ def _told(cluster: Cluster, *, there: bool) -> None:
 
     def settled() -> bool:
         here = {plural for plural in plurals if found(cluster, f"{group}/{plural}")}
-        resources = cluster.rest.get(group)["resources"] if found(cluster, group) else ()
-        listed = {resource["name"] for resource in resources}
+        try:
+            listed = {resource["name"] for resource in cluster.rest.get(group)["resources"]}
+        except Refused:  # the group is not served
+            listed = set()
         return here == plurals & listed == (plurals if there else set())
 
     eventually(settled, what=f"{PROMETHEUS_GROUP} is {'served' if there else 'gone'}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -263,9 +263,10 @@ class World:
                 "podIPs": [{"ip": address}],
                 "conditions": [{"type": "Ready", "status": "True"}],
             }
-            self.cluster.rest.patch(
-                f"{self.path('pods', pod['metadata']['name'])}/status", {"status": status}
-            )
+            with suppress(Refused):  # a rollout has replaced the pod meanwhile
+                self.cluster.rest.patch(
+                    f"{self.path('pods', pod['metadata']['name'])}/status", {"status": status}
+                )
 
 
 def _at(body: Object, path: tuple[str, ...]) -> Any:  # noqa: ANN401  a field, if it is there

@@ -215,7 +215,7 @@ async def test_a_stale_master_that_goes_on_answering_is_left(
     Looking for a new master, which a client does again and again, takes no new connections.
     """
     with monkeypatch.context() as patch, sentinels.sentinels[0].client() as sentinel:
-        patch.setattr("delayq.connection.discovery.LOOK_SECONDS", 0.0)
+        patch.setattr("delayq.connection.discovery.REFRESH_SECONDS", 0.0)
         async with connected(sentinels.url) as connection:
             await connection.send([("PING",)])
             opened, commands_before = received(sentinel)

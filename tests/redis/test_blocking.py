@@ -136,15 +136,19 @@ def test_raw_commands_and_what_is_asked_behind_no_calls_follow_a_moved_slot(
 
 
 def test_what_a_migration_holds_up_is_done_when_it_is_over_or_is_unavailable(
-    make: Make, cluster: Cluster, queue_name: str
+    cluster: Cluster, queue_name: str
 ) -> None:
     [keys] = Commands(queue_name).shards
-    target, client = elsewhere(cluster, keys), make(patient(cluster.url))
-    client.schedule_many(tasks(10))
-    source = cluster.begin_move(keys.slot, target)
-    cluster.move_keys(keys.slot, source, target, most=1)
-    hasty = make(replace(patient(cluster.url), timeout_seconds=0.5))
-    with ThreadPoolExecutor(1) as threads:
+    address = patient(cluster.url)
+    with (
+        SyncClient(address, queue=queue_name) as client,
+        SyncClient(replace(address, timeout_seconds=0.5), queue=queue_name) as hasty,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        target = elsewhere(cluster, keys)
+        client.schedule_many(tasks(10))
+        source = cluster.begin_move(keys.slot, target)
+        cluster.move_keys(keys.slot, source, target, most=1)
         storing = threads.submit(client.schedule_many, tasks(20), if_exists="keep")
         with pytest.raises(Unavailable, match="slot of this shard is moving") as error:
             hasty.counts()
@@ -154,7 +158,7 @@ def test_what_a_migration_holds_up_is_done_when_it_is_over_or_is_unavailable(
             pass
         cluster.end_move(keys.slot, target)
         assert len(storing.result(timeout=PATIENT_SECONDS)) == 20
-    assert client.counts().waiting == hasty.counts().waiting == 20
+        assert client.counts().waiting == hasty.counts().waiting == 20
 
 
 def held_by(cluster: Cluster, server: RedisServer, commands: Commands) -> list[bool]:

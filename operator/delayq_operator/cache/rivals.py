@@ -52,7 +52,7 @@ class Rivals:
         self._seen: dict[Key, tuple[str, float]] = {}
         self.yielded_to: dict[Key, str] = {}
         self.claimed_by: dict[Key, str] = {}
-        """Return those that were not logged yet."""
+        """Of both: by DelayQueue, the other installation, until it has been logged."""
 
     def stance(self, key: Key, claim: str, now: float) -> Stance:
         """Decide by the claim that is in the ConfigMap now; empty without one."""

@@ -51,7 +51,7 @@ class Connector:
         """`address`: of the server."""
         self.address = address
         self.drop: Callable[[], None] = _nothing
-        """Called if the connection is_master_now to the wrong server; set by the owner of the connection."""
+        """Called if the connection leads to the wrong server; set by the owner of the connection."""
 
     @property
     def where(self) -> str:

@@ -57,7 +57,7 @@ class Mounted:
             return self.path.read_bytes()
         except FileNotFoundError:
             raise Unreadable(
-                f"{self.what} {self.path}, found none; check that the key exists and is mounted"
+                f"{self.what} {self.path}, found none; check that the file exists, or that the key is mounted"
             ) from None
         except OSError as error:
             raise Unreadable(f"{self.what} {self.path}, which cannot be read: {error.strerror}") from None

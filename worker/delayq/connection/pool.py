@@ -163,7 +163,8 @@ class Pool:
         """Return a connection that is ready; wait for a free one until the deadline. Unavailable otherwise."""
         wire = self.take(deadline, waiting=True)
         if wire is None:
-            why = f"no free connection within {deadline.seconds:g} s; use fewer threads, or raise maxConnections"
+            free = f"no free connection within {deadline.seconds:g} s"
+            why = f"{free}; use fewer threads, or raise spec.redis.connection.maxConnections"
             raise Unavailable(self.address.where, why)
         return wire
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CLOSE_SECONDS = 5.0
 ABANDON_SECONDS = 2.0
-"""A worker that drains gives its handlers 10 s to end; a slower rollback ends in the background."""
+"""A cancelled handler has 10 s to end (worker.py, CANCEL_SECONDS); a slower rollback ends in the background."""
 CHECK_SECONDS = 5.0
 """Probes and conditions need an answer soon, however long tasks may wait."""
 

@@ -33,7 +33,7 @@ class Limits:
     retention_seconds: int = 604_800
     """How long the row of a finished task prevents a second effect; prune() deletes older ones."""
     run_seconds: int = 300
-    """How long a handler may run: a transaction that is idle for much longer belongs to a stopped worker."""
+    """How long a handler may run: a transaction that is idle for much longer belongs to a worker that hangs."""
 
     @property
     def lock_seconds(self) -> int:

@@ -27,7 +27,7 @@ ENDED_EARLY: Final = (
 
 
 def begin(connection: Connection, limits: Limits) -> RootTransaction:
-    """Begin a transaction. Lock waits are bounded, and the database ends it when its worker is stopped."""
+    """Begin a transaction. Lock waits are bounded, and the database ends it when its worker hangs."""
     transaction = connection.begin()
     match connection.dialect.name:
         case "postgresql":

@@ -49,7 +49,7 @@ class Pod:
     trouble: str
     """Why it fails: the reason from Kubernetes and the last message of the container; empty if unknown."""
     waiting: str = ""
-    """Why it is not ready although it does not fail: a sentence that names the pod and the cause; empty: no such cause."""
+    """Why it is not ready although nothing failed: a sentence with its name and the cause; empty: no such cause."""
 
 
 def read(body: Object) -> Pod:

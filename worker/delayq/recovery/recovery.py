@@ -34,7 +34,9 @@ log = logging.getLogger(__name__)
 
 PAGE = 100  # leases per call
 POLL_SECONDS = 5.0  # the longest pause between two polls
-BUSY_SECONDS = 1.0  # before the next try of a lease that another process recovers, or whose recovery failed
+# Before the next try of a lease that another process recovers, or whose recovery failed; doubled with each try.
+# Otherwise leases behind many such ones would have no turn where one pass over all of them takes longer.
+BUSY_SECONDS, LONGEST_BUSY_SECONDS = 1.0, 8.0
 
 
 class NoCheckError(DelayQError):
@@ -57,6 +59,7 @@ class Recovery:
         self._longest = min(POLL_SECONDS, float(spec.delivery.lease_duration_seconds))
         self._running: dict[ExpiredLease, asyncio.Task[None]] = {}
         self._busy: dict[ExpiredLease, float] = {}  # lease to its next try, monotonic seconds
+        self._pauses: dict[ExpiredLease, float] = {}  # the last pause of leases that were left, seconds
         self._last = -1  # the last polled shard
         self._stuck = False
         self._grace = Grace()
@@ -151,6 +154,8 @@ class Recovery:
             for lease in (ExpiredLease(shard, member) for member in page.members):
                 if self._room and lease not in self._running and lease not in self._busy:
                     self._begin(lease)
+            if not offset and not page.members:
+                self._pauses = {lease: pause for lease, pause in self._pauses.items() if lease.shard != shard}
             if len(page.members) < PAGE:
                 return self._longest if page.next_seconds is None else page.next_seconds + 0.001
             offset += PAGE
@@ -178,7 +183,8 @@ class Recovery:
             log.exception("recovery_failed", extra={"fields": {"task_id": lease.task_id}})
 
     def _leave(self, lease: ExpiredLease) -> None:
-        self._busy[lease] = time.monotonic() + BUSY_SECONDS
+        self._pauses[lease] = min(LONGEST_BUSY_SECONDS, 2 * self._pauses.get(lease, BUSY_SECONDS / 2))
+        self._busy[lease] = time.monotonic() + self._pauses[lease]
 
     async def close(self) -> None:
         """Cancel recoveries under way, and release their locks."""

@@ -44,6 +44,12 @@ NO_METRICS = "orders-scanner-1 answers something that is no metrics exposition"
 TOO_MUCH = "orders-scanner-1 answers more than it can have to say"
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stalls for two seconds is not a pod that does not answer."""
+    monkeypatch.setattr(exposition, "TIMEOUT_SECONDS", 30.0)
+
+
 @asynccontextmanager
 async def listening(serve: Serve) -> AsyncIterator[int]:
     """A pod that answers any request like this, on a port of its own."""

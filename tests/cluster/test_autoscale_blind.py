@@ -82,7 +82,7 @@ def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(
             ] == []
             if not tasks:
                 up = world.event("ScaledUp", "0 → 4 workers: metrics cannot be read", name=mood)
-                assert "fallback.replicas counts" in up
+                assert "fallback.replicas applies" in up
                 times = re.search(r"(\d+) times in a row", up)
                 assert times, up
                 assert int(times[1]) >= FALLBACK["fallback"]["failureThreshold"], "it was held until then"

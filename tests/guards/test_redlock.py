@@ -262,7 +262,7 @@ PREFIX = "spec.guard.redlock.urlsSecretRef: Secret locks"
         ),
         (
             b"redis://a\nredis://b\nredis+sentinel://:hunter2@c/shop",
-            "expected single Redis servers, got sentinel shop at c:26379: a replica that takes over has forgotten",
+            "expected standalone Redis servers, got sentinel shop at c:26379: a failover can lose locks",
         ),
         (b"redis://a\n\nredis://:hun/ter2@b:1\nredis://c", "line 3: Redis URL: expected redis://"),
         (b"redis://a\nhttp://x:hunter2@b\nredis://c", "line 2: Redis URL: expected redis://"),

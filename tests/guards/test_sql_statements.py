@@ -258,13 +258,13 @@ async def test_a_payload_of_a_type_that_the_statement_cannot_use_is_buried(
         if guard.name == "sql-pessimistic":
             prepared(guard)
         await guard.check()
-        with pytest.raises(Bury, match=r"select: the database takes no such value: "):
+        with pytest.raises(Bury, match=r"select: the database rejects a value: "):
             await guard.begin(task(body=b'{"status": 7}'))
         await guard.close()
     update = "UPDATE orders SET status = 'done' WHERE id = :payload_order"
     late = opened(SqlOptimistic(url, update=update, apart=True, limits=HASTY))
     hold = await late.begin(task(body=b'{"order": "seven"}'))
-    with pytest.raises(Bury, match=r"update: the database takes no such value: "):
+    with pytest.raises(Bury, match=r"update: the database rejects a value: "):
         await late.finish(hold)
 
 

@@ -213,7 +213,7 @@ def test_a_format_a_key_or_a_counter_that_delayq_cannot_use_is_named_with_what_t
     assert found["format"]["level"] == "warning"
     assert f"in format {FORMAT + 1}; this delayq reads formats up to {FORMAT}" in found["format"]["message"]
     assert (found["keys"]["level"], found["scripts"]["level"]) == ("warning", "ok")
-    assert found["keys"]["message"].startswith(f"{stats} holds no number in ")
+    assert found["keys"]["message"].startswith(f"{stats} has values that are not numbers in ")
     named = found["keys"]["message"].partition(" in ")[2].partition(":")[0].split(", ")
     assert sorted(named) == ["claimed", "retried"]
     sharded.redis.delete(stats)
@@ -228,7 +228,7 @@ def test_a_format_a_key_or_a_counter_that_delayq_cannot_use_is_named_with_what_t
         foreign = sharded.redises[1]
         foreign.geoadd(key, (1, 1, "x")) if kind == "list" else foreign.lpush(key, "x")
         keys = found_at(url, "--shards", "3", code=1)["keys"]
-        assert keys["message"].startswith(f"{key} is no {kind}: another program wrote there, and its shard ")
+        assert keys["message"].startswith(f"{key} is not a {kind}: another program overwrote it, and ")
         assert next_step in keys["hint"]
         foreign.delete(key)
 

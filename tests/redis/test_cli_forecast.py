@@ -67,8 +67,8 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(orders: Shard, limited: str) ->
         ),
     ]
     assert result.stderr == (
-        "note: counted with 1 s a task, 10 at a time in a worker, 5 s until a new worker claims, "
-        "10 s late at the most; not with what is scheduled from now on\n"
+        "note: computed with 1 s a task, 10 at a time in a worker, 5 s until a new worker claims, "
+        "10 s of accepted lateness; without tasks that are scheduled from now on\n"
     )
 
 
@@ -160,7 +160,7 @@ def test_without_autoscaling_the_workers_are_those_there_are(orders: Shard, tmp_
     )
     assert "note: assumed defaults: handler time (--handler-time)\n" in result.stderr
     what_if = on(orders, "forecast", path, "--max", "9", "--lead", "30.5s").stdout
-    assert "9 workers are needed from Tue 06:30 on; at most 9 workers will do." in what_if
+    assert "9 workers are needed from Tue 06:30 on; the maximum of 9 workers is enough." in what_if
 
 
 def test_options_that_cannot_be_are_refused(orders: Shard, limited: str) -> None:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Object
 
 _POD: Final = re.compile(r'^pods "[^"]*" is forbidden: ')
-"""Each attempt names another pod, which would change the message every time."""
+"""The start of a rejection. Without it, a message stays the same although each attempt has another pod name."""
 POD_SECONDS: Final = 15.0
-"""A Job without a pod after this time: the API server rejects its pods."""
+"""A Job that has no pod for longer than this is stuck: the API server rejects its pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Workload:
     ready: int = 0
     available: int = 0
     complete: bool = True
-    """Whether the latest spec was rolled out completely; later failures are no roll-out."""
+    """Whether the roll-out of the latest spec has completed. If pods fail later, it stays True."""
     current: bool = False
     """Whether the Deployment controller has observed the latest spec."""
     stuck: str = ""

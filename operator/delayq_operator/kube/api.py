@@ -62,14 +62,17 @@ class Api:
         self.may_write: Callable[[], bool] = lambda: True
 
     def hasty(self, timeout_seconds: float) -> Api:
-        """Return a separate client for the Lease: it shares no connections, and also writes without leadership."""
+        """Return a separate client for the Lease: it has its own connections, and may write without leadership."""
         other = Api(self._configuration, timeout_seconds=timeout_seconds)
         self._others.append(other)
         return other
 
     @classmethod
     async def connect(cls) -> Api:
-        """Client from the pod's service account, or $KUBECONFIG. Sends no request. NoCluster without both."""
+        """Return a client with the pod's service account, else with $KUBECONFIG; NoCluster without either.
+
+        It sends no request.
+        """
         configuration = kubernetes_client.Configuration()
         configuration.retries = None  # the caller decides what to retry
         configuration.connection_pool_maxsize = UNLIMITED

@@ -27,7 +27,8 @@ BEGIN_ANEW_SECONDS: Final = 2.0
 class Backoffs:
     """Short pauses with jitter between attempts: a recovered API server is noticed within two seconds.
 
-    The sequence is infinite: kopf gives up after the last one. kopf only sends lists and watches.
+    The sequence is infinite, because kopf gives up after the last item. It affects only lists and watches: kopf sends
+    no other requests.
     """
 
     def __iter__(self) -> Iterator[float]:

@@ -27,8 +27,8 @@ TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 60.0
 WATCH_DEAD_SECONDS: Final = 240.0  # longer than the timeouts of the reflectors
 HUNG_SECONDS: Final = 600.0
-"""Forty requests with a timeout of 15 s each. A reconciliation sends about thirty, and ends at the first timeout: one
-that lasts longer hangs."""
+"""A reconciliation that takes longer hangs: it sends about thirty requests, and ends at the first one that reaches the
+timeout of 15 s. The limit allows for forty timeouts."""
 
 
 @dataclass

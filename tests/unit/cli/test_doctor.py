@@ -124,7 +124,7 @@ LAGGING = {"connected_slaves": "2", "slave1": "state=online,lag=60", **REPLICA}
         (server.memory, {"used_memory": "85", "maxmemory": "100"}, Level.WARNING, "used"),
         (server.memory, {"used_memory": "100", "maxmemory": "100"}, Level.FAILED, "used"),
         (server.eviction, {"maxmemory_policy": "allkeys-lru"}, Level.WARNING, "may evict waiting tasks"),
-        (server.eviction, {"maxmemory_policy": "volatile-ttl"}, Level.WARNING, "two holders have one"),
+        (server.eviction, {"maxmemory_policy": "volatile-ttl"}, Level.WARNING, "hold the same one"),
         (server.role, LAGGING, Level.OK, "master, 1 replicas, and 1 that lag behind"),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_thread_learns_a_new_master_from_sentinels_that_are_all_slow() -> None
 async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("delayq.connection.query.QUERY_SECONDS", 60.0)
+    monkeypatch.setattr("delayq.connection.query.CONCURRENT_REPLY_SECONDS", 60.0)
     with silent(2) as hung, telling(said(NEW, 1)) as one:
         address = watched_by([*hung, one])
         directory = discovery_of(address)

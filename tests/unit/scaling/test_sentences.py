@@ -40,7 +40,7 @@ FALLS_BACK = policy(fallback=Fallback(failure_threshold=3, replicas=5))
         (decided(None, before=4), "4 workers: metrics cannot be read: the number is kept"),
         (
             decided(None, before=4, rules=FALLS_BACK, failures=2),
-            "4 → 5 workers: metrics cannot be read, 3 times in a row: fallback.replicas counts",
+            "4 → 5 workers: metrics cannot be read, 3 times in a row: fallback.replicas applies",
         ),
     ],
     ids=lambda value: "" if isinstance(value, str) else value.reason,

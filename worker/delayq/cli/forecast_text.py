@@ -195,8 +195,10 @@ def summary(found: Forecast) -> str:
     """Return the forecast in one sentence."""
     supply, peak = found.terms.supply, found.peak
     worst = max(found.spans, key=lambda span: span.late_seconds)
-    late, have = f"start up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
-    have = have if found.terms.fixed else f"at most {have}"
+    late, limit = f"start up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
+    have, enough = f"at most {limit}", f"the maximum of {limit} is enough"
+    if found.terms.fixed:
+        have, enough = limit, f"{limit} {'is' if supply.workers == 1 else 'are'} enough"
     are = "is" if peak.workers == 1 else "are"
     needed = f"{counted(peak.workers, 'worker')} {are} needed {_needed_at(found, peak)}"
     if isinf(worst.late_seconds):
@@ -204,9 +206,9 @@ def summary(found: Forecast) -> str:
     elif peak.workers > supply.workers:
         result = f"with {have}, tasks {late}"
     elif worst.late_seconds > supply.lateness_seconds:
-        result = f"{have} will do, but tasks due {_at(found, worst)} {late}"
+        result = f"{enough}, but tasks due {_at(found, worst)} {late}"
     else:
-        result = f"{have} will do"
+        result = enough
     return f"{tasks(found.tasks)} within {length(found.within_ms)}: {needed}; {result}."
 
 
@@ -230,8 +232,8 @@ def notes(found: Forecast) -> Iterator[str]:
         f"{seconds(supply.handler_seconds)} a task",
         f"{supply.slots:,} at a time in a worker",
         *([f"{seconds(supply.lead_seconds)} until a new worker claims"] if supply.lead_seconds else []),
-        f"{seconds(supply.lateness_seconds)} late at the most",
+        f"{seconds(supply.lateness_seconds)} of accepted lateness",
     ]
-    yield f"note: counted with {', '.join(parts)}; not with what is scheduled from now on"
+    yield f"note: computed with {', '.join(parts)}; without tasks that are scheduled from now on"
     if found.terms.assumed:
         yield f"note: assumed defaults: {', '.join(GUESSES[key] for key in found.terms.assumed)}"

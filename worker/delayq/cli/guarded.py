@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 VARIABLE: Final = "DELAYQ_DATABASE_URL"
-HINT: Final = "is the URL in the Secret right, and may this machine connect? --database URL takes another one"
+HINT: Final = "is the URL in the Secret right, and may this machine connect? --database URL uses another one"
 KEEPS: Final = "sqlUnique, sqlPessimistic or sqlOptimistic, which have a table"
 
 

@@ -53,7 +53,7 @@ def new_task(line: bytes) -> NewTask:
     fields = strict_json(line)
     if not isinstance(fields, dict):
         expected = 'a JSON object like {"payload": …, "in": "30m"}'
-        raise ValueError(f"expected {expected}, got {type_name(fields)}")  # noqa: TRY004 -- a file's fault, not a caller's
+        raise ValueError(f"expected {expected}, got {type_name(fields)}")  # noqa: TRY004 -- an error of the file, not of the caller
     _refuse_unknown(fields)
     return NewTask(
         _payload(fields),
@@ -121,9 +121,9 @@ class Progress:
     name: str
     stored: int = 0
     kept: int = 0
-    reached: bool = False  # Redis answered once
-    number: int = 0  # of the line read last
-    count: int = 0  # of the refused
+    reached: bool = False  # whether Redis has answered
+    number: int = 0  # of the last line read
+    count: int = 0  # of refused lines
     refused: list[tuple[int, str]] = field(default_factory=list)
 
     def refuse(self, line: int, message: str) -> None:
@@ -144,7 +144,7 @@ def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output:
     progress = Progress(getattr(file, "name", "-"))
     for numbers, batch in _batches(file, progress):
         if not progress.reached:
-            client.counts()  # an unreachable Redis is reported before anything is sent
+            client.counts()  # report an unreachable Redis before any task is sent
             progress.reached = True
         try:
             _store(client, numbers, batch, if_exists=if_exists, progress=progress)

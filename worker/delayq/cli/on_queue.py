@@ -35,7 +35,7 @@ def on_queue(command: Callable[..., None]) -> Callable[..., None]:
     """Add QUEUE and its options to a command; its function receives a client of that queue as first argument."""
 
     @functools.wraps(command)
-    def connected(*, queue: str, **rest: Any) -> None:  # noqa: ANN401 -- where it is, and the command's own
+    def connected(*, queue: str, **rest: Any) -> None:  # noqa: ANN401 -- redis_options, and the command's own
         with errors_as_exits():
             target = resolve(queue, **{name: rest.pop(name) for name in ("redis", "shards", "key_prefix")})
         with errors_as_exits(target.hint), target.client() as client:

@@ -92,7 +92,7 @@ def schedule(
     if file is not None and got:
         raise CommandError(
             f"--many: expected no PAYLOAD and no option of a task, got {', '.join(got)}",
-            "write that into the file",
+            "write these into the file",
         )
     unknown = "" if yes or client.documented is not None else _unknown(client)
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):

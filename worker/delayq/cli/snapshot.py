@@ -31,7 +31,7 @@ class Snapshot:
     found: Counts
     shards: int
     away: Mapping[int, Unavailable] = field(default_factory=dict)  # by shard
-    held: str = ""  # the limits that keep due tasks waiting
+    held: str = ""  # the limits that delay due tasks
 
     @property
     def notes(self) -> list[str]:

@@ -44,7 +44,7 @@ def of_url(url: str) -> Address:
 
 
 def of_run(document: Path) -> Address | None:
-    """Return the Redis of a running `delayq run` of this document, and print a note, for it is not spec.redis."""
+    """Return the Redis of a running `delayq run` of this document, and print a note: it is not spec.redis."""
     file = document.parent / DATA_DIR / URL_FILE
     try:
         running = Address.from_url(file.read_text().strip())

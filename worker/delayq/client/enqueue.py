@@ -164,9 +164,8 @@ class TaskWriter:
         if self._confirming and not self._router.is_cluster:
             yield from self._confirming.check([0])
         chunks = yield from self._placement.placed(assumed)
-        if (
-            self._confirming and self._router.is_cluster
-        ):  # a server that is away must not keep us from the others
+        # In a Cluster, check only the nodes of these chunks: other nodes may be unavailable.
+        if self._confirming and self._router.is_cluster:
             yield from self._confirming.check(chunk.shard for chunk in chunks)
         return chunks
 

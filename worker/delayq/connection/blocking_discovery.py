@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from delayq.connection.redirects import Redirect
     from delayq.connection.topology_state import Topology
 
-QUERY_SECONDS: Final = 1.0  # timeout of each server; they are queried one by one until one answer is certain
+# For one server to connect and reply. Shorter than for asyncio (query.py): the next server is queried only afterwards.
+SEQUENTIAL_REPLY_SECONDS: Final = 1.0
 # Periodic queries take at most a twentieth of the time, even if Sentinels do not answer.
 REFRESH_SHARE: Final = 20
 
@@ -109,7 +110,7 @@ class BlockingDiscovery:
         for wire in [*(each for each in asked if each not in late), *others, *late]:
             if wire not in asked and (deadline.over or (certain and self.address.is_cluster)):
                 continue
-            patience = deadline.within(NEXT_SERVER_SECONDS if certain else QUERY_SECONDS)
+            patience = deadline.within(NEXT_SERVER_SECONDS if certain else SEQUENTIAL_REPLY_SECONDS)
             if wire in asked or self._send_query(wire, topology, patience):
                 certain = self._read_replies(wire, topology, patience) or certain
         topology.end_round()

@@ -93,11 +93,11 @@ class Discovery:
 
     async def query(self) -> None:
         """Wait for a query, new or in progress."""
-        tasks = self.start_query()
-        await asyncio.wait({tasks})
-        if tasks.cancelled():
+        running = self.start_query()
+        await asyncio.wait({running})
+        if running.cancelled():
             raise Unavailable(self.address.where, CLOSED)
-        tasks.result()
+        running.result()
 
     async def refresh(self) -> None:
         """Wait for a query, unless the last one is recent."""
@@ -169,19 +169,21 @@ class Discovery:
 
     async def _query_nodes(self) -> None:
         """Query the nodes of a Cluster one by one, until one answer is certain."""
-        waiting, tasks = self.topology.candidates(), set[asyncio.Task[bool]]()
+        waiting, running = self.topology.candidates(), set[asyncio.Task[bool]]()
         try:
-            while waiting or tasks:
+            while waiting or running:
                 if waiting:
-                    tasks.add(asyncio.create_task(self._query_server(waiting.pop(0))))
+                    running.add(asyncio.create_task(self._query_server(waiting.pop(0))))
                 patience = NEXT_SERVER_SECONDS if waiting else None
-                done, tasks = await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                done, running = await asyncio.wait(
+                    running, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
                 if any(map(asyncio.Task.result, done)):
                     return
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for query in running:
+                query.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _query_server(self, address: Address) -> bool:
         try:

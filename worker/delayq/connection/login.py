@@ -67,7 +67,7 @@ class Mounted:
         try:
             return self.content().decode().strip()
         except UnicodeDecodeError:
-            raise Unreadable(f"{self.what} {self.path} in UTF-8; it has other bytes") from None
+            raise Unreadable(f"{self.what} {self.path} in UTF-8, got bytes that are not UTF-8") from None
 
 
 @dataclass(frozen=True, slots=True)

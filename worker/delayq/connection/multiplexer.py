@@ -88,7 +88,10 @@ class Multiplexer:
                 await self._fail([*batch, *self._overdue(error)], failure)
 
     def _overdue(self, error: Exception) -> list[Waiting]:
-        """Remove requests that have waited for the whole timeout: after a server that hangs, waits would add up."""
+        """Remove and return queued requests that are older than the timeout: they fail with the batch.
+
+        While a server hangs, each batch takes the whole timeout. A request must not wait for several of them.
+        """
         if not isinstance(error, TimeoutError) or self._dropped:
             return []
         since = time.monotonic() - self._seconds

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.round_trip import Command
 
-QUERY_SECONDS = 2.0  # timeout for the replies of one server
+CONCURRENT_REPLY_SECONDS = 2.0  # for one server to connect and reply; others are queried meanwhile
 
 
 class QueryClient:
@@ -44,7 +44,7 @@ class QueryClient:
         self, address: Address, connection: Connection, queries: Sequence[Command]
     ) -> list[Any]:
         try:
-            async with asyncio.timeout(QUERY_SECONDS):
+            async with asyncio.timeout(CONCURRENT_REPLY_SECONDS):
                 await connection.connect()
                 replies = await replies_of(connection, queries)
         except BaseException:

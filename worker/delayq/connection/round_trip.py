@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Command = tuple[Any, ...]
 CLOSED: Final = "connection closed: this client was closed; open it again"
+"""Why a call failed: close() ran before or during the call. The client's open() connects again."""
 # Errors of a server that may serve again soon: a retry is right. The code is the first word of the reply. Before 7.0,
 # Redis wraps the error of a script: `Error running script (call to f_…): …: -OOM command …`.
 _TRANSIENT = re.compile(

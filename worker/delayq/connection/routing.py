@@ -30,6 +30,8 @@ ASKING: Final = ("ASKING",)
 UNCONFIRMED: Final = (
     "the connection was lost before Redis confirmed the writes; repeat the call with the same id"
 )
+"""Why a call failed: a new connection cannot confirm the writes of the previous one, so it is unknown whether they are
+durable. With the same id, a repeated call does not store a second task."""
 
 
 class Holding(NamedTuple):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 ROLE: Final = ("ROLE",)
 NOT_A_MASTER: Final = "its ROLE is not master; a failover may be in progress, call again"
+"""Why a call failed: a replica refuses writes. During a failover, Sentinels can still name the
+former master; a later call finds the new one."""
 
 
 @dataclass(frozen=True, slots=True)

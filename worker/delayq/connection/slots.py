@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 QUERIES: Final = (("CLUSTER", "INFO"), ("CLUSTER", "SLOTS"))
-"""Commands to one node. Without permission for the first, its view counts as current."""
+"""Sent to one node. If its ACL denies the first, parse() assumes epoch 0 and a healthy Cluster."""
 
 
 @dataclass(frozen=True, slots=True)

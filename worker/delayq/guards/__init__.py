@@ -41,7 +41,7 @@ _KINDS = {
     "sql_pessimistic": "SqlPessimistic",
     "sql_optimistic": "SqlOptimistic",
 }
-"""Field of spec.guard, which is the module's name, too, and the class in it."""
+"""Field of spec.guard, which is also the name of the module → the class in it."""
 
 
 def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> Guard[Any] | None:

@@ -1,6 +1,6 @@
-"""Work in the background: releases and answers of slow servers. None is dropped, and none outlives its guard.
+"""Background work of a lock guard: releases, and calls to slow servers. It ends before the guard is closed.
 
-Each call has a time limit of its own, that of its connection.
+Each call has the timeout of its connection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """Tasks that are held until they end: the event loop itself holds them weakly."""
+    """Keeps a reference to each asyncio task until it ends: the event loop has only weak references."""
 
     def __init__(self) -> None:
         """Nothing runs yet."""
@@ -29,7 +29,7 @@ class Background:
         return task
 
     async def drain(self, seconds: float) -> None:
-        """Wait for all that runs and for all that this starts, `seconds` at most, and cancel the rest."""
+        """Wait up to `seconds` for all tasks, including those that they start, and cancel the rest."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while self._tasks and (left := until - loop.time()) > 0:

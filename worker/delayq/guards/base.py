@@ -1,7 +1,7 @@
 """The interface of guards: begin → run → finish or abandon, and seen.
 
-`async with guard(task) as hold:` goes through these steps, and the worker does nothing else around a handler: a block
-that ends well finishes, one that raises abandons.
+`async with guard(task) as hold:` runs these steps around a handler, and the worker adds no others. A block that returns
+finishes, and one that raises abandons.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Hold:
 
     task: Task
     connection: Any = None
-    """The open transaction of a SQL guard, for what the handler writes to take effect exactly once."""
+    """The connection with a SQL guard's open transaction: the handler's writes in it take effect exactly once."""
     running: asyncio.Task[Any] | None = field(default=None, init=False)
     """What to cancel when the hold is lost; None in a thread."""
     interrupted: bool = field(default=False, init=False)
-    """Whether the run ended without the handler's end, so its progress is unknown."""
+    """Whether the run was cancelled before the handler returned, so its progress is unknown."""
     lost: str = field(default="", init=False)
-    """Why the hold was lost; empty while it is not."""
+    """Why the hold was lost; empty while it is valid."""
 
     def lose(self, why: str) -> None:
-        """Report that another worker may run the task now, too."""
+        """Mark the hold as lost, and cancel the run: another worker may now run the task, too."""
         if not self.lost:
             self.lost = why
             if self.running is not None:
@@ -48,7 +48,7 @@ class Guard(Protocol[H]):
     """Keeps a task from taking effect twice, as far as it can; docs/explanation/guarantees.md says how far."""
 
     name: str
-    """As metrics and logs say it: redis-lock."""
+    """Name in metrics and logs: redis-lock."""
 
     async def begin(self, task: Task) -> H:
         """Grant a run. Raises Seen, GuardBusy, GuardUnavailable; Bury if the task must not run again."""
@@ -86,7 +86,7 @@ class Guarded(Generic[H]):
         running = asyncio.current_task()
         self._cancelling = running.cancelling() if running else 0
         self._hold = hold = await self._guard.begin(self._task)
-        if hold.lost:  # while begin had not returned yet, there was nothing to cancel
+        if hold.lost:  # lost before begin() returned: there was no run to cancel
             await self._guard.abandon(hold)
             raise GuardLost(hold.lost)
         hold.running = running
@@ -104,10 +104,10 @@ class Guarded(Generic[H]):
             await _to_its_end(self._guard.finish(hold))
             return
         await self._guard.abandon(hold)
-        # Our own cancellation is taken back, as asyncio.timeout does; a cancellation by others stays.
+        # Undo our own cancellation, as asyncio.timeout does. A cancellation by other code stays in effect.
         if hold.lost and (running is None or running.uncancel() <= self._cancelling):
             raise GuardLost(hold.lost) from error
-        if kind is None:  # the block swallowed its cancellation, and may not have done what it was to do
+        if kind is None:  # the block suppressed its cancellation, so its work may be incomplete
             raise asyncio.CancelledError
 
 
@@ -117,7 +117,7 @@ _finishing: set[asyncio.Task[None]] = set()
 async def _to_its_end(finish: Coroutine[Any, Any, None]) -> None:
     """Finish even if the caller is cancelled: the handler has succeeded, and the guard must store that."""
     finishing = asyncio.create_task(finish)
-    _finishing.add(finishing)  # the event loop itself holds tasks weakly
+    _finishing.add(finishing)  # the event loop has only weak references to tasks
     finishing.add_done_callback(_finished)
     await asyncio.shield(finishing)
 
@@ -125,4 +125,4 @@ async def _to_its_end(finish: Coroutine[Any, Any, None]) -> None:
 def _finished(finishing: asyncio.Task[None]) -> None:
     _finishing.discard(finishing)
     if not finishing.cancelled():
-        finishing.exception()  # the caller has it; without a caller, the next run reads the guard
+        finishing.exception()  # asyncio must not log it: the caller raises it, or the next run reads the guard's record

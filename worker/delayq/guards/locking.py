@@ -1,13 +1,14 @@
 """Base of the lock guards: begin acquires the lock and renews it, finish and abandon release it.
 
-What no lock with a time limit can promise: that the holder runs while it holds. A process that stands still for longer
-than the limit (SIGSTOP, a virtual machine that is moved, a long garbage collection, swapping) goes on as if nothing had
-happened, until its event loop has run once; and a write that it sent before may arrive later still. Martin Kleppmann
-described this in 2016 ("How to do distributed locking"): only the store that is written to can keep a late write out,
-by refusing a fencing token that is smaller than one it has seen. `task.token` is such a token. Salvatore Sanfilippo
-answered ("Is Redlock safe?") that a client which looks at its clock after acquiring is no worse off than with any other
-lock that ends by itself, and that a store which can compare tokens may need no lock. Both are right: these guards make
-a second run rare; a SQL guard, or a store that compares `task.token`, makes its effect impossible.
+Every lock that expires has this limit: its holder may continue after the expiry. A process that is stopped for longer
+than the time limit (SIGSTOP, migration of a virtual machine, garbage collection, swapping) continues as if it still
+held the lock, until its event loop has run once. A write that it sent before may arrive even later.
+
+Martin Kleppmann described this in 2016 ("How to do distributed locking"): only the store can reject a late write, by a
+fencing token that is smaller than one it has seen. `task.token` is such a token. Salvatore Sanfilippo replied ("Is
+Redlock safe?") that a client that checks its clock after it acquires the lock is as safe as with any other lock that
+expires, and that a store that compares tokens may need no lock. Both are right. These guards make a second run rare. A
+SQL guard, or a store that compares `task.token`, prevents the effect of a second run.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RELEASE_SECONDS: Final = 2.0  # for giving a lock back; then its time limit does it
-MIN_BUSY_MS, MAX_BUSY_MS = 100, 5000  # the holder may need much less than its lock may last
+RELEASE_SECONDS: Final = 2.0  # timeout of a release: after that, the lock expires by itself
+MIN_BUSY_MS, MAX_BUSY_MS = 100, 5000  # of a retry: the holder may need much less than its time limit
 
 
 def busy_ms(others_ms: int, rand: float) -> int:
     """Return when to retry a lock that another run holds for at most `others_ms`; `rand` is in [0, 1).
 
-    25,000 → 4,000 to 5,000; 800 → 640 to 800; 3 → 100 to 120: spread, so that many do not ask at once.
+    25,000 → 4,000 to 5,000; 800 → 640 to 800; 3 → 100 to 120: random, so that many retries do not run at once.
     """
     spread = min(others_ms, MAX_BUSY_MS) * (1 - 0.2 * rand)
     return int(max(spread, MIN_BUSY_MS * (1 + 0.2 * rand)))
@@ -77,7 +78,7 @@ class LockGuard(Guard[LockHold]):
             await self._acquire(task, owner)
             hold = self._held(task, owner, asked)
         except BaseException:
-            self._background.start(self._release(task, owner))  # the answer may be what was lost
+            self._background.start(self._release(task, owner))  # the lock may be set, and only the reply lost
             raise
         self._renewals[hold] = Renewal(hold, self._ttl_seconds, lambda: self._renew(hold))
         return hold
@@ -85,7 +86,7 @@ class LockGuard(Guard[LockHold]):
     def _held(self, task: Task, owner: str, asked: float) -> LockHold:
         until = asked + validity_seconds(self._ttl_seconds)
         if time.monotonic() >= until:
-            raise GuardUnavailable(self.where, "taking a lock took longer than it lasts")
+            raise GuardUnavailable(self.where, "acquiring the lock took longer than its ttlSeconds")
         return LockHold(task, owner=owner, until=until)
 
     async def finish(self, hold: LockHold) -> None:
@@ -98,7 +99,7 @@ class LockGuard(Guard[LockHold]):
 
     def _give_up(self, hold: LockHold) -> asyncio.Task[None]:
         hold.over = True
-        renewal = self._renewals.pop(hold, None)  # none once the guard was closed
+        renewal = self._renewals.pop(hold, None)  # None if the guard was closed
         if renewal is not None:
             renewal.stop()
         return self._background.start(self._give_back(hold))

@@ -1,6 +1,6 @@
 """Send a call to several independent Redis servers at once, until a majority decides.
 
-A slow server is not waited for: as soon as its answer could change nothing any more, it may come when it likes.
+It does not wait for a slow server whose answer can no longer change the result.
 """
 
 from __future__ import annotations

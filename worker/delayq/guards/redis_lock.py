@@ -1,12 +1,12 @@
 """redis-lock: a task runs while a key in the queue's own Redis names its owner.
 
-SET NX PX with a value that no other run has, renewed at a third of its life, deleted only by who set it. One round trip
-more before a handler and one after it.
+SET NX PX with a value that is unique to the run. It is renewed after a third of the time limit, and only the run that
+set it deletes it. This costs one round trip before the handler and one after it.
 
-Limits, beside those of every lock (see locking.py): with a single Redis, a key that Redis loses is unlocked. A
-restart without persistence, a failover to a replica that had not received the key, and FLUSHALL let a second run begin;
-the first is interrupted within a third of the lock's life, perhaps after its effect. A clock of Redis that
-steps ahead does the same to locks that it passes; one that steps back keeps those of dead holders for longer.
+Limits, beside those of every lock (see locking.py): a lock is gone when its Redis loses the key. After a restart
+without persistence, a failover to a replica that had not received the key, or FLUSHALL, a second run can begin. The
+first is interrupted within a third of the time limit, perhaps after its effect. If Redis' clock jumps ahead, locks
+expire early, with the same result. If it jumps back, locks of crashed holders last longer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
 
 AWAY_MS: Final = 1000
-"""Until a task is tried again whose own server of a Cluster is away."""
+"""Delay of a task whose Cluster node is unavailable."""
 
 
 class RedisLock(LockGuard):
-    """One lock for each task, beside the queue."""
+    """One lock for each task, in the queue's Redis."""
 
     name = "redis-lock"
 
@@ -48,13 +48,13 @@ class RedisLock(LockGuard):
         prefix: str = "delayq",
         shards: int = 1,
     ) -> None:
-        """`address` may be a URL, `prefix` and `shards` are the queue's; the latter select the servers to check.
+        """`address` may be a URL. `prefix` and `shards` are the queue's; check() covers these shards in a Cluster.
 
-        A lock lies on the shard that its task was claimed from: there, a task that is locked does not move elsewhere.
+        The lock is on the shard that the task was claimed from. Resharding does not move a locked task.
         """
         super().__init__(ttl_seconds)
         address = Address.from_url(address) if isinstance(address, str) else address
-        # A longer wait for an answer would leave no time for a retry.
+        # A longer timeout would leave no time for another renewal.
         seconds = min(address.timeout_seconds, ttl_seconds / RENEWALS)
         self._connection = AsyncConnection(replace(address, timeout_seconds=seconds))
         self._commands = Commands(queue, prefix=prefix, shards=shards)
@@ -65,7 +65,7 @@ class RedisLock(LockGuard):
         del secrets_dir, apart
         spec = queue.spec
         if spec.guard is None or spec.guard.redis_lock is None:
-            raise ValueError("spec.guard.redisLock: expected it to be there")
+            raise ValueError("spec.guard.redisLock: required, but missing")
         return cls(
             address,
             queue=queue.queue,
@@ -80,10 +80,10 @@ class RedisLock(LockGuard):
         return self._connection.address.where
 
     async def check(self) -> None:
-        """Take and give back the lock of no task: a replica would answer a PING.
+        """Acquire and release a lock of no task. A PING would not be enough: replicas answer it, too.
 
-        In a Cluster one server that serves is enough: another that is unavailable delays only the tasks of its shards,
-        which no worker can claim there.
+        In a Cluster, one available server is enough. An unavailable one delays only the tasks of its own shards, which
+        workers cannot claim anyway.
         """
         owner = f"check:{secrets.token_hex(8)}"
         shards = range(len(self._commands.shards) if self._apart else 1)
@@ -105,13 +105,13 @@ class RedisLock(LockGuard):
         try:
             others_ms = await self._connection.one(lock)
         except Unavailable as error:
-            if self._apart:  # the guard serves others: the task waits, and not the worker
+            if self._apart:  # other nodes may serve: delay this task, not the worker
                 raise GuardBusy(str(error), delay_ms=AWAY_MS) from error
             raise unavailable(self.where, error) from error
         except DelayQError as error:
             raise unavailable(self.where, error) from error
         if others_ms:
-            delay_ms = busy_ms(others_ms, random.random())  # noqa: S311 -- spreads those who wait
+            delay_ms = busy_ms(others_ms, random.random())  # noqa: S311 -- jitter
             raise GuardBusy(f"another run of task {task.id} holds its lock", delay_ms=delay_ms)
 
     async def _renew(self, hold: LockHold) -> bool | None:

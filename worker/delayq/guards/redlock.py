@@ -1,18 +1,17 @@
 """redlock: a task runs while a majority of several independent Redis servers names its owner.
 
-The algorithm is the one that Redis' documentation calls Redlock ("Distributed Locks with Redis"): set the same key to
-the same value on all servers at once; it is held if a majority has set it and some of its life is left; else, and at
-the end, it is deleted everywhere. Renewed at a third of its life, by a majority again. The keys are those of redis-lock
-on shard 0, whichever shard the task is on, so one of the queue's own Redis servers may be among the servers.
+The algorithm is Redlock, from Redis' documentation ("Distributed Locks with Redis"): set the same key to the same value
+on all servers at once. The lock is held if a majority has set it before its time limit. Otherwise, and at the end of
+the run, the key is deleted on all servers. After a third of the time limit, a majority must confirm a renewal. The keys
+are those of redis-lock on shard 0, whatever the task's shard, so the queue's own Redis may be one of the servers.
 
-A minority of the servers may be down, slow, or restarted empty without effect, and a server that lost a lock gets it
-back when the majority has confirmed the next renewal. With a majority away the guard is unavailable, and holds are lost
-when their time has run out.
+A minority of the servers may be down, slow, or restarted empty. A server that lost a lock gets it back after the next
+confirmed renewal. While a majority is unavailable, so is the guard, and holds are lost when their time limit expires.
 
-Limits, beside those of every lock (see locking.py): the life of a lock is measured by the servers' clocks.
-A majority of them that step ahead, or that restart empty within one life of the lock (persistence with fsync on every
-write, or a restart that is delayed by a lock's life, rules that out), let a second run begin while the first goes on;
-the first is interrupted at its next renewal.
+Limits, beside those of every lock (see locking.py): the servers' clocks measure the time limit. A second run can begin
+during the first one if the clocks of a majority jump ahead, or if a majority restarts empty within the time limit.
+Persistence with fsync on every write prevents the latter, and so does a delay of each restart by the time limit. The
+first run is interrupted at its next renewal.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ BUSY_MS: Final = (100, 1000)
 
 
 class Redlock(LockGuard):
-    """One lock for each task, on the majority of servers that share nothing."""
+    """One lock for each task, on a majority of independent servers."""
 
     name = "redlock"
 
@@ -60,7 +59,7 @@ class Redlock(LockGuard):
         ttl_seconds: float = 30,
         prefix: str = "delayq",
     ) -> None:
-        """InvalidDocument when there are fewer than three, or one twice. Addresses may be URLs."""
+        """Addresses may be URLs. InvalidDocument for fewer than three, or for a repeated one."""
         super().__init__(ttl_seconds)
         servers = checked([Address.from_url(each) if isinstance(each, str) else each for each in addresses])
         seconds = server_seconds(ttl_seconds)
@@ -72,10 +71,10 @@ class Redlock(LockGuard):
     @classmethod
     def of(cls, queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> Redlock:
         """Return the guard of a document with spec.guard.redlock; InvalidDocument names what is wrong with its URLs."""
-        del address, apart  # it has servers of its own, and no transaction to be apart from
+        del address, apart  # Redlock has its own servers, and no transaction
         spec = queue.spec
         if spec.guard is None or spec.guard.redlock is None:
-            raise ValueError("spec.guard.redlock: expected it to be there")
+            raise ValueError("spec.guard.redlock: required, but missing")
         secret = spec.guard.redlock.urls_secret_ref
         path = secret_path(secrets_dir, secret.name, secret.key)
         try:
@@ -87,7 +86,7 @@ class Redlock(LockGuard):
         except InvalidDocument as error:
             raise InvalidDocument(
                 f"{FIELD}: Secret {secret.name}, key {secret.key}: {error}"
-            ) from None  # what it came from may quote a password
+            ) from None  # its cause may quote a password
         if len(servers) % 2 == 0:
             fields = {"servers": len(servers), "as_good_as": len(servers) - 1}
             log.warning("redlock_servers_even", extra={"fields": fields})
@@ -100,7 +99,7 @@ class Redlock(LockGuard):
         return ", ".join(address.where for address in self._servers.addresses)
 
     async def check(self) -> None:
-        """Take and give back the lock of no task, on each server; logs which of them are away when that changes."""
+        """Acquire and release a lock of no task on each server. Log the unavailable servers when they change."""
         owner = f"check:{secrets.token_hex(8)}"
         poll = await self._servers.ask(self._commands.lock("", owner, self._ttl_ms)).whole()
         self._servers.ask(self._commands.unlock("", owner))
@@ -121,7 +120,7 @@ class Redlock(LockGuard):
             return
         if poll.failed and not poll.denied:
             raise self._unavailable(poll)
-        delay_ms = random.randint(*BUSY_MS)  # noqa: S311 -- spreads those who wait
+        delay_ms = random.randint(*BUSY_MS)  # noqa: S311 -- jitter
         raise GuardBusy(f"another run of task {task.id} holds its lock", delay_ms=delay_ms)
 
     async def _renew(self, hold: LockHold) -> bool | None:
@@ -131,10 +130,10 @@ class Redlock(LockGuard):
         return poll.verdict
 
     async def _heal(self, poll: Poll[bool], hold: LockHold) -> None:
-        """Set the lock where it is missing: at servers that were away, or restarted, while a majority held it.
+        """Set the lock on servers that do not have it: they were unavailable or restarted, while a majority held it.
 
-        Else a long run would not survive that its servers are restarted one after the other. The answers count for
-        nothing now: only a later renewal proves that the lock was there all the time.
+        Otherwise a rolling restart of the servers would end a long run. The replies are ignored: only a later renewal
+        proves that the lock was held throughout.
         """
         votes = (await poll.whole()).votes
         for at, vote in enumerate(votes):
@@ -158,7 +157,7 @@ def _free(others_ms: int) -> bool:
 
 
 def server_seconds(ttl_seconds: float) -> float:
-    """Return how long one server may take to answer: small against a lock's life, long enough for a busy network.
+    """Return the timeout of one server: short compared with the time limit, long enough for a busy network.
 
     30 s → 1 s; 2 s → 0.4 s. Only a slow majority delays a task by this time.
     """
@@ -166,7 +165,7 @@ def server_seconds(ttl_seconds: float) -> float:
 
 
 def parsed(content: bytes) -> list[Address]:
-    """Read one URL a line; empty lines and those that begin with # count for nothing. Errors quote nothing."""
+    """Parse one URL per line, without empty lines and lines that begin with #. Errors quote no part of a URL."""
     servers = []
     for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
         url = line.strip()
@@ -180,11 +179,14 @@ def parsed(content: bytes) -> list[Address]:
 
 
 def checked(servers: list[Address]) -> list[Address]:
-    """Return servers that can make a majority; two databases of one server fall together, and count once."""
+    """Return the servers. InvalidDocument unless they are three or more, standalone, and independent.
+
+    Two databases of one server are not independent: they fail together.
+    """
     watched = [server.where for server in servers if server.kind != "standalone"]
     if watched:
         raise InvalidDocument(
-            f"expected single Redis servers, got {', '.join(watched)}: a replica that takes over has forgotten locks"
+            f"expected standalone Redis servers, got {', '.join(watched)}: a failover can lose locks"
         )
     places = [server.where for server in servers]
     twice = sorted({place for place in places if places.count(place) > 1})

@@ -1,8 +1,8 @@
 """Renew a lock with a time limit while a task runs, and detect its loss.
 
-Only the monotonic clock counts: a machine's clock that steps neither shortens nor prolongs a hold. A hold is lost when
-a renewal finds the lock gone, or when its time has run out and no renewal was confirmed: the worker counts from the
-moment of the request, so never longer than the server.
+It uses only the monotonic clock: if the system clock jumps, holds are not affected. A hold is lost when a renewal finds
+the lock gone, or when its time limit expires without a confirmed renewal. The worker measures from the start of the
+request, so a hold never outlasts the lock on the server.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from delayq.guards.base import Hold
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-RENEWALS: Final = 3  # in a lock's life: a renewal may fail, and there is time for others
-TRIES: Final = 12  # of a failing renewal, in a lock's life
+RENEWALS: Final = 3  # per time limit: if one fails, there is time for others
+TRIES: Final = 12  # per time limit, while renewals fail
 TOO_LATE: Final = "no renewal of the task's lock was confirmed in time"
-GONE: Final = "the task's lock is gone: it ran out, was removed, or Redis forgot it"
+GONE: Final = "the task's lock is gone: it expired, was deleted, or Redis lost it"
 
 
 def validity_seconds(ttl_seconds: float) -> float:
     """Return how long a lock is safe, from the start of its request.
 
-    Clocks of two machines run at different speeds, and Redis expires by the millisecond. Redis' documentation of
-    Redlock ("Distributed Locks with Redis") takes off a drift of a few milliseconds; 1 % and 2 ms is what its reference
-    implementation, redlock-rb, makes of that. 30 s → 29.698 s.
+    It allows for the drift between two clocks, and for Redis' resolution of a millisecond. Redis' documentation of
+    Redlock ("Distributed Locks with Redis") subtracts a few milliseconds; its reference implementation, redlock-rb,
+    subtracts 1 % and 2 ms. 30 s → 29.698 s.
     """
     return ttl_seconds - (ttl_seconds * 0.01 + 0.002)
 
 
 @dataclass(eq=False, kw_only=True)
 class LockHold(Hold):
-    """A hold with a lock until `until`, by the monotonic clock, unless renewed."""
+    """A hold whose lock is valid until `until`, by the monotonic clock, unless renewed."""
 
     owner: str
-    """The lock's value: token of the lease, and a random part, so that no two runs have the same."""
+    """The lock's value, unique to the run: the token of the lease, and a random part."""
     until: float
     over: bool = field(default=False, init=False)
-    """Whether the lock has been given up: from then on, nothing may set it again."""
+    """Whether the lock has been released: nothing may set it again."""
 
 
 class Renewal:
@@ -69,7 +69,7 @@ class Renewal:
             hold.lose(f"the task's lock cannot be renewed: {type(error).__name__}")
 
     async def _try(self) -> bool:
-        """Renew once; returns whether that was confirmed. The hold is lost when it was denied, or came too late."""
+        """Renew once; return whether it was confirmed. If it was denied, or confirmed too late, the hold is lost."""
         hold, asked = self._hold, time.monotonic()
         if asked >= hold.until:
             hold.lose(TOO_LATE)
@@ -83,7 +83,7 @@ class Renewal:
             return False
         if not ours:
             hold.lose(GONE)
-        elif time.monotonic() >= hold.until:  # this process stood still: others may have held it in between
+        elif time.monotonic() >= hold.until:  # this process was stopped: another run may have held the lock
             hold.lose(TOO_LATE)
         else:
             hold.until = asked + validity_seconds(self._ttl_seconds)

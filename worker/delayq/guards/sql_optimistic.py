@@ -1,7 +1,7 @@
 """sql-optimistic: a row per task, compared and set at the end. No lock is held while a handler runs.
 
-Several runs may go on at once; the first to commit takes effect, and the others are rolled back. The row is one
-that the user's statements read and change, by a version or a status; or one of the ledger.
+Several runs of a task can be in progress; the first to commit takes effect, and the others are rolled back. The row is
+the user's, whose statements compare a version or a status, or one of the ledger.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 FIELD = "spec.guard.sqlOptimistic"
 _BEFORE = "delayq_before"
 HANDLER_CHANGED = (
-    f"the handler itself changed what {FIELD}.update compares, and it found no row: leave those columns to it"
+    f"{FIELD}.update changed no row, because the handler had changed the columns that it compares: "
+    f"only {FIELD}.update may change them"
 )
 
 
@@ -94,16 +95,16 @@ class SqlOptimistic(SqlGuard):
             raise Seen("another run of the task has taken effect meanwhile")
 
     def _refuse_own_change(self, connection: Connection, hold: SqlHold, update: Statement) -> None:
-        """RuntimeError if only the handler changed the row: without its writes, the statement finds it.
+        """Raise RuntimeError if the handler changed the row: without the handler's writes, `update` finds it.
 
-        The handler's writes are rolled back in either case. As Seen, the task would be acked and never take effect.
+        The handler's writes are rolled back in either case. Seen would ack the task, which would never take effect.
         """
         connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_BEFORE}")
         if update.run(connection, hold.task, hold.facts).rowcount != 0:
             raise RuntimeError(HANDLER_CHANGED)
 
     def has(self, connection: Connection, task: Task) -> bool | None:
-        """Tell whether the task has taken effect; None without a query."""
+        """Return whether the task has taken effect; None without a query."""
         if self._update is None:
             return super().has(connection, task)
         if self._select is None:
@@ -118,6 +119,6 @@ class SqlOptimistic(SqlGuard):
         if self._select is not None:
             self._update.check_parameters(self._select.try_out(connection).keys())
         self._update.explain(connection)
-        postgres = connection.dialect.name == "postgresql"  # which explains on a replica, too
+        postgres = connection.dialect.name == "postgresql"  # its EXPLAIN succeeds on a replica, too
         if postgres and connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on":
             raise away(self.where, "its transactions are read-only")

@@ -1,6 +1,6 @@
 """sql-pessimistic: a row per task, locked while the handler runs. Another run waits, or is tried again later.
 
-The row is one that the user's query selects, and the task is due as long as the query finds it; or one of the ledger.
+The row is the user's, and the task is done when the user's query no longer finds it; or it is one of the ledger.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SqlPessimistic(SqlGuard):
         wait: RowWait = "Wait",
         limits: Limits | None = None,
     ) -> None:
-        """`select` finds the rows to lock while the task is still to be done; InvalidDocument when it cannot be."""
+        """`select` returns the rows to lock, or none once the task is done. InvalidDocument if it cannot be used."""
         super().__init__(database, queue=queue, apart=False, limits=limits or Limits())
         self._wait: RowWait = wait
         self._select = None if select is None else Statement(select, field=f"{FIELD}.select", begins=READS)
@@ -54,7 +54,7 @@ class SqlPessimistic(SqlGuard):
             self._select.check_parameters()
             if self._select.locking:
                 raise InvalidDocument(
-                    f"{FIELD}.select: expected no FOR UPDATE or the like: {FIELD}.wait adds it"
+                    f"{FIELD}.select: expected no FOR UPDATE or other lock clause: {FIELD}.wait adds it"
                 )
 
     @classmethod
@@ -87,7 +87,7 @@ class SqlPessimistic(SqlGuard):
         end = "" if connection.dialect.name == "sqlite" else lock
         found = select.run(connection, task, end=end).first() is not None
         if found and end and connection.dialect.name == "postgresql":
-            # After the wait for the lock it reads only the locked row again, and other tables as they were before.
+            # After a lock wait, PostgreSQL reads the locked row again, but other tables as they were before the wait.
             return select.run(connection, task).first() is not None
         return found
 
@@ -97,7 +97,7 @@ class SqlPessimistic(SqlGuard):
             raise GuardLost("the task's row was deleted while it was locked")
 
     def has(self, connection: Connection, task: Task) -> bool | None:
-        """Tell whether the task has taken effect, without a lock."""
+        """Return whether the task has taken effect, without a lock."""
         if self._select is None:
             return super().has(connection, task)
         return not self._found(connection, self._select, task, "")

@@ -1,4 +1,4 @@
-"""sql-unique: a row per finished task under a unique index. The run whose insert is first goes on; another gets Seen.
+"""sql-unique: a row per finished task under a unique index. The run that inserts first continues; others get Seen.
 
 With the handler's writes in the same transaction, the effect takes place exactly once in that database. A handler that
 writes elsewhere runs between two transactions: one records that it began, the other that it is done.
@@ -45,7 +45,7 @@ class SqlUnique(SqlGuard):
     ) -> None:
         """`database` is a URL or an engine. `queue` bounds what prune() deletes.
 
-        `on_incomplete_run` matters with `apart`.
+        `on_incomplete_run` applies only with `apart`.
         """
         super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
         self._on_incomplete_run = on_incomplete_run
@@ -66,7 +66,7 @@ class SqlUnique(SqlGuard):
         return "" if row is None or row.done else _begun(row)
 
     def enter(self, connection: Connection, task: Task) -> None:
-        """Add the task's row: done, as a rollback removes it; or running, if the handler is apart."""
+        """Add the task's row. Its state is done, as a rollback removes it, or running if the handler is apart."""
         if ledger.add(connection, task, RUNNING if self.apart else DONE):
             return
         row = ledger.look(connection, task)
@@ -85,7 +85,7 @@ class SqlUnique(SqlGuard):
         if self._on_incomplete_run == "Bury":
             raise Bury(
                 f"an earlier run {_begun(row)}; it may have taken effect (spec.guard.sqlUnique.onIncompleteRun: Bury); "
-                "once you know, leave it dead, or `delayq guard forget` it and redrive it"
+                "find out whether it has; if not, run `delayq guard forget`, then redrive the task"
             )
         if not ledger.take_over(connection, task, row.token):
             raise busy("another run of the task has just begun")
@@ -95,15 +95,15 @@ class SqlUnique(SqlGuard):
         if not self.apart or ledger.complete(connection, hold.task):
             return
         row = ledger.look(connection, hold.task)
-        if row is None:  # it was deleted meanwhile; the task has taken effect all the same
+        if row is None:  # it was deleted meanwhile; the task has taken effect anyway
             ledger.add(connection, hold.task, DONE)
-        if row is None or row.token != hold.task.token:  # with our token, an earlier COMMIT was not answered
+        if row is None or row.token != hold.task.token:  # with our token, an earlier COMMIT had succeeded
             why = "its row was deleted" if row is None else "a later run has taken over"
             fields = {"task_id": hold.task.id, "guard": self.name, "why": why}
             log.warning("guard_lost", extra={"fields": fields})
 
     def undo(self, connection: Connection, hold: SqlHold) -> None:
-        """Delete the row: the run has failed, and nothing is unknown."""
+        """Delete the row: the run is known to have failed."""
         ledger.remove(connection, hold.task)
 
 

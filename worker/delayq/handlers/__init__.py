@@ -19,7 +19,7 @@ __all__ = ["Handler", "HandlerSetupError", "build", "cancelled"]
 
 
 def build(queue: DelayQueue, *, secrets_dir: Path) -> Handler:
-    """Return the handler that the document names; HandlerSetupError when there is no such thing here."""
+    """Return the handler that the document names; HandlerSetupError if it cannot run here."""
     spec = queue.spec.handler
     if spec.python:
         from delayq.handlers.python import PythonHandler  # noqa: PLC0415 -- see above

@@ -17,11 +17,11 @@ HandlerCall: TypeAlias = "Callable[[Task], Awaitable[object]]"
 
 
 class Handler(Protocol):
-    """One coroutine function, and what it stands on.
+    """A coroutine function and its resources.
 
-    `call` is an attribute, not a method, so that for a Python callable it *is* the user's coroutine function
-    and running a task adds no frame of ours. Returning acks; Retry, Bury and any other exception mean what
-    they say.
+    `call` is an attribute, not a method: for a Python callable it *is* the user's coroutine function, so that a task
+    runs without a further frame. A return acks the task. Retry retries it, Bury makes it a dead letter, and any other
+    exception is a failed attempt.
     """
 
     @property

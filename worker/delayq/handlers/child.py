@@ -1,10 +1,10 @@
-"""One run of a command: a process group that is fed, listened to, and gone when we are done with it.
+"""One run of a command: its process group, which is killed at the end, its input and its output.
 
-`subprocess` and a waiting thread rather than asyncio's subprocesses: the process id is known before anything can
-be cancelled, and the leader stays a zombie, its number taken, until its whole group has been killed by that number.
-Its streams are bare descriptors rather than transports: they work at once and the same on every event loop, nothing can
-be cancelled halfway into setting them up, and at the end what is left in a pipe can be read without waiting.
-Not here: what an exit code means (`exec.py`), and what happens when the worker is killed (`warden.py`).
+It uses `subprocess` and a waiting thread, not asyncio's subprocesses. So the process ID is known before a cancellation
+is possible, and the leader stays a zombie, whose ID is not reused, until its whole group has been killed by that ID.
+The streams are file descriptors, not transports. They work at once and equally on every event loop, a cancellation
+cannot interrupt their setup, and the rest of a pipe can be read at the end without waiting.
+Not here: the meaning of an exit code (`exec.py`), and the end of a killed worker's commands (`warden.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CHUNK_BYTES = 64 * 1024
-DRAIN_CHUNKS = 64  # more than a pipe holds: an escaped descendant still writes, and we stop reading
+DRAIN_CHUNKS = 64  # more than a pipe holds: stop reading, even if a descendant outside the group still writes
 
 
 class Tail:
@@ -65,7 +65,7 @@ class Feed:
             written = os.write(self._stream.fileno(), self._left[:CHUNK_BYTES])
         except BlockingIOError:
             return
-        except BrokenPipeError:  # a child need not read its payload
+        except BrokenPipeError:  # a command may ignore its payload
             written = len(self._left)
         self._left = self._left[written:]
         if not self._left:
@@ -113,7 +113,7 @@ KILL_SECONDS = 5.0  # only a process stuck inside the kernel outlives SIGKILL fo
 
 
 def spawn(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, and with it a process group; OSError when that cannot be."""
+    """Start a command in its own session, and so in its own process group; OSError if that fails."""
     pipe = subprocess.PIPE
     return subprocess.Popen(  # noqa: S603 -- the command is the document's own
         argv, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True
@@ -140,7 +140,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the process is still there, alive or not yet collected."""
+        """Whether the process runs or is a zombie."""
         return self._process.returncode is None
 
     async def run(self) -> int:
@@ -163,7 +163,7 @@ class Child:
 
     def _await_exit(self) -> None:
         os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(RuntimeError):  # the event loop has ended before the command: no-one to tell
+        with contextlib.suppress(RuntimeError):  # the event loop was closed before the command ended
             self._loop.call_soon_threadsafe(self._on_exit)
 
     def _on_exit(self) -> None:
@@ -177,7 +177,7 @@ class Child:
 
     def _signal(self, number: signal.Signals) -> None:
         if self.running:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have become another user
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have changed its user
                 os.killpg(self.group, number)
 
     async def _wait(self, seconds: float) -> None:

@@ -1,7 +1,6 @@
-"""Handlers that are commands: one process group per run of a task, payload on stdin, the exit code decides.
+"""Handlers that are commands: one process group per run of a task, payload on stdin, result by exit code.
 
-Not here: the environment (`exec_env.py`), the process (`child.py`), the death of the worker itself
-(`warden.py`).
+Not here: the environment (`exec_env.py`), the process (`child.py`), and the commands of a killed worker (`warden.py`).
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ class ExecHandler:
     joins = False
 
     def __init__(self, spec: ExecSpec, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        """`grace_seconds` lie between SIGTERM and SIGKILL when a task is cancelled."""
+        """`grace_seconds`: time from SIGTERM to SIGKILL when a task is cancelled."""
         self._argv = tuple(spec.command)
         self._max_output_bytes = spec.max_output_bytes
         self._env = exec_env.base(os.environ, spec.env)
         self._grace_seconds = grace_seconds
         self._warden: Warden | None = None
         self._running: set[Child] = set()
-        self._ended: set[Child] = set()  # over for us, but perhaps not quite dead yet
+        self._ended: set[Child] = set()  # finished, but some processes may not have exited yet
 
     def under(self, guard: Guard[Any]) -> HandlerCall:
         """Run the command inside the guard's block."""
@@ -63,9 +62,9 @@ class ExecHandler:
         if shutil.which(self._argv[0], path=self._env.get("PATH")) is None:
             raise HandlerSetupError(FIELD, f'"{self._argv[0]}" is not on the PATH, or not executable')
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-            # Some launchers leave it so; the kernel then throws exit codes away, and every failure would be an ack.
+            # Some launchers ignore SIGCHLD. The kernel then discards exit codes, and every failure would be an ack.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if os.getpid() != 1:  # with process 1 of a container the kernel kills all others
+        if os.getpid() != 1:  # if process 1 of a container ends, the kernel kills all others
             self._warden = Warden()
 
     async def close(self) -> None:
@@ -92,7 +91,7 @@ class ExecHandler:
     def _start(self, task: Task) -> Child:
         process = spawn(self._argv, self._env | exec_env.of_task(task))
         if self._warden:
-            self._warden.watch(process.pid)  # at once: the payload comes later, so no work is done unwatched
+            self._warden.watch(process.pid)  # before it gets the payload, so that it does no work unwatched
         child = Child(process, body=task.body, max_output_bytes=self._max_output_bytes)
         self._running.add(child)
         return child
@@ -103,10 +102,10 @@ class ExecHandler:
         self._reap()
 
     def _reap(self) -> None:
-        """Let go of groups of which nothing is left.
+        """Reap child processes, and forget process groups that are empty.
 
-        Killed grandchildren become children of process 1; if that is us, in a container, no other process collects
-        them. One that is not quite dead yet is asked about again after the next task.
+        Killed grandchildren become children of process 1. In a container that may be this process, which must then reap
+        them. Groups with remaining processes are checked again after the next task.
         """
         for child in tuple(self._ended):
             if not child.running and not _has_children(child.group):
@@ -135,7 +134,7 @@ def _describe(code: int) -> str:
 
 
 def _detail(errors: bytes) -> str:
-    """Put the last line first: there a traceback has its message, and dead letters group by an error's first line."""
+    """Put the last line first: it has a traceback's message, and dead letters are grouped by an error's first line."""
     lines = last_lines(errors, lines=ERROR_LINES, limit=ERROR_CHARS)
     if not lines:
         return ""

@@ -15,13 +15,13 @@ CREDENTIALS = frozenset({"REDISCLI_AUTH", "REDIS_PASSWORD", "REDIS_URL", "REDIS_
 
 
 def base(worker: Mapping[str, str], document: Mapping[str, str]) -> dict[str, str]:
-    """Return what is the same for every task; a command that needs Redis gets it from the document's env."""
+    """Return the variables for all tasks. A command that needs Redis gets its credentials from the document's env."""
     inherited = {name: value for name, value in worker.items() if not _withheld(name)}
     return inherited | dict(document)
 
 
 def of_task(task: Task) -> dict[str, str]:
-    """Return the metadata; JSON is kept ASCII, so that no header can break the environment."""
+    """Return the task's metadata. JSON is ASCII, so that every header is valid in the environment."""
     return {
         "DELAYQ_TASK_ID": task.id,
         "DELAYQ_QUEUE": task.queue,

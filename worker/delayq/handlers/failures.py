@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_ERROR_BYTES = 500  # Redis keeps an error beside its task
 # Bounds of a traceback in the log: exceptions, frames of each (the innermost), characters of a line.
 MAX_EXCEPTIONS, MAX_FRAMES, MAX_CHARS = 4, 15, 200
-MAX_MESSAGE_CHARS = 10_000  # megabytes split into lines would hold up the event loop
+MAX_MESSAGE_CHARS = 10_000  # splitting megabytes into lines would block the event loop
 _DELAYQ = f"{Path(__file__).parents[1]}{os.sep}"
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
@@ -36,7 +36,7 @@ class Raised(TypedDict):
 def described(error: BaseException) -> str:
     """Return an exception and where it was raised: `KeyError: 'order' (shop.orders:load line 7)`, then its details.
 
-    The first line is what dead letters are grouped by.
+    Dead letters are grouped by the first line.
     """
     first, *details = _text(error).splitlines() or [""]
     place = None if isinstance(error, Retry) else _place(error)
@@ -61,7 +61,7 @@ def with_frames(text: str, error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> list[Raised]:
-    """Return an exception, those that it holds and those that led to it; without frames outside of delayq, none."""
+    """Return an exception, its group's members and its causes, except those without frames outside of delayq."""
     found = [Raised(error=_line(_text(each)), frames=_frames(each)) for each in _related(error)]
     return [each for each in found if each["frames"]]
 
@@ -70,7 +70,7 @@ def message_of(error: BaseException) -> str:
     """Return the message of an exception."""
     try:
         return str(error)[:MAX_MESSAGE_CHARS]
-    except Exception as broken:  # noqa: BLE001 -- an exception's own __str__ is a user's code too
+    except Exception as broken:  # noqa: BLE001 -- __str__ may be the user's code
         return f"(its message cannot be shown: {type(broken).__name__})"
 
 
@@ -80,7 +80,7 @@ def _text(error: BaseException) -> str:
 
 
 def _related(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and what belongs to it, the nearest first; each once, for causes may form a circle."""
+    """Yield an exception, its group's members and its causes, the nearest first, each once: causes can be cyclic."""
     waiting, seen = [error], list[BaseException]()
     while waiting and len(seen) < MAX_EXCEPTIONS:
         at = waiting.pop(0)

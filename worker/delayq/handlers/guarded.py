@@ -25,7 +25,7 @@ def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:
             try:
                 return await call(task)
             finally:
-                end_if_forked()  # before the guard's block ends: its connection is the worker's
+                end_if_forked()  # before the guard's block ends: a child shares its connection with the worker
 
     return guarded
 
@@ -61,7 +61,7 @@ def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Cal
                     "a plain function around a coroutine function cannot take a connection: make it async"
                 )
             if cancelled():
-                raise GuardLost("the task was given up while its handler ran in a thread")
+                raise GuardLost("the task was cancelled while its handler ran in a thread")
             return result
 
     return guarded

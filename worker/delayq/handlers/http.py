@@ -1,6 +1,6 @@
 """Handlers that are HTTP services: one POST per run of a task.
 
-Not here: sending it and its headers (`http_post.py`), what an answer means (`http_response.py`).
+Not here: the request and its headers (`http_post.py`), the meaning of a response (`http_response.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.http"
-BODY_SECONDS = 1.0  # the status has decided already: an answer that drips must not hold the slot
+BODY_SECONDS = 1.0  # the status has decided: a slow body must not occupy the slot
 
 
 class HTTPTimeoutError(Exception):

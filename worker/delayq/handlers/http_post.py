@@ -1,8 +1,7 @@
-"""Sending a task to an HTTP service: one POST, its headers, its signature, and the beginning of the answer.
+"""Send a task to an HTTP service, for handlers and checks: one POST, its headers and signature, the response's start.
 
-Handlers and checks both do this. Nothing a producer writes can add or end a header: a value that is not plain visible
-ASCII travels as RFC 8187 text (`UTF-8''caf%C3%A9`), a name that is not letters, digits, hyphens or underscores is
-percent-encoded. Not here: what an answer means.
+A producer cannot inject headers: a value that is not visible ASCII is sent as RFC 8187 text (`UTF-8''caf%C3%A9`), and
+names are percent-encoded, except for letters, digits, hyphens and underscores. Not here: the meaning of a response.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ def _content_type(task: Task) -> str:
 
 
 log = logging.getLogger(__name__)
-CONNECT_SECONDS = 10  # a black hole must not hold a slot for the whole of a long time limit
-KEEPALIVE_SECONDS = 4  # below the 5 s after which many servers hang up: a POST on a dying connection fails
-BODY_BYTES = 64 * 1024  # read to here to use the connection again; a longer answer costs a new connection
+CONNECT_SECONDS = 10  # an address that never answers must not occupy a slot for a long handler timeout
+KEEPALIVE_SECONDS = 4  # many servers close idle connections after 5 s: a POST at that moment fails
+BODY_BYTES = 64 * 1024  # read to reuse the connection; a connection with a longer response is closed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +87,7 @@ class Bounds:
 
     connections: int
     timeout_seconds: float  # of a whole call, the wait for a connection included
-    body_seconds: float  # of these, for what follows the headers of the answer
+    body_seconds: float  # of these, for the body of the response
 
 
 class Post:
@@ -115,8 +114,8 @@ class Post:
             ),
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS),
             headers={"User-Agent": "delayq", "Accept-Encoding": "identity"},
-            cookie_jar=aiohttp.DummyCookieJar(),  # what one task's answer sets is no other task's business
-            auto_decompress=False,  # 64 KiB of gzip may be 64 MiB of answer
+            cookie_jar=aiohttp.DummyCookieJar(),  # one task's response must not set cookies for another task
+            auto_decompress=False,  # 64 KiB of gzip can expand to 64 MiB
             trust_env=False,
         )
 
@@ -125,7 +124,7 @@ class Post:
         await self._session.close()
 
     async def send(self, task: Task, extra: Mapping[str, str] | None = None) -> Answer:
-        """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for what no header can carry."""
+        """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for an invalid content type."""
         headers = self._static | task_headers(task) | dict(extra or {})
         if self._key:
             headers[signature.HEADER] = signature.sign(

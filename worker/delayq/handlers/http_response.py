@@ -26,7 +26,7 @@ class Answer:
     status: int
     body: bytes  # its beginning
     retry_after: str | None
-    date: str | None  # the receiver's own clock, which its Retry-After date is meant by
+    date: str | None  # the receiver's clock, to which a date in Retry-After refers
     location: str | None
 
 
@@ -36,7 +36,7 @@ def settle(answer: Answer, *, now_seconds: float) -> None:
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
     cause = HTTPStatusError(f"{status} {_phrase(status)}")
-    # The first line is the same for all answers of a kind, so that dead letters group by it.
+    # The first line is the same for all responses with this status: dead letters are grouped by it.
     title = f"HTTPStatusError: {cause}"
     if status in _RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         delay_ms = retry_after_ms(answer.retry_after, date=answer.date, now_seconds=now_seconds)
@@ -49,7 +49,7 @@ def settle(answer: Answer, *, now_seconds: float) -> None:
 def retry_after_ms(value: str | None, *, date: str | None, now_seconds: float) -> int | None:
     """Return the delay that Retry-After asks for, at most a day; None (the queue's backoff) without one.
 
-    0 and dates gone by count as none: taken literally, all attempts would be spent within a second.
+    0 and past dates count as none: otherwise all attempts could fail within a second.
     """
     seconds = _seconds_after(value.strip(), date, now_seconds) if value else None
     if seconds is None or seconds <= 0:

@@ -1,6 +1,6 @@
-"""From `module.sub:function.attr` to the callable, or to a sentence that says which part is wrong.
+"""Import the callable that `module.sub:function.attr` names; errors describe which part is wrong.
 
-Not here: how the callable is run (`python.py`).
+Not here: running the callable (`python.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Unusable(Exception):
 def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
     """Import the callable that the document names at `field` and check that one task can be passed to it.
 
-    `takes` says in words what may be passed.
+    `takes` describes the accepted arguments, for the error message.
     """
     try:
         return _load(path, takes)
@@ -56,7 +56,7 @@ def needs_connection(target: Callable[..., object]) -> bool:
 def _connection(target: Callable[..., object]) -> inspect.Parameter | None:
     try:
         return inspect.signature(target).parameters.get(CONNECTION)
-    except (TypeError, ValueError):  # some callables written in C do not tell
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return None
 
 
@@ -134,7 +134,7 @@ def _is_generator(target: Callable[..., object]) -> bool:
 def _check_signature(target: Callable[..., object], path: str, takes: str) -> None:
     try:
         signature = inspect.signature(target)
-    except (TypeError, ValueError):  # some callables written in C do not tell
+    except (TypeError, ValueError):  # as above
         return
     given = {CONNECTION: None} if needs_connection(target) else {}
     try:

@@ -1,7 +1,7 @@
 """Reap the orphans that process 1 of a container inherits: processes that left their command's group.
 
-Once they end, they stay in the table of processes until their parent collects them, and that is us. Only for a process
-whose children are all known: another one's `wait` would miss the exit code that it waits for.
+After they end, they stay zombies until their parent, which is process 1, reaps them. The caller must know all children
+that are waited for elsewhere: once reaped here, their exit code is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def collect(known: Collection[int]) -> None:
-    """Collect ended children, except those that a caller waits for."""
+    """Reap ended children, except those in `known`, which are waited for elsewhere."""
     if os.getpid() == 1 and _any_ended():
         for pid in _ended_children():
             if pid not in known:
@@ -35,7 +35,7 @@ def _any_ended() -> bool:
 def _ended_children() -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just gone
-            # After the command's name, which may hold anything, brackets too.
+            # The fields after the command's name, which can contain brackets.
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
             if state == "Z" and int(parent) == os.getpid():
                 yield int(path.parent.name)

@@ -35,9 +35,9 @@ class PythonHandler:
     call: HandlerCall
 
     def __init__(self, path: str, *, concurrency: int, transactions: bool = False) -> None:
-        """Import now: a document that names nothing callable must not get as far as claiming tasks.
+        """Import now: without a usable callable, the worker must not claim tasks.
 
-        `transactions`: the document names a guard that has some, so the function may take part in them.
+        `transactions`: whether the document's guard has transactions, in which the function can take part.
         """
         self._target = target = load(path, FIELD, takes=TASK_OR_BOTH)
         self._threads = Threads(concurrency)
@@ -51,7 +51,7 @@ class PythonHandler:
         """Call the function inside the guard's block, with the open transaction if it takes one."""
         if not self.joins:
             return apart(self.call, guard)
-        guard.joined(coroutine=is_async(self._target))  # type: ignore[attr-defined]  # the SQL guards can be
+        guard.joined(coroutine=is_async(self._target))  # type: ignore[attr-defined]  # only SQL guards have it
         if is_async(self._target):
             return sharing(self._target, guard)  # type: ignore[arg-type]  # as above
         return in_thread(sharing_in_thread(self._target, guard), self._threads)
@@ -88,7 +88,7 @@ def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[
 
     async def call(task: Task) -> object:
         result = await threads.run(function, task)
-        # A plain wrapper around a coroutine function looks plain from outside; its coroutine is for our loop.
+        # A plain wrapper around a coroutine function returns a coroutine, which must run on this loop.
         return await result if inspect.isawaitable(result) else result
 
     return call

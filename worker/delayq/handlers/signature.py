@@ -1,8 +1,8 @@
 """The `Delayq-Signature` header: the worker makes it, receivers verify it.
 
-Standard library only, so that a receiver without delayq can take this file as it is. The header reads
-`t=<unix seconds>,v1=<hex>,v2=<hex>`. Each digest is an HMAC-SHA256 whose key is the secret without the newline
-that editors and `echo` leave at its end.
+It uses only the standard library, so that a receiver without delayq can copy this file. The header reads
+`t=<unix seconds>,v1=<hex>,v2=<hex>`. Each digest is an HMAC-SHA256. Its key is the secret without the final newline,
+which editors and `echo` add.
 
 v2 covers the whole request: a line each for `v2`, the seconds, the method and the target (path and query, as
 sent), then a line `name:value` for Content-Type, Idempotency-Key and every Delayq-* header except this one, names
@@ -58,7 +58,7 @@ def verify(
 
     `body` is the raw bytes as received, `target` the path and query of the document's URL, as sent. Without `target`
     only v1 is verified, which does not cover Idempotency-Key: deprecated. A repeated request inside the tolerance
-    verifies again: remember Idempotency-Key to tell repeats apart, as for any task that is delivered twice.
+    verifies again: to detect it, store Idempotency-Key, as for any task that is delivered twice.
     """
     given = _given(headers)
     version = "v1" if target is None else "v2"
@@ -66,20 +66,20 @@ def verify(
     now = time.time() if now_seconds is None else now_seconds
     if abs(now - seconds) > tolerance_seconds:
         raise InvalidSignatureError(
-            f"signed {now - seconds:.0f} s ago, accepted are {tolerance_seconds} s either way"
+            f"signed {now - seconds:.0f} s ago, expected at most {tolerance_seconds} s before or after now"
         )
     keys = [key for key in map(trim, secrets) if key]
     if not keys:
-        raise InvalidSignatureError("no secret to verify with: with an empty one, every sender could sign")
+        raise InvalidSignatureError("expected a non-empty secret: with an empty one, every sender could sign")
     if target is None:
-        warnings.warn("verify() without target covers no header but two", DeprecationWarning, stacklevel=2)
+        warnings.warn("verify() without target covers only two headers", DeprecationWarning, stacklevel=2)
         text = _v1(given, seconds)
     else:
         text = _v2(given, seconds, method, target)
-    # Every pair is compared, in constant time, whichever matches.
+    # Compare all pairs, each in constant time, so that the time does not depend on which one matches.
     matches = [hmac.compare_digest(_digest(key, text, body), got) for key in keys for got in digests]
     if not any(matches):
-        raise InvalidSignatureError(f"no secret gives this signature ({version})")
+        raise InvalidSignatureError(f"the signature matches no secret ({version})")
 
 
 def trim(secret: bytes) -> bytes:
@@ -88,7 +88,7 @@ def trim(secret: bytes) -> bytes:
 
 
 def _given(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers by lower-case name. Of a repeated one, the receiver might read another value than is verified."""
+    """Return headers by lower-case name. Refuse repeated ones: the receiver might read a value that is not verified."""
     given: dict[str, str] = {}
     for name, value in ((name.lower(), value) for name, value in headers.items()):
         if name in given and _covered(name):
@@ -111,7 +111,7 @@ def _v2(given: Mapping[str, str], seconds: int, method: str, target: str) -> str
     if any(
         "\n" in line for line in [target, *lines]
     ):  # a folded header: two requests could give the same text
-        raise InvalidSignatureError("a header that holds a newline")
+        raise InvalidSignatureError("a header contains a newline")
     return "\n".join(["v2", str(seconds), method.upper(), target, *lines, "", ""])
 
 
@@ -120,7 +120,7 @@ def _digest(key: bytes, text: str, body: bytes) -> str:
 
 
 def _parse(header: str, version: str) -> tuple[int, list[str]]:
-    """Read the seconds and the digests of one version; `t=…,v1=…,v2=…`, a version perhaps more than once."""
+    """Parse the seconds and the digests of one version: `t=…,v1=…,v2=…`. A version may occur more than once."""
     seconds, digests = "", []
     for part in header.split(","):
         name, _, value = part.strip().partition("=")

@@ -1,10 +1,10 @@
-"""Other people's bytes made fit for a log line, an error and a terminal."""
+"""Make bytes from outside safe for a log line, an error message and a terminal."""
 
 from __future__ import annotations
 
 
 def printable(data: bytes) -> str:
-    """Decode for people, without control characters: no error page may drive the terminal of `dlq get`."""
+    """Decode text, and replace control characters: an error page must not control the terminal of `dlq get`."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     return "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text)
 

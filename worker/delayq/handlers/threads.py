@@ -1,10 +1,9 @@
 """Threads for handlers that are not coroutines.
 
-Not `ThreadPoolExecutor`: its threads are joined when the interpreter exits, so one stuck handler would keep
-a worker from ever stopping; and a thread that outlives its task (a thread cannot be killed) would keep its
-place, so that the next task waits in a queue while its lease and its time limit already run. Here every
-running task has a thread at once, threads are daemons, and those that outlived their task are counted and
-bounded.
+`ThreadPoolExecutor` is not suitable. The interpreter joins its threads at exit, so one stuck handler would prevent a
+worker from stopping. A thread cannot be killed: one that outlives its task would occupy a place in the pool, and the
+next task would wait while its lease and its timeout already run. Here, every task gets a thread at once, threads are
+daemons, and the number of those that outlive their task is limited.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HAND_BACK_MS = 1_000
-EXHAUSTED = "as many threads as may run at a time are still held by runs that were given up"
+EXHAUSTED = "no free thread: as many as worker.concurrency still run handlers of cancelled tasks"
 
 
 class Threads:
-    """As many threads as tasks run, at most `size` of them left over from cancelled ones."""
+    """A thread for each running task, and up to `size` threads that still run for cancelled tasks."""
 
     def __init__(self, size: int) -> None:
-        """Start nothing yet: threads come with the first tasks."""
+        """Start no thread: run() starts them as needed."""
         self._size = size
         self._idle: list[_Thread] = []
         self._abandoned = 0
@@ -126,7 +125,7 @@ class _Job:
     def _send(self, outcome: tuple[object, BaseException | None]) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, outcome)
-        except RuntimeError:  # the loop has ended before its thread did
+        except RuntimeError:  # the loop was closed before the thread ended
             log.debug("handler_thread_outlived_loop", extra={"fields": {"task_id": self.task.id}})
 
     def _deliver(self, outcome: tuple[object, BaseException | None]) -> None:
@@ -147,7 +146,7 @@ class _Thread:
     def _run(self) -> None:
         while (job := self.inbox.get()) is not None:
             job.run()
-            del job  # or an idle thread would keep its last task, and what its handler returned
+            del job  # otherwise an idle thread would keep its last task and result in memory
 
 
 class _Current(threading.local):

@@ -1,9 +1,9 @@
 """A process that kills the running commands of a worker that was killed.
 
-SIGKILL gives the worker no chance to do so itself, and a process group does not die with its creator. The
-worker tells the warden over a pipe which groups run (`+123`, `-123`); the pipe ends with the worker, however
-it ends. Run as a script, so that it costs an interpreter without site-packages. It cannot reach a command's
-descendants that made a session of their own.
+SIGKILL leaves the worker no time to do so itself, and a process group does not end with its creator. The worker sends
+the IDs of running groups over a pipe (`+123`, `-123`). The pipe closes when the worker ends, for whatever reason. The
+warden runs as a script, without site-packages, to save memory. It cannot kill descendants of a command that created
+their own session.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Warden:
         self._process.wait()
 
     def _send(self, line: str) -> None:
-        # One that is gone or stuck must not stop deliveries: the fencing token is the first line of defence.
+        # A warden that has ended or hangs must not stop deliveries: the fencing token protects tasks without it.
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             self._pipe.write(line.encode())
 

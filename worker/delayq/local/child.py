@@ -14,7 +14,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from delayq.handlers import python  # noqa: F401 -- loads all that a handler's thread pool stands on, see above
+from delayq.handlers import python  # noqa: F401 -- imports all modules that handlers need, see above
 from delayq.local.tether import tie
 
 

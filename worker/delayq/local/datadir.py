@@ -52,7 +52,7 @@ class DataDir:
 
     def release(self) -> None:
         """Release the directory for the next run."""
-        with suppress(OSError):  # the data remain
+        with suppress(OSError):  # then the next run deletes it
             self._url.unlink(missing_ok=True)
         os.close(self.lock)
 

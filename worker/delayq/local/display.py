@@ -117,4 +117,4 @@ def display(log_format: LogFormat, log_level: str) -> Plain:
 
 def _print(line: str) -> None:
     with suppress(OSError):
-        print(line, flush=True)  # noqa: T201 -- standard output is what this is for
+        print(line, flush=True)  # noqa: T201 -- output of the command

@@ -85,6 +85,6 @@ async def end(keepers: Sequence[Keeper], seconds: float, urgency: Urgency) -> bo
 
 
 def _retrieve_error(task: asyncio.Task[None]) -> None:
-    """Mark the error as retrieved: asyncio must not log it, for the supervisor reports the first error."""
+    """Mark the error as retrieved: asyncio must not log it, because the supervisor reports the first error."""
     if not task.cancelled():
         task.exception()

@@ -76,7 +76,7 @@ class Keeper:
         try:
             child = await Child.start(self._command(), self._on_line)
         except OSError as error:  # no memory or process ID available now
-            log.error("process_not_started", extra={"fields": {"process": self.name, "error": str(error)}})  # noqa: TRY400 -- says it all
+            log.error("process_not_started", extra={"fields": {"process": self.name, "error": str(error)}})  # noqa: TRY400 -- a traceback would not help
             return 127
         self._child = child
         if self._stopping.is_set():

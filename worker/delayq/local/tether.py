@@ -28,7 +28,7 @@ def tie(parent: int, number: int) -> None:
 def become(parent: int, number: int, command: list[str]) -> None:
     """Set the signal and execute `command`."""
     tie(parent, number)
-    os.execv(command[0], command)  # noqa: S606 -- an absolute path and its arguments, no shell wanted
+    os.execv(command[0], command)  # noqa: S606 -- an absolute path and arguments, without a shell
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def because(decision: Decision) -> str:
     if not decision.sample.whole:
         parts.append("not every shard has reported")
     if decision.reason == "FallenBack":
-        parts.append("fallback.replicas counts")
+        parts.append("fallback.replicas applies")
     return "; ".join(parts)
 
 
@@ -69,11 +69,11 @@ def _claim(decision: Decision) -> str:
     """Return when tasks start, if the inputs determine it."""
     late = decision.late_seconds
     if decision.policy.limits.rate_per_second is not None:
-        return ", as fast as limits.ratePerSecond lets them begin"
+        return ", as fast as limits.ratePerSecond allows"
     if late is None:
         return ""
     if late == inf:
-        return " begin none of them before more workers come"
+        return " begin none of them until more workers are ready"
     if not late:
         return " begin them on time"
     allowed = seconds(decision.policy.lateness_seconds)
@@ -84,7 +84,7 @@ def _blind(decision: Decision) -> str:
     failures = decision.memory.failures
     times = "" if failures <= 1 else f", {failures:,} times in a row"
     if decision.reason == "FallenBack":
-        return f"metrics cannot be read{times}: fallback.replicas counts"
+        return f"metrics cannot be read{times}: fallback.replicas applies"
     return f"metrics cannot be read{times}: the number is kept"
 
 

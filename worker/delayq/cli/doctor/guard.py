@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "guard"
 SECONDS: Final = 5.0  # timeout of a database
-SECRET: Final = "is the Secret the right one, and current?"  # noqa: S105 -- a question
+SECRET: Final = "is the Secret the right one, and current?"  # noqa: S105 -- text, not a secret
 REACH: Final = "does it run there, and does a firewall or NetworkPolicy allow the connection?"
 
 

@@ -61,7 +61,7 @@ def poison(connection: SyncConnection, commands: Commands, shards: Sequence[int]
 
 
 def _wrong(key: str, kind: str, _: str, name: str) -> Finding:
-    said = f"{key} is no {kind}: another program wrote there, and its shard cannot continue"
+    said = f"{key} is not a {kind}: another program overwrote it, and its shard cannot continue"
     if name == "tasks":
         return failed(
             "keys", said, "its payloads are overwritten: restore a backup, or DEL it and schedule again"
@@ -75,5 +75,5 @@ _OTHERS: Final = "it stores no tasks"
 
 
 def _unread(key: str, fields: list[str]) -> Finding:
-    said = f"{key} holds no number in {', '.join(fields)}: another program wrote there"
+    said = f"{key} has values that are not numbers in {', '.join(fields)}: another program wrote them"
     return warning("keys", said, f"HDEL {key} {' '.join(fields)}; these counters restart at 0")

@@ -46,7 +46,7 @@ def _tcp(address: Address) -> Finding:
     except (socket.gaierror, UnicodeError) as error:
         why = error.strerror if isinstance(error, socket.gaierror) else "not a host name"
         return unreachable(
-            "connect", f"{host}: {reason(why or 'unknown')}", "is the name right, and known where this runs?"
+            "connect", f"{host}: {reason(why or 'unknown')}", "is the name right, and resolvable from here?"
         )
     start = time.perf_counter()
     with socket.create_connection((host, port), timeout=address.timeout_seconds) as connected:
@@ -126,8 +126,8 @@ def clock(connection: SyncConnection) -> Finding:
     if abs(offset_ms) > SKEWED_MS:
         return warning(
             "clock",
-            f"{said}: no task starts early, and delays are exact, for Redis' clock decides; "
-            "but an instant by a clock here (--at, due_ms) shifts by the difference",
+            f"{said}: no task starts early, and delays are exact, because Redis' clock decides; "
+            "but a time by a clock here (--at, due_ms) shifts by the difference",
             "check NTP on both",
         )
     return ok("clock", said)

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Commands
     from delayq.protocol.keys import Keys
 
-OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # what processes send
-CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # clients send, too
+OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # commands that processes send
+CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # more, for clients
 _NAMED = re.compile(r"'([\w|]+)' command")  # of an error reply
 LUA = "is that a Redis with Lua?"
 BUSY = "another client's script runs: wait, or end it with SCRIPT KILL"
-SAYS = "correct what it names: docs/reference/redis-errors.md"
-UNASKED = "single rights were not checked: that needs Redis 7.0"
+SAYS = "correct the cause that Redis names: docs/reference/redis-errors.md"
+UNASKED = "the right to each command was not checked: that needs Redis 7.0"
 
 
 def run_scripts(
     connection: SyncConnection, commands: Commands, asked: DurabilitySpec, served: Sequence[int]
 ) -> Finding:
-    """Run `wake` and `counts` on every available shard. They change nothing but a wake token.
+    """Run `wake` and `counts` on every available shard. They change only a wake token.
 
     Raises Unavailable when Redis does not answer.
     """
@@ -98,4 +98,4 @@ for at, call in ipairs(cjson.decode(ARGV[1])) do
 end
 return redis.acl_check_cmd and allowed or redis.error_reply('ERR before 7.0')
 """
-"""It runs none of the calls, and needs no right but EVAL."""
+"""Checks the commands without running them; needs only the right to EVAL."""

@@ -84,8 +84,8 @@ _PERSISTENCE: Final[Mapping[DurabilityRisk, Finding]] = {
     ),
     "saves_failing": failed(
         "persistence",
-        "the last snapshot failed: Redis refuses tasks, or loses those since the one before when it restarts",
-        'its disk, its memory (overcommit), its log; with an append-only file, set save ""',
+        "the last snapshot failed: Redis refuses tasks, or loses those since the previous snapshot when it restarts",
+        'check its disk, memory (overcommit) and log; with an append-only file, set save ""',
     ),
     "fsync_off": warning(
         "persistence",
@@ -100,7 +100,7 @@ _PERSISTENCE: Final[Mapping[DurabilityRisk, Finding]] = {
     "rewrite_failing": warning(
         "persistence",
         "the append-only file could not be rewritten: it grows until the disk is full",
-        "its disk, its memory (overcommit), its log",
+        "check its disk, memory (overcommit) and log",
     ),
 }
 
@@ -136,7 +136,7 @@ def eviction(info: ServerInfo) -> Finding:
     policy = info.facts.get("maxmemory_policy", "")
     if "evicts" in durability.risks(info, DurabilitySpec()):
         volatile = policy.startswith("volatile")
-        what = "locks, so that two holders have one" if volatile else "waiting tasks"
+        what = "locks, so that two runs can hold the same one" if volatile else "waiting tasks"
         return warning("eviction", f"maxmemory-policy {policy}: Redis may evict {what}", "set noeviction")
     return ok("eviction", f"maxmemory-policy {policy or 'unknown'}")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Found = tuple[list[Finding], list[Address]]
 
 STOPPED = (
-    "is a majority of its masters there? Or does a slot lack one (redis-cli --cluster check)? "
+    "does a majority of its masters run, and does each slot have one (redis-cli --cluster check)? "
     "With cluster-require-full-coverage no, the other slots stay available"
 )
 REACH = "do they run there, does a firewall or NetworkPolicy allow the connection, do spec.redis.tls and Secrets match?"

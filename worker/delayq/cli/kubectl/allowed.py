@@ -1,7 +1,7 @@
 """Allow-list of the fields that a report shows. Pure.
 
 A report shows numbers and booleans, and the strings of listed fields, whatever their content. It cuts messages at the
-first colon, for the rest can quote an error, a log or a handler.
+first colon: the rest can quote an error, a log or a handler.
 """
 
 from __future__ import annotations

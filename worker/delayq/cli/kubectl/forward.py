@@ -40,7 +40,7 @@ _FORWARDING: Final = re.compile(rf"Forwarding from {LOOPBACK}:(\d+) ")
 
 def run(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> int:
     """Run the command in this process, through a forwarded port; return its exit code."""
-    assert found.service is not None  # noqa: S101 -- find_access() says so
+    assert found.service is not None  # noqa: S101 -- find_access() sets it where there is no pod
     document = _document(found)
     userinfo = _userinfo(kubectl, document.spec.redis, found.namespace)
     with (
@@ -57,7 +57,7 @@ def run(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> 
 
 def in_this_process(args: list[str]) -> int:
     """Run a command of the CLI; return its exit code."""
-    from delayq.cli.root import delayq  # noqa: PLC0415 -- and not its name for the package
+    from delayq.cli.root import delayq  # noqa: PLC0415 -- the name would hide the package
 
     try:
         delayq.main(args=args, prog_name="kubectl dq")

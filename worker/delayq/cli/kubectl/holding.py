@@ -1,4 +1,4 @@
-"""kubectl dq hold, unhold: stop and restart claims. kubectl dq reconcile pause, resume: of the operator."""
+"""kubectl dq hold, unhold: stop and restart claims. kubectl dq reconcile pause, resume: the same for the operator."""
 
 from __future__ import annotations
 

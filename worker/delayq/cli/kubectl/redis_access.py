@@ -201,7 +201,7 @@ def _ended(child: subprocess.Popen[bytes], name: str, target: Any) -> int:  # no
 
 
 def _copy_stderr(stderr: IO[bytes], name: str, lines: list[str]) -> None:
-    """Collect stderr in `lines`, and print all but kubectl's own errors, which _ended explains."""
+    """Collect stderr in `lines`, and print all but kubectl's own errors, which _ended reports."""
     for raw in stderr:
         line = raw.decode(errors="replace")
         lines.append(line)

@@ -67,7 +67,7 @@ def _given(raw: Mapping[str, Any], param: click.Parameter) -> bool:
 
 
 def _sent(raw: Mapping[str, Any], files: Mapping[str, click.Parameter]) -> dict[str, Any]:
-    """A file that is read becomes stdin; one that is written is left out, which is stdout."""
+    """Replace an input file by stdin, and leave out an output file: the default is stdout."""
     sent = dict(raw)
     for name, param in files.items():
         if "r" in param.type.mode:  # type: ignore[attr-defined]
@@ -105,5 +105,5 @@ def _option(option: click.Option, value: object) -> Iterator[str]:
 
 
 def _texts(value: object) -> list[str]:
-    """Return what was typed more than once; what was not typed is none of it."""
+    """Return the values that the user typed for a repeatable parameter; without any, an empty list."""
     return [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []

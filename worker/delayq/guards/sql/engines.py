@@ -107,7 +107,7 @@ def aio_engine(url: URL, limits: Limits) -> AsyncEngine:
 def _options(url: URL, limits: Limits) -> dict[str, Any]:
     pool = {"pool_size": limits.max_connections, "max_overflow": 0, "pool_timeout": limits.pool_seconds}
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        pool = {}  # one connection for all, for it is the database
+        pool = {}  # a database in memory is its only connection
     arguments = {name: value for name, value in _arguments(url, limits).items() if name not in url.query}
     return {"connect_args": arguments, "hide_parameters": True, "pool_pre_ping": True, **pool}
 
@@ -115,12 +115,12 @@ def _options(url: URL, limits: Limits) -> dict[str, Any]:
 def _arguments(url: URL, limits: Limits) -> dict[str, Any]:
     match url.get_driver_name():
         case "psycopg":
-            # A proxy that pools by transaction loses statements that were prepared by name.
+            # Behind a proxy with transaction pooling, such as PgBouncer, named prepared statements are lost.
             return {**_LIBPQ, "prepare_threshold": None}
         case "psycopg2":
             return {**_LIBPQ}
         case "asyncpg":
-            # The same; the statements that it still prepares have unique names behind the proxy.
+            # As above. asyncpg still prepares some statements, whose names must be unique behind the proxy.
             return {
                 "timeout": CONNECT_SECONDS,
                 "statement_cache_size": 0,

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 Meaning = Literal["busy", "unavailable", "unusable"]
 MAX_TEXT = 200
 
-# PostgreSQL's states are text, the numbers of MariaDB's drivers are not: one set holds both.
+# SQLSTATEs of PostgreSQL (text), and error numbers of MariaDB (integers).
 _BUSY = frozenset({"40001", "40P01", "55P03", "57014", 1020, 1205, 1213, 1317, 1969, 3024, 3058, 3572})
 _UNUSABLE = frozenset({"42P01", "42501", 1142, 1143, 1146})  # no such table; no rights
-# Connections; server's resources; administrators; login; no such database; internal; read-only; idle for too long.
+# SQLSTATE classes: connection; resources; operator intervention; system; login; no such database; internal error.
 _GONE_CLASSES = ("08", "53", "57P", "58", "28", "3D", "XX")
-_GONE = frozenset(
+_GONE = frozenset(  # SQLSTATEs: read-only; idle for too long; configuration file
     {"25006", "25P03", "F0000"}
     | {0, 1021, 1028, 1037, 1040, 1041, 1043, 1044, 1045, 1047, 1049, 1053, 1114, 1129, 1130, 1152, 1153}
     | {*range(1154, 1162), 1184, 1203, 1226, 1290, 1792, 1836, 1927, 3159, 4031, *range(2000, 2070)}
@@ -150,7 +150,7 @@ def spread_ms(delay_ms: int, rand: float) -> int:
 
 def busy(reason: str) -> GuardBusy:
     """Return the error for a row or lock that another transaction holds."""
-    return GuardBusy(reason, delay_ms=spread_ms(BUSY_MS, random.random()))  # noqa: S311 -- spreads, guards nothing
+    return GuardBusy(reason, delay_ms=spread_ms(BUSY_MS, random.random()))  # noqa: S311 -- jitter
 
 
 def away(where: str, why: str) -> GuardUnavailable:

@@ -53,7 +53,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
     ) -> Self:
         """Make the guard that a document describes; InvalidDocument when it cannot be. `url` overrides the Secret."""
         spec = queue.spec.guard.sql if queue.spec.guard else None
-        assert spec is not None  # noqa: S101 -- guards.build asks for what is there
+        assert spec is not None  # noqa: S101 -- guards.build() has checked it
         make: Any = cls  # each kind takes options of its own
         made: Self = make(
             settings.source(spec, secrets_dir, url),
@@ -65,7 +65,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
 
     @classmethod
     def options(cls, spec: Any, *, apart: bool) -> dict[str, Any]:  # noqa: ANN401 -- the spec of its kind
-        """Return what its constructor takes beside database, queue and limits."""
+        """Return the constructor's arguments, except database, queue and limits."""
         raise NotImplementedError
 
     def __call__(self, task: Task) -> SqlGuarded:
@@ -78,7 +78,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
         return urls.where(self._pools.url())
 
     def joined(self, *, coroutine: bool) -> None:
-        """InvalidDocument when a function of that kind cannot be given the hold's connection here."""
+        """Raise InvalidDocument if the driver has no connection for this kind of function."""
         if not coroutine:
             self._pools.need_plain()
         elif self._pools.threaded:
@@ -89,10 +89,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
     async def begin(self, task: Task) -> SqlHold:
         """Grant a run.
 
-        Raises Seen if it has taken effect, GuardBusy while another run holds it or no connection is free,
-        GuardUnavailable when the database is unavailable, and Bury when it must not run: its payload lacks a parameter
-        of a statement or has one of a wrong type, or `on_incomplete_run` says so. Other errors of a user's statement
-        pass through, and are failed attempts.
+        Raises Seen if the task has taken effect, GuardBusy while another run holds it or no connection is free,
+        GuardUnavailable when the database is unavailable, and Bury when the task must not run: its payload lacks a
+        parameter of a statement or has one of a wrong type, or an earlier run is incomplete and `on_incomplete_run` is
+        Bury. Other errors of a user's statement pass through, and are failed attempts.
         """
         return await self._aio.begin(
             partial(self._begin, task=task), unwanted=self.abandon, unwanted_plain=self.abandon_sync
@@ -125,7 +125,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
     async def check(self) -> None:
         """Check the connection, the table and the statements within 5 s; GuardUnavailable if no task could begin.
 
-        A fully used pool is not an error, nor is a query whose parameters have types only with a task's values.
+        A fully used pool is not an error, nor is a query whose parameter types depend on a task's values.
         """
         try:
             await self._aio.look(self._probe)

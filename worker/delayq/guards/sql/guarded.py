@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
     from delayq.protocol.envelope import Task
 
-UNDONE: Final = "the database rolled the handler's transaction back in favour of another one"
+UNDONE: Final = "the database rolled back the handler's transaction: a deadlock or a serialization failure"
 
 
 class SqlGuarded(Guarded[SqlHold]):
@@ -65,7 +65,7 @@ class SqlGuarded(Guarded[SqlHold]):
 
 
 def _undone(hold: SqlHold | None, error: BaseException | None) -> bool:
-    """Tell whether the handler failed because a transaction was rolled back in favour of another one."""
+    """Return whether the handler failed because of a deadlock or a serialization failure."""
     return (
         hold is not None
         and hold.connection is not None
@@ -76,7 +76,7 @@ def _undone(hold: SqlHold | None, error: BaseException | None) -> bool:
 
 
 def _broken(hold: SqlHold | None, error: BaseException | None) -> bool:
-    """Tell whether the handler failed because the guard's own connection broke, and not another one of its own."""
+    """Return whether the handler failed because the guard's connection broke, and not a connection of its own."""
     if hold is None or hold.connection is None or not isinstance(error, Exception) or not lost_under(error):
         return False
     return bool(hold.connection.invalidated)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
 
 _ROW = TABLE.c
-INCOMPLETE_SECONDS = 3600  # how much longer than a run may take the row of an incomplete run stays
+# prune() keeps the row of an incomplete run for the retention, the handler's timeout, and this time.
+INCOMPLETE_SECONDS = 3600
 
 
 class Row(NamedTuple):
@@ -54,7 +55,7 @@ def add(connection: Connection, task: Task, state: str) -> bool:
         made = sqlite.insert(TABLE).on_conflict_do_nothing()
     else:
         made = mysql.insert(TABLE).prefix_with("IGNORE")
-    # SQLAlchemy keeps the count of an INSERT only on request, and the driver drops it.
+    # Without preserve_rowcount, SQLAlchemy does not keep the row count of an INSERT.
     kept = made.values(values).inline().execution_options(preserve_rowcount=True)
     return connection.execute(kept).rowcount == 1
 

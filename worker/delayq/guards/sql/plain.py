@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PERSIST_SECONDS: Final = 15.0
-"""How long to retry recording an effect that a handler has had elsewhere: a database restarts faster."""
+"""How long to retry the record of a finished run with effects elsewhere: a database restarts faster."""
 PAUSE_SECONDS: Final = 0.5
 
 

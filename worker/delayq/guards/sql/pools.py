@@ -45,7 +45,7 @@ class Pools:
         )
         self._aio = Engines(self.url, self._given_aio if self._given else partial(aio_engine, limits=limits))
         self._threaded: tuple[URL, bool] | None = None
-        _ = self.threaded  # InvalidDocument now when a driver is not installed
+        _ = self.threaded  # raises InvalidDocument now if no driver is installed
 
     @property
     def threaded(self) -> bool:
@@ -99,7 +99,7 @@ class Pools:
         self._dispose_plain()
 
     async def open_aio(self) -> tuple[Pool[AsyncEngine], AsyncConnection]:
-        """Do the same on the event loop."""
+        """Do the same as open() on the event loop."""
         pool = self._aio.take()
         try:
             return pool, await _connected(pool.engine)
@@ -108,7 +108,7 @@ class Pools:
             raise
 
     async def close_aio(self, pool: Pool[AsyncEngine], connection: AsyncConnection) -> None:
-        """Do the same on the event loop."""
+        """Do the same as close() on the event loop."""
         try:
             with suppress(SQLAlchemyError, OSError):
                 await connection.close()
@@ -139,7 +139,7 @@ class Pools:
 
 
 async def _connected(engine: AsyncEngine) -> AsyncConnection:
-    """Connect; when cancelled, connect and close: a server keeps a half-open connection until it times out."""
+    """Connect. When cancelled, finish connecting, then close: a server keeps a half-open connection for long."""
     connecting = asyncio.ensure_future(_start(engine))
     try:
         return await asyncio.shield(connecting)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """As spec.guard and spec.delivery have them."""
+    """The limits of spec.guard and spec.delivery."""
 
     max_connections: int = 20
-    """Most connections of the pool; runs that take the connection keep one, and others wait for it as for a lock."""
+    """Size of the pool. A run with an open transaction keeps a connection; others wait for one as for a lock."""
     lock_timeout_ms: int = 5000
     """How long to wait for another transaction, or for a connection of the pool: then GuardBusy is raised."""
     retention_seconds: int = 604_800
@@ -47,7 +47,7 @@ class Limits:
 
     @property
     def idle_seconds(self) -> int:
-        """After how long the database may end a transaction in which nothing happens."""
+        """How long a transaction may be idle before the database ends it."""
         return self.run_seconds + 30
 
     @property
@@ -72,7 +72,7 @@ URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
 
 
 def source(spec: SqlGuard, secrets_dir: Path, url: str | None = None) -> Source:
-    """Return the URL's place: the URL given, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
+    """Return the source of the URL: `url`, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
     kind = type(spec).__name__
     field = f"spec.guard.{kind[0].lower()}{kind[1:]}.databaseSecretRef"
     given = url or os.environ.get(URL_VARIABLE)
@@ -102,8 +102,8 @@ def _usable(content: bytes) -> URL:
 def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:
     """Read the limits.
 
-    A lock wait is shorter than the handler's timeout, which would charge the task. By default each slot has a
-    connection, and the check has one more.
+    A lock wait ends before the handler's timeout, which would charge an attempt. By default, there is one connection
+    for each slot, and one for the check.
     """
     seconds = queue.spec.delivery.handler_timeout_seconds
     return Limits(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from delayq.protocol.envelope import Task
 
-# The first match wins, and its own rule ends it. A backslash only escapes where it is MySQL's or
-# PostgreSQL's E'…', so texts with a quote behind a backslash are refused as unfinished rather than read wrongly.
+# The first match wins, and its own syntax ends it. A backslash escapes only in MySQL and in PostgreSQL's E'…'. A text
+# with an escaped quote is refused as unfinished, so that it is not parsed wrongly.
 _QUOTED: Final = re.compile(
     r"""
     '(?:[^']|'')*'                 # text
@@ -46,12 +46,12 @@ def pieces(statement: str) -> Iterator[tuple[str, bool]]:
 
 
 def code(statement: str) -> str:
-    """Return the statement with a space for each text, name in quotes and comment."""
+    """Return the statement with each text, quoted name and comment replaced by a space."""
     return "".join(text if is_code else " " for text, is_code in pieces(statement))
 
 
 def unfinished(code_only: str) -> bool:
-    """Tell whether a quote or comment begins and does not end."""
+    """Return whether a quote or comment begins and does not end."""
     return _OPEN.search(code_only) is not None
 
 
@@ -70,7 +70,7 @@ class Statement:
     """One statement of the document."""
 
     def __init__(self, sql: str, *, field: str, begins: tuple[str, ...]) -> None:
-        """`field` is its path, for messages. InvalidDocument unless it is one statement that begins as it should."""
+        """`field` is its path, for messages. InvalidDocument unless `sql` is one statement with one of `begins`."""
         self.field = field
         self.sql = _one(sql, field, begins)
         self._clauses: dict[str, TextClause] = {}
@@ -109,7 +109,7 @@ class Statement:
         except Exception as error:
             if unfit(error) and any(name.startswith(PAYLOAD) for name in values):
                 raise Bury(
-                    f"{self.field}: the database takes no such value: {driver_message(error, None)}"
+                    f"{self.field}: the database rejects a value: {driver_message(error, None)}"
                 ) from error
             raise
 
@@ -130,7 +130,7 @@ class Statement:
             return more[name]
         if name in OWN:
             return task.id if name == "task_id" else getattr(task, name)
-        if not name.startswith(PAYLOAD):  # the check could not tell: see errors.untyped
+        if not name.startswith(PAYLOAD):  # check() may miss it: see errors.untyped
             raise Bury(self._unknown(name, more))
         return self._of_payload(name, task)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delayq.guards.sql.settings import Limits
     from delayq.protocol.envelope import Task
 
-# A check does not wait long for a lock: a transaction that holds one proves that the database serves.
+# A check waits only briefly for a lock: a lock of another transaction shows that the database works.
 CHECK_LOCK_MS = 2000
 
 
@@ -28,11 +28,11 @@ class Steps:
     limits: Limits
     queue: str | None
     prepares_row = False
-    """Whether the ledger's row is committed before the transaction that locks or compares it."""
+    """Whether `_begin` first commits the ledger's row, in a transaction before the one that locks or compares it."""
     undoes_begin = False
-    """Whether a failed run has a committed row to delete: no transaction has stayed open."""
+    """Whether `_begin` commits a row, which a failed run must delete: it leaves no transaction open to roll back."""
     keeps_interrupted = False
-    """Whether an interrupted run keeps its row: it may have taken effect, and a thread of it may go on."""
+    """Whether an interrupted run keeps its row: it may have taken effect, and its thread may still run."""
     keeps_transaction = True
     """Whether the transaction stays open while the handler runs."""
 
@@ -47,7 +47,7 @@ class Steps:
         """Delete the row of a failed run, where no transaction has stayed open."""
 
     def has(self, connection: Connection, task: Task) -> bool | None:
-        """Tell whether the task has taken effect; an incomplete run counts as not."""
+        """Return whether the task has taken effect; False for an incomplete run."""
         row = ledger.look(connection, task)
         return row is not None and row.done
 

@@ -28,7 +28,7 @@ class Ago(FunctionElement[datetime]):
     name = "ago"
 
     def __init__(self, seconds: int) -> None:
-        """Keep the number as a parameter, so that the statement stays the same."""
+        """Bind the number as a parameter, so that the text of the statement stays the same."""
         super().__init__(literal(seconds, Integer))
 
 

@@ -1,4 +1,4 @@
-"""Steps with a time limit, on the event loop and in threads, which cannot be cancelled."""
+"""Steps with a time limit, on the event loop and in threads. A thread cannot be cancelled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def in_thread(step: Callable[[], T], unwanted: Callable[[T], object] | None = None) -> T:
-    """Return what the step returns. When cancelled, the thread goes on, and `unwanted` undoes its result."""
+    """Return the result of the step. When cancelled, the thread continues, and `unwanted` undoes its result."""
     job = _Job(step, unwanted or (lambda _: None))
     _start(job.run)
     try:
@@ -36,7 +36,7 @@ class _Job(Generic[T]):
         try:
             value = self._step()
         except BaseException as error:  # noqa: BLE001 -- handed to the event loop, never swallowed
-            failure = error  # the name above ends with its block
+            failure = error  # Python deletes `error` at the end of its block
             self._call_loop(lambda: self._fail(failure))
         else:
             if not self._call_loop(lambda: self._deliver(value)):
@@ -50,7 +50,7 @@ class _Job(Generic[T]):
     def _call_loop(self, what: Callable[[], None]) -> bool:
         try:
             self._loop.call_soon_threadsafe(what)
-        except RuntimeError:  # the loop has ended before
+        except RuntimeError:  # the loop is closed
             return False
         return True
 
@@ -76,7 +76,7 @@ CANCELLATIONS, CANCEL_SECONDS = 3, 5.0
 
 
 class Keeper:
-    """Runs steps with a time limit, and holds those that exceeded it until they end."""
+    """Runs steps with a time limit, and keeps a reference to late ones until they end."""
 
     def __init__(self) -> None:
         """Nothing runs yet."""
@@ -90,9 +90,9 @@ class Keeper:
         *,
         more: float = 0,
     ) -> T:
-        """Return what the step returns; TimeoutError when that takes too long. `unwanted` undoes a late success.
+        """Return the result of the step; TimeoutError when it takes too long. `unwanted` undoes a late result.
 
-        The step itself may go on for `more` seconds after its caller is gone; then it is cancelled.
+        After the timeout, the step may continue for `more` seconds; then it is cancelled.
         """
         running = asyncio.ensure_future(step)
         try:

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
     from delayq.guards.sql.settings import Limits
 
-# One round trip; true: until the end of the transaction.
+# All settings in one round trip. `true` limits a setting to the transaction.
 _POSTGRESQL = text(
     "SELECT set_config('lock_timeout', :lock, true), "
     "set_config('idle_in_transaction_session_timeout', :idle, true), set_config('delayq.intact', 'yes', true)"
 )
 _IS_INTACT: Final = "SELECT current_setting('delayq.intact', true) = 'yes'"
 _MARK: Final = "delayq_intact"
-_IN_TRANSACTION: Final = 2  # libpq's PQTRANS_INTRANS: neither over nor in error
+_IN_TRANSACTION: Final = 2  # libpq's PQTRANS_INTRANS: a transaction is open and has not failed
 ENDED_EARLY: Final = (
-    "the guard's transaction ended before its block: the handler committed it or rolled it back, changed a table's "
-    "definition, or went on after an error of its SQL; put begin_nested(), a savepoint, around what may fail"
+    "the guard's transaction ended before the handler did: the handler committed it or rolled it back, changed a "
+    "table's definition, or continued after a failed SQL statement; run statements that may fail in a savepoint: "
+    "begin_nested()"
 )
 
 
@@ -60,12 +61,12 @@ def mark(connection: Connection) -> None:
 
 
 def intact(connection: Connection, transaction: RootTransaction) -> bool:
-    """Tell whether everything since `mark` is still there to be committed.
+    """Return whether everything since `mark` can still be committed.
 
-    PostgreSQL answers the COMMIT of a transaction in which a statement failed by rolling back, and drivers report
-    success. After a ROLLBACK or COMMIT in the handler's own SQL, which SQLAlchemy does not see, they begin another
-    transaction with the next statement: only a setting that is local to ours tells the two apart. psycopg reports
-    without a round trip that there is no transaction, or that another statement is still running.
+    After a failed statement, PostgreSQL rolls back at COMMIT, and drivers report success. SQLAlchemy does not see a
+    ROLLBACK or COMMIT in the handler's own SQL; the driver then begins another transaction with the next statement.
+    Only a setting that is local to the guard's transaction distinguishes the two. psycopg reports without a round trip
+    that no transaction is open, or that another statement is still running.
     """
     if not transaction.is_active:
         return False

@@ -25,7 +25,7 @@ class Drivers(NamedTuple):
     aio: str | None
 
 
-# By the name in the URL; "" is none. A driver that is named is used, with its sibling for the other kind of code.
+# By the driver in the URL; "" for none. A named driver is used, with its counterpart for the other kind of code.
 _DRIVERS: Final = {
     "postgresql": {
         "": Drivers("psycopg", "psycopg"),
@@ -52,7 +52,7 @@ _OPTIONAL: Final = frozenset({"aiosqlite"})  # without it, SQLite is called in t
 
 
 def parse(text: str) -> URL:
-    """Read a URL; InvalidDocument quotes nothing of it, for any part may be some of a password."""
+    """Parse a URL. InvalidDocument quotes no part of it: any part may belong to a password."""
     try:
         url = make_url(text.strip())
     except (ArgumentError, ValueError):
@@ -78,7 +78,7 @@ def plain(url: URL) -> URL:
 
 
 def aio(url: URL) -> URL | None:
-    """Return the URL with the driver for an event loop, None when the plain one has to be called in threads."""
+    """Return the URL with the driver for an event loop; None if only the driver for threads can be used."""
     driver = _drivers(url).aio
     if driver is None or (driver in _OPTIONAL and not _installed(driver)):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,9 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
         record = event["metadata"]["annotations"][names.DECISION]
         assert sentence(replayed(record)) == event["message"]
     world.until("Ready", "True", timeout_s=40)
+    metric = partial(world.operator.metric, namespace=world.namespace, name="orders")
+    assert metric("delayq_operator_worker_lead_seconds") == pytest.approx(orders.told("leadSeconds"), abs=1)
+    assert metric("delayq_operator_worker_handler_seconds") > 0
 
 
 @pytest.mark.usefixtures("process_node")

@@ -115,6 +115,9 @@ def test_bounds_and_policies_limit_the_number_and_it_is_told_which(world: World)
         eventually(lambda: scaling(world)["limitedBy"] == "MaxReplicas")
         world.edit(autoscaling={"maxReplicas": 12})
         until(world, "orders", 12)
+        metric = world.operator.metric
+        eventually(lambda: metric("delayq_operator_worker_replicas", name="orders", type="desired") == 12)
+        assert metric("delayq_operator_worker_replicas", name="orders", type="demand") > 12
         liar.becomes("tells")
         until(world, "orders", 1)
         world.until("ScalingLimited", "True", "MinReplicas")

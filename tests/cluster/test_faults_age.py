@@ -106,17 +106,21 @@ def test_what_is_gone_is_forgotten(world: World, queues: int, rounds: int) -> No
         sizes.append(rss_mib(process))
     print("RSS after each round, MiB:", ", ".join(f"{size:.1f}" for size in sizes))
     assert world.operator.metric("delayq_operator_worker_replicas") == 0
+    assert world.operator.metric("delayq_operator_queues") == 0
     assert sizes[-1] - sizes[0] < MOST_GROWTH_MIB * (rounds - 1)
 
 
 def come_and_go(world: World, number: int, queues: int) -> None:
     wanted = {f"queue-{number}-{more}" for more in range(queues)}
     for name in wanted:
-        world.create(name, worker={"replicas": 0}, scanner={"replicas": 1})
+        world.create(name, worker={"replicas": 1}, scanner={"replicas": 1})
     reapers = {f"{name}-reaper" for name in wanted}  # the last child to be made
     eventually(
         lambda: reapers <= {item["metadata"]["name"] for item in world.items("cronjobs")}, timeout_s=60
     )
+    metric = world.operator.metric
+    eventually(lambda: metric("delayq_operator_worker_replicas", type="desired") == queues)
+    assert metric("delayq_operator_queues") == queues
     for name in wanted:
         world.delete(names.PLURAL, name)
     eventually(lambda: not world.children(), what="children are gone", timeout_s=60, every_s=0.5)

@@ -195,9 +195,9 @@ def _batches(file: BinaryIO, progress: Progress) -> Iterator[tuple[list[int], li
 
 def _lines(file: BinaryIO, progress: Progress) -> Iterator[bytes]:
     """Yield lines that are not blank; refuse and skip lines that are too long."""
-    while line := file.readline(MAX_BYTES):
+    while line := file.readline(MAX_BYTES + 1):
         progress.number += 1
-        if len(line) == MAX_BYTES and not line.endswith(b"\n"):
+        if len(line) > MAX_BYTES and not line.endswith(b"\n"):
             progress.refuse(progress.number, f"expected at most {MAX_BYTES:,} bytes, got more")
             while line and not line.endswith(b"\n"):
                 line = file.readline(MAX_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
@@ -55,7 +56,8 @@ def _sleep(seconds: float) -> str:
 
 def _pressed(seconds: float) -> str:
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    return sys.stdin.read(1) if ready else ""
+    # Not sys.stdin.read(): it would read ahead into a buffer that select() does not see.
+    return os.read(sys.stdin.fileno(), 1).decode(errors="replace") if ready else ""
 
 
 RATES = ("scheduled", "claimed", "acked", "retried", "buried")

@@ -124,6 +124,13 @@ def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_evaluat
     assert world.decision(NOW + 1).replicas == 4
 
 
+def test_a_new_operator_removes_no_worker_before_the_stabilization_window_is_over() -> None:
+    world = World(replicas=5, behavior={"scaleDown": {"stabilizationWindowSeconds": 300}})
+    for now in (NOW, NOW + 10, NOW + 299):
+        assert world.evaluate(now).replicas == 5
+    assert world.evaluate(NOW + 301).replicas < 5
+
+
 FALLS_BACK = {"fallback": {"failureThreshold": 3, "replicas": 6}}
 HALF = Reading([scanner({0: True, 1: False})])
 

@@ -84,7 +84,7 @@ class Operator:
         self.process.wait_http(f"http://127.0.0.1:{self.port}/readyz", timeout_s=timeout_s)
         return self
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """The sum of a metric over all label values but those given; 0 when it has no sample."""
         body = self.process.wait_http(f"http://127.0.0.1:{self.port}/metrics").decode()
         return sum(

@@ -30,8 +30,13 @@ def refusal(resource: Resource, queue: DelayQueue, config_map: Child | None, bac
     if not is_other(resource, config_map):
         return ""
     if backlog is not None and backlog.whole and backlog.redis_up:
-        held = backlog.due + backlog.scheduled + backlog.in_flight + backlog.dead
-        return "the old one holds tasks or dead letters (status.backlog)" if held else ""
+        if backlog.tasks or backlog.dead:
+            return "the old one holds tasks or dead letters (status.backlog)"
+        shard_map = backlog.shards.shard_map
+        # A task in migration is in no state until it arrives.
+        if shard_map is not None and not shard_map.settled:
+            return "the old one is resharding, and tasks in migration are not counted (condition ReshardingComplete)"
+        return ""
     # A Redis that was never reached holds no tasks of this queue: probably its address was wrong.
     measured = "backlog" in resource.status or not queue.spec.scanner.replicas
     return "no scanner reports whether the old one holds tasks" if measured else ""

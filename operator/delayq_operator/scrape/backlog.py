@@ -90,6 +90,11 @@ class Backlog:
     """Time of the last whole reading; before there was one, time of the first reading. Unix seconds."""
 
     @property
+    def tasks(self) -> int:
+        """Tasks in every state but dead."""
+        return self.due + self.scheduled + self.in_flight + self.retrying
+
+    @property
     def late_seconds(self) -> float:
         """How long the most overdue task has been due."""
         return 0.0 if self.oldest_due_at is None else self.read_at - self.oldest_due_at

@@ -13,6 +13,7 @@ from delayq_operator.cache.resource import Resource
 from delayq_operator.desired.config import config_map
 from delayq_operator.reconcile.redis_change import refusal
 from delayq_operator.scrape.backlog import Backlog
+from delayq_operator.scrape.shards import ShardMap, Shards
 
 from tests.unit.operator.queues import facts, queue
 
@@ -65,8 +66,14 @@ MEASURED: Object = {"status": {"backlog": {"due": 0}}}
         *((other, HELD, {}, "holds tasks") for other in OTHERS),
         (OTHER, replace(EMPTY, scheduled=1), {}, "holds tasks"),
         (OTHER, replace(EMPTY, in_flight=1), {}, "holds tasks"),
+        (OTHER, replace(EMPTY, retrying=1), {}, "holds tasks"),
         (OTHER, replace(EMPTY, dead=1), {}, "holds tasks"),
         (OTHER, EMPTY, {}, ""),
+        # A task in migration is in no state until it arrives.
+        (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 3, 1, 3))), {}, "resharding"),
+        (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 1, 1, 3))), {}, "resharding"),
+        (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 3, 3, 3))), {}, ""),
+        (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 3, 1, 3))), ALLOWED, ""),
         (OTHER, HELD, ALLOWED, ""),
         (OTHER, HELD, {"annotations": {names.ABANDON_TASKS: "yes"}}, "holds tasks"),
         # The same Redis: a node more, another certificate.

@@ -10,10 +10,10 @@ import pytest
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury, Retry
 from delayq.protocol.commands import Commands
-from delayq.protocol.results import Lease
+from delayq.protocol.results import Claimed, Lease, Ticket
 from delayq.service.counters import Buckets, WorkerCounters
 from delayq.service.shard_groups import ShardGroup
-from delayq.worker.claim_loop import ClaimLoop
+from delayq.worker.claim_loop import Claim, ClaimLoop
 from delayq.worker.executor import Executor
 from delayq.worker.slots import GroupState, Running, Slots
 
@@ -48,6 +48,12 @@ class OneSlot:
 
     def start(self) -> None:
         self._exchange._start(self.running)
+
+    def claimed(self, answer: Claimed) -> None:
+        now = time.monotonic()
+        ticket = Ticket("worker-0", 1, 0)
+        claim = Claim(Commands("orders").claim(0, 1, 30_000, ticket=ticket), 0, 1, ticket)
+        self._exchange._claimed(claim, answer, now)
 
     async def settled(self) -> list[Settlement]:
         """Wait for the handler's end."""
@@ -258,3 +264,28 @@ async def test_the_last_attempt_is_told_as_such_and_its_dead_letter_says_where_i
     assert ("retry_in_ms" in after, "last_attempt" in after) == (False, True)
     assert kept[1].splitlines()[0] == kept[0]
     assert kept[1].endswith('raise LookupError("no such order")')
+
+
+@pytest.mark.parametrize("draining", [False, True])
+async def test_the_lateness_of_a_released_task_is_not_counted(*, draining: bool) -> None:
+    """It is counted with the claim that starts the task; the objective would count the task twice."""
+
+    async def call(_: object) -> None: ...
+
+    slot = OneSlot(call)
+    slot.slots.draining = draining
+    starting = slot.slots.total if not draining else 0
+    leases = [
+        Lease(a_task(task_id=f"order-{n}"), 0, b"order-%d:41" % n, 0) for n in range(slot.slots.total + 2)
+    ]
+    slot.claimed(Claimed(leases[0].task.due_ms + 250, leases, more=False, unreadable=[]))
+    handlings = [each.handling for each in slot.slots.running.values() if each.handling is not None]
+    await asyncio.gather(*handlings)
+    counters = slot.slots.counters
+    assert (len(handlings), sum(counters.due_to_claimed.counts), counters.claimed) == (
+        starting,
+        starting,
+        len(leases),
+    )
+    released = [each for each in slot.group_state.outbox.waiting if each.verb == "release"]
+    assert len(released) == len(leases) - starting

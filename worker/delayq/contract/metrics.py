@@ -291,7 +291,9 @@ WORKER_GUARD_RUNS: Final = _counter(
     "queue",
     "outcome",
 )
-WORKER_DUE_TO_CLAIMED: Final = _seconds("due_to_claimed", "Time from due to claimed.", LATENESS_BUCKETS)
+WORKER_DUE_TO_CLAIMED: Final = _seconds(
+    "due_to_claimed", "Time from due to claimed, of tasks that start.", LATENESS_BUCKETS
+)
 WORKER_CLAIMED_TO_STARTED: Final = _seconds(
     "claimed_to_started", "Time from claimed to the start of the handler.", LATENESS_BUCKETS
 )

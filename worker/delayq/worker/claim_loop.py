@@ -292,9 +292,9 @@ class ClaimLoop:
         # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
         late = self._slots.draining or claim.isolated != self._slots.suspects.running
         room = 0 if late else max(0, self._slots.free)
-        for lease in answer.leases:
-            self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
         for lease in answer.leases[:room]:
+            # Not for a released task: it counts when it is claimed again and starts.
+            self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
             self._start(Running(lease, sent_at, deadline))
         for lease in answer.leases[room:]:
             self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))

@@ -166,12 +166,17 @@ def selector(queue_name: str, component: Component) -> dict[str, str]:
     return {QUEUE_LABEL: label_value(queue_name), COMPONENT_LABEL: component}
 
 
+def deployment(queue_name: str, component: str) -> str:
+    """Name of the Deployment of a component: scanner or worker."""
+    return _child(queue_name, component, LONGEST_LABEL)
+
+
 def scanner(queue_name: str) -> str:
-    return _child(queue_name, "scanner", LONGEST_LABEL)
+    return deployment(queue_name, "scanner")
 
 
 def worker(queue_name: str) -> str:
-    return _child(queue_name, "worker", LONGEST_LABEL)
+    return deployment(queue_name, "worker")
 
 
 def reaper(queue_name: str) -> str:

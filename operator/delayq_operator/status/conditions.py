@@ -216,7 +216,9 @@ def _rejected(view: View) -> str:
 
 def _rollout_paused(view: View) -> str:
     name, namespace = view.resource.key.name, view.resource.key.namespace
-    paused = [f"deployment/{name}-{component}" for component, load in view.loads if load.paused]
+    paused = [
+        f"deployment/{names.deployment(name, component)}" for component, load in view.loads if load.paused
+    ]
     if not paused:
         return ""
     what = f"{listed(paused)} is paused, so its pods are not replaced."

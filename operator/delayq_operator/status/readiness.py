@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from delayq_operator.base import names
 from delayq_operator.status import conditions, scaling_conditions, sharding_conditions
 from delayq_operator.status.conditions import (
     accepted,
@@ -78,7 +79,7 @@ def _why(view: View, component: str, load: Workload) -> str:
     if found := view.waiting.get(component):
         return f"{found}."
     if not load.pods:
-        name = f"{view.resource.key.name}-{component}"
+        name = names.deployment(view.resource.key.name, component)
         return f"It has no pod yet; see kubectl describe deployment {name}."
     return "They have not started yet; see kubectl describe pod."
 

@@ -10,6 +10,7 @@ from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
 from delayq.scaling import Sample
+from delayq_operator.base.names import scanner, worker
 from delayq_operator.base.phrases import OUTAGES, RISKS
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling import scaling
@@ -336,12 +337,30 @@ def guarded(guard: dict[str, object]) -> View:
     return view(queue=queue(guard=guard), guard_counts=GuardCounts(able=2, unable=1))
 
 
+LONG = "orders." * 10 + "eu"
+
 MESSAGES: list[tuple[str, View, str]] = [
     # The last words of a pod first, then what keeps pods from being made, then what a running one waits for.
     ("Ready", view(worker=QUOTA, troubles=NO_IMAGE), NO_IMAGE["worker"]),
     ("Ready", view(worker=QUOTA, waiting=WAITING), "exceeded quota: compute."),
     ("Ready", view(worker=STARTING, waiting=WAITING), WAITING["worker"]),
     ("Ready", view(worker=replace(STARTING, pods=0)), "kubectl describe deployment orders-worker"),
+    # The name of a Deployment is shortened.
+    (
+        "Ready",
+        view(worker=replace(STARTING, pods=0), resource=resource(name=LONG)),
+        f"kubectl describe deployment {worker(LONG)}.",
+    ),
+    (
+        "Degraded",
+        view(worker=replace(RUNNING, paused=True), resource=resource(name=LONG)),
+        f"kubectl rollout resume deployment/{worker(LONG)} --namespace",
+    ),
+    (
+        "Degraded",
+        view(scanner=replace(RUNNING, paused=True), resource=resource(name=LONG)),
+        f"kubectl rollout resume deployment/{scanner(LONG)} --namespace",
+    ),
     ("Ready", view(worker=STARTING, troubles=NO_CODE), SET_IMAGE),
     (
         "Accepted",

@@ -33,6 +33,10 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "ClaimsSuspended"),
     ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
     ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
+    ({"autoscaling": EXTERNAL, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
+    # Hold keeps only the operator from changing the number.
+    ({"worker": {"replicas": 3}, "stopPolicy": "Hold"}, 7, 3, "AutoscalingDisabled"),
+    ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}, "stopPolicy": "Hold"}, 9, 4, "ExternalAutoscaler"),
 ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import tarfile
 import time
 from pathlib import Path
@@ -34,6 +35,10 @@ CHILDREN: Final = (
     "deployments.apps,replicasets.apps,cronjobs.batch,jobs.batch"
 )
 OPERATOR: Final = "--selector=app.kubernetes.io/component=operator"
+GENERATED: Final = "[0-9bcdfghjklmnpqrstvwxz]"
+"""The characters of generated names: Kubernetes leaves vowels out, so no child of another queue matches."""
+LONGEST_BASE: Final = 58
+"""Kubernetes shortens a name to it before it adds five random characters."""
 METRICS: Final = (
     "import urllib.request as u; "
     f"print(u.urlopen('http://127.0.0.1:{names.METRICS_PORT}/metrics', timeout=5).read().decode())"
@@ -163,9 +168,26 @@ def _runs(pod: Object) -> bool:
 
 
 def _about(name: str, events: list[Object]) -> list[Object]:
-    """Return the events of a queue, its children and their pods, by name."""
-    named = [(str((each.get("involvedObject") or {}).get("name", "")), each) for each in events]
-    return sorted((each for of, each in named if of == name or of.startswith(f"{name}-")), key=queues.when)
+    """Return the events of a queue, its children, and their ReplicaSets, Jobs and pods, by name.
+
+    An event does not name the owner of its object, and pods may be gone.
+    """
+    ours = re.compile("|".join(map(_generated, sorted({child for _, child in names.children(name)}))))
+    found = []
+    for each in events:
+        about = each.get("involvedObject") or {}
+        of, kind = str(about.get("name", "")), about.get("kind")
+        if of == name or (kind != names.DELAY_QUEUE.kind and ours.fullmatch(of)):
+            found.append(each)
+    return sorted(found, key=queues.when)
+
+
+def _generated(child: str) -> str:
+    """Return a pattern of the names of a child and of the objects that Kubernetes makes for it."""
+    exact = f"{re.escape(child)}(?:-{GENERATED}+){{0,2}}"
+    return (
+        f"{exact}|{re.escape(child[:LONGEST_BASE])}{GENERATED}{{5}}" if len(child) >= LONGEST_BASE else exact
+    )
 
 
 def _write(target: Path, title: str, files: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Every metric delayq exports, as data: code, dashboards, alerts and the operator agree through this table.
 
-Not here: anything that counts (delayq/metrics.py).
+Not here: anything that counts (delayq/service/counters.py).
 """
 
 from __future__ import annotations

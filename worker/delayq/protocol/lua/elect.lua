@@ -5,7 +5,7 @@
 -- ARGV owner     this scanner
 -- ARGV shard     its number: of n scanners, sorted by name, number shard % n should lead
 -- ARGV lease_ms  how long leadership and being counted last unless renewed; 0 gives both up
--- RETURNS 1 when this scanner leads, ms for which another one leads, ms by which Redis' clock stepped back until clamp_leases has shortened all leases, ms after which this may changewise without our asking
+-- RETURNS 1 when this scanner leads, ms for which another one leads, ms by which Redis' clock stepped back until clamp_leases has shortened all leases, ms after which this may change without a call of this scanner
 local leader, scanners, cursors = KEYS[1], KEYS[2], KEYS[3]
 local owner, shard, lease_ms, at = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), now()
 local holder, expiry = string.match(redis.call('GET', leader) or '', '^(%S+) (%d+)$')

@@ -151,9 +151,10 @@ class Model:
 
     def cancel(self, task_id: str) -> str:
         if refused := self.where(task_id):
-            if task_id in self.lives:
+            followed = task_id in self.lives and self.lives[task_id].follow_up
+            if followed:
                 self.lives[task_id].follow_up = b""
-            return refused
+            return "follow_up_cancelled" if followed else refused
         del self.lives[task_id]
         self.stats["cancelled"] += 1
         return "cancelled"

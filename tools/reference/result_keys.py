@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 KEYS: Final[Mapping[str, str]] = {
     "id": "Id of the task.",
-    "outcome": "created, kept, replaced, repeated, follows; cancelled, rescheduled; or why not: in_flight, dead, "
-    "not_found.",
+    "outcome": "created, kept, replaced, repeated, follows; cancelled, follow_up_cancelled, rescheduled; or why not: "
+    "in_flight, dead, not_found.",
     "state": "scheduled, retrying, suspect, in_flight, dead; or orphan, which the reaper restores.",
     "due": "When the task runs, or runs again; of `status` and forecasts, tasks that are due and not claimed.",
     "follow_up": "When the task that takes its place, once it has ended, is due.",

@@ -36,6 +36,11 @@ def test_every_log_event_is_documented_and_every_documented_one_logged() -> None
     assert events_in_docs() == events_in_code()
 
 
+def test_the_name_of_an_event_is_literal_or_in_the_variable_that_the_test_above_reads() -> None:
+    calls = re.compile(r"\blog\.(?:debug|info|warning|error|exception)\(\s*([a-z_]\w*)")
+    assert {name for path in SOURCES for name in calls.findall(path.read_text())} == {"event"}
+
+
 def test_the_pages_say_for_how_long_an_erased_shard_keeps_a_key() -> None:
     days = f"expires after {GONE_MS // 86_400_000} days"
     for page in ("reference/operator", "architecture"):

@@ -6,6 +6,7 @@ import inspect
 import re
 from functools import cached_property
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -281,3 +282,14 @@ def test_a_call_that_forgets_or_invents_an_argument_is_refused() -> None:
         scripts.load("claim").bind(keys.claimed_by("one"), limit=1)
     with pytest.raises(TypeError, match="claim"):
         scripts.load("claim").bind(keys.claimed_by("one"), limit=1, lease_ms=1, more=1)
+
+
+def test_the_architecture_page_names_scripts_and_functions_that_exist() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    arrows = re.findall(r"──([a-z]+(?:, [a-z]+)*)──", page.split("## Keys")[0])
+    assert len(arrows) > 4
+    assert {verb for each in arrows for verb in each.split(", ")} - {*VERBS} == set()
+    assert set(re.findall(r"`(\w+)\.lua`", page)) - {*VERBS, "prelude"} == set()
+    named = re.findall(r"`(\w+)\.lua` \(`(\w+)`\)", page)
+    for verb, name in [*named, *(("reconcile", name) for name in re.findall(r"where `(\w+)` finds", page))]:
+        assert re.search(rf"local [\w, ]*\b{name}\b", (LUA / f"{verb}.lua").read_text()), (verb, name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 from pathlib import Path
 
 from delayq.contract import metrics
 from delayq.protocol.commands import GONE_MS
+from delayq.service.logs import JsonFormatter
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -34,6 +37,18 @@ def events_in_docs() -> set[str]:
 
 def test_every_log_event_is_documented_and_every_documented_one_logged() -> None:
     assert events_in_docs() == events_in_code()
+
+
+def test_the_name_of_an_event_is_literal_or_in_the_variable_that_the_test_above_reads() -> None:
+    calls = re.compile(r"\blog\.(?:debug|info|warning|error|exception)\(\s*([a-z_]\w*)")
+    assert {name for path in SOURCES for name in calls.findall(path.read_text())} == {"event"}
+
+
+def test_the_page_names_every_key_of_a_line_that_is_no_field_of_the_event() -> None:
+    error = (ValueError, ValueError("x"), None)
+    record = logging.LogRecord("delayq.worker", logging.INFO, "", 1, "started", None, error)
+    above = (REFERENCE / "log-events.md").read_text().split("| event |")[0]
+    assert {key for key in json.loads(JsonFormatter().format(record)) if f"`{key}`" not in above} == set()
 
 
 def test_the_pages_say_for_how_long_an_erased_shard_keeps_a_key() -> None:

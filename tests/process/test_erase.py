@@ -33,7 +33,7 @@ def fleet(new_fleet: NewFleet) -> Fleet:
 
 def begin(fleet: Fleet, *args: str, url: str | None = None) -> Process:
     redis = url or fleet.server.url
-    process = delayq("erase", "--config", str(fleet.config), "--redis", redis, "--port", "0", *args)
+    process = delayq("erase", "--config", str(fleet.config), "--redis", redis, "--port", "0", "--yes", *args)
     fleet.processes.append(process)
     return process
 

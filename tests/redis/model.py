@@ -137,12 +137,15 @@ class Model:
     def _admitted(self, now: int, task_id: str, due: int, if_exists: str) -> str:
         if due > now + MAX_DELAY_MS:
             return "too_far"
-        if task_id not in self.lives:
-            living = sum(life.home != "dlq" for life in self.lives.values())
-            return "created" if living < MAX_LENGTH else "full"
+        home = self.lives[task_id].home if task_id in self.lives else ""
+        full = sum(life.home != "dlq" for life in self.lives.values()) >= MAX_LENGTH
+        if not home:
+            return "full" if full else "created"
         if if_exists != "replace":
             return {"keep": "kept", "reject": "exists"}[if_exists]
-        return "follows" if self.lives[task_id].home == "processing" else "replaced"
+        if home == "dlq" and full:  # its replacement is one more live task
+            return "full"
+        return "follows" if home == "processing" else "replaced"
 
     def where(self, task_id: str) -> str:
         """The reply of cancel and reschedule for a task that they do not change."""
@@ -151,9 +154,10 @@ class Model:
 
     def cancel(self, task_id: str) -> str:
         if refused := self.where(task_id):
-            if task_id in self.lives:
+            followed = task_id in self.lives and self.lives[task_id].follow_up
+            if followed:
                 self.lives[task_id].follow_up = b""
-            return refused
+            return "follow_up_cancelled" if followed else refused
         del self.lives[task_id]
         self.stats["cancelled"] += 1
         return "cancelled"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from delayq.cli import many
+
 from tests.redis.commands import ISO_LATER, LATER, answer, on
 from tests.redis.state import NOW, State, envelope, one_server
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.redis.state import Shard
 
@@ -102,12 +106,29 @@ def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(orders: Shard)
     assert orders.whole().delayed == {"a": LATER, "c": NOW}
 
 
+def test_many_list_every_refused_line_in_json_and_a_few_on_stderr(
+    orders: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = on(orders, "schedule", "orders", "--many", "-", "-o", "json", stdin=b"nonsense\n" * 30)
+    value = json.loads(result.stdout)
+    assert (result.exit_code, value["refused_count"]) == (5, 30)
+    assert [each["line"] for each in value["refused"]] == [*range(1, 31)]
+    assert "line 20: " in result.stderr
+    assert "line 21: " not in result.stderr
+    assert "error: 10 more lines were refused\n" in result.stderr
+    monkeypatch.setattr(many, "LISTED", 25)  # a file can be larger than memory
+    value = json.loads(
+        on(orders, "schedule", "orders", "--many", "-", "-o", "json", stdin=b"-\n" * 30).stdout
+    )
+    assert (len(value["refused"]), value["refused_count"]) == (25, 30)
+
+
 def test_a_full_redis_is_not_called_unreachable_and_many_say_what_a_repetition_stores(orders: Shard) -> None:
     with orders.full_memory():
         one = on(orders, "schedule", "orders", "1")
-        many = on(orders, "schedule", "orders", "--many", "-", stdin=b'{"payload": 1, "id": "a"}')
-    assert (one.exit_code, many.exit_code) == (4, 4)
+        several = on(orders, "schedule", "orders", "--many", "-", stdin=b'{"payload": 1, "id": "a"}')
+    assert (one.exit_code, several.exit_code) == (4, 4)
     assert f"error: Redis at 127.0.0.1:{one_server(orders).port} does not serve (OOM " in one.stderr
-    assert "keeps tasks that wait or run" in many.stderr
-    assert "a task that has finished meanwhile is stored again and runs again" in many.stderr
+    assert "keeps tasks that wait or run" in several.stderr
+    assert "a task that has finished meanwhile is stored again and runs again" in several.stderr
     assert orders.whole() == State()

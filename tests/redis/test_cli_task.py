@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tests.redis.commands import EVERY_STATE, ISO_LATER, LATER, answer, on
-from tests.redis.state import NOW, State
+from tests.redis.state import NOW, State, envelope
 
 if TYPE_CHECKING:
     from tests.redis.state import Shard
@@ -53,6 +53,21 @@ def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
         "error: task d is a dead letter: use delayq dlq redrive or delayq dlq purge\n"
     )
     assert orders.whole() == before.without("a", delayed={}, stats={"cancelled": 1})
+
+
+def test_cancel_of_a_task_in_flight_says_that_its_follow_up_is_deleted(orders: Shard) -> None:
+    before = orders.seed(EVERY_STATE.but(followups={"c": envelope(LATER)}, stats={"format": 2}))
+    dry = on(orders, "task", "cancel", "orders", "c", "--dry-run")
+    said = "the follow-up of c, which is in flight and continues\n"
+    assert (dry.exit_code, dry.stdout, dry.stderr) == (0, f"would cancel {said}", "")
+    assert orders.whole() == before
+    result = on(orders, "task", "cancel", "orders", "c")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"cancelled {said}", "")
+    assert orders.whole() == before.but(followups={})
+    orders.seed(before)
+    told = answer(orders, "task", "cancel", "orders", "c", "a")
+    assert [each["outcome"] for each in told] == ["follow_up_cancelled", "cancelled"]
+    assert answer(orders, "task", "cancel", "orders", "c", code=5) == [{"id": "c", "outcome": "in_flight"}]
 
 
 def test_reschedule_moves_the_due_time_and_what_is_not_there_is_exit_code_6(orders: Shard) -> None:

@@ -82,5 +82,6 @@ def test_a_running_task_cannot_be_moved_or_cancelled_but_followed(
     moved = client.reschedule("a", delay_ms=9000)
     view = known(client, "a")
     assert (moved.outcome, view.body, view.follow_up_due_ms) == ("rescheduled", b"1", moved.due_ms)
+    assert client.cancel("a") is Cancelled.FOLLOW_UP_CANCELLED
     assert client.cancel("a") is Cancelled.IN_FLIGHT
     assert known(client, "a").follow_up_due_ms is None

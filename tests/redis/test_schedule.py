@@ -66,6 +66,32 @@ def test_a_task_named_twice_in_one_call_is_as_over_two_calls(
         assert after.tasks == {"a": envelope(due_ms, payload)}
 
 
+def test_a_dead_letter_is_replaced_only_where_one_more_live_task_has_room(shard: Shard) -> None:
+    before = shard.seed(State(delayed={"a": NOW + 5}, dlq={"d": NOW - 9, "e": NOW - 9}))
+    full = schedule(shard, "d", "+9", BODY, if_exists="replace", max_length=1)
+    assert (full.notes, shard.whole()) == ({0: Outcome.FULL}, before)
+    flat: list[Argument] = [
+        "a",
+        "+9",
+        BODY,
+        "d",
+        "+9",
+        BODY,
+        "d",
+        "+9",
+        BODY,
+        "e",
+        "+9",
+        BODY,
+        "new",
+        "+9",
+        BODY,
+    ]
+    some = schedule(shard, *flat, if_exists="replace", max_length=2)
+    assert some.notes == dict.fromkeys(range(3), Outcome.REPLACED) | dict.fromkeys((3, 4), Outcome.FULL)
+    assert (shard.whole().delayed, shard.whole().dlq) == ({"a": NOW + 9, "d": NOW + 9}, {"e": NOW - 9})
+
+
 def test_a_full_queue_takes_what_fits_and_refuses_the_rest(shard: Shard) -> None:
     """Whatever waits or runs takes room; dead letters do not."""
     before = shard.seed(State(delayed={"w": NOW + 1}, processing={"p:7": NOW + 1}, dlq={"d": NOW, "e": NOW}))

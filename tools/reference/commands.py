@@ -38,7 +38,8 @@ INTRODUCTION: Final = f"""\
 
 ## QUEUE
 
-Every command that works on a queue takes QUEUE: the path of a DelayQueue [document](document.md), or a queue's name.
+Commands that work on a queue take QUEUE: the path of a DelayQueue [document](document.md), or a queue's name. `erase`
+and the processes take the path of a document with `--config` instead.
 
 - A path contains `/`, or ends in `.yaml` or `.yml`, or is an existing file. The document says everything. Its Redis is,
   in this order: `--redis URL` (or `$DELAYQ_REDIS_URL`), the Redis of a `delayq run` of this document that is running

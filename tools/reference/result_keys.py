@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 KEYS: Final[Mapping[str, str]] = {
     "id": "Id of the task.",
-    "outcome": "created, kept, replaced, repeated, follows; cancelled, rescheduled; or why not: in_flight, dead, "
-    "not_found.",
+    "outcome": "created, kept, replaced, repeated, follows; cancelled, follow_up_cancelled, rescheduled; or why not: "
+    "in_flight, dead, not_found.",
     "state": "scheduled, retrying, suspect, in_flight, dead; or orphan, which the reaper restores.",
     "due": "When the task runs, or runs again; of `status` and forecasts, tasks that are due and not claimed.",
     "follow_up": "When the task that takes its place, once it has ended, is due.",
@@ -47,7 +47,8 @@ KEYS: Final[Mapping[str, str]] = {
     "held_by": "Which of spec.limits keeps due tasks waiting; null: none does.",
     "not_served": "Shards that are not counted, for their node is away: shard, server, error.",
     "per_second": "How much the counters rose a second since the sample before.",
-    "refused": "Lines of `--many` that were not stored: line, message.",
+    "refused": "Lines of `--many` that were not stored: line, message. The first 100,000.",
+    "refused_count": "How many lines of `--many` were not stored.",
     "file": "The file, as it was named.",
     "valid": "Whether the document can be used.",
     "problems": "What is wrong: path in the document, message.",

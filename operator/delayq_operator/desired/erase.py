@@ -54,6 +54,7 @@ def _role(queue: DelayQueue, setting: Setting) -> Role:
         mounted=reads.by_erase(queue.spec),
         under={},
         process="erase",
+        options=("--yes",),
         probes={},
     )
 

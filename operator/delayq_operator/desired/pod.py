@@ -58,6 +58,8 @@ class Role:
     """Probes of the container, by field."""
     process: str = ""
     """Subcommand of `delayq`, if it is not the component."""
+    options: tuple[str, ...] = ()
+    """Further options of the subcommand."""
     protected: Mapping[str, str] = field(default_factory=dict)
     """Additional pod fields that the user's template must not set → why."""
     under: Mapping[str, object] = field(default_factory=dict)
@@ -106,7 +108,7 @@ def _container(setting: Setting, role: Role) -> Object:
     made: Object = {
         "name": role.component,
         "image": role.image,
-        "command": ["delayq", role.process or role.component, *LISTEN],
+        "command": ["delayq", role.process or role.component, *LISTEN, *role.options],
         "ports": [{"name": names.METRICS_PORT_NAME, "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
         "resources": copy(role.resources),
         "terminationMessagePolicy": "FallbackToLogsOnError",  # the last line has the cause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ from delayq.cli.inputs import DURATION
 from delayq.cli.output import dry_run_option
 from delayq.cli.process import process_options, setting_of
 from delayq.client.blocking import SyncClient
+from delayq.contract.files import CONFIG_FILE
 from delayq.processes.eraser import run_eraser
 
 PATIENCE = "60s"  # a Redis that restarts needs this time to load much data
@@ -27,9 +29,7 @@ PATIENCE = "60s"  # a Redis that restarts needs this time to load much data
     show_default=True,
     help="How long to retry while Redis is unreachable or the queue is still in use.",
 )
-@click.option(
-    "--yes", is_flag=True, help="Skip the confirmation. Without a terminal, the command never asks."
-)
+@click.option("--yes", is_flag=True, help="Skip the confirmation. Required if stdin is not a terminal.")
 @dry_run_option
 def erase(patience: int, *, yes: bool, dry_run: bool, **options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
     """Delete a queue with all its tasks and dead letters from Redis. They cannot be restored.
@@ -45,10 +45,21 @@ def erase(patience: int, *, yes: bool, dry_run: bool, **options: Any) -> None:  
             total = found.waiting + found.in_flight + found.dead
             click.echo(f"would erase queue {setting.queue.queue} with {tasks(total)}; nothing changed")
             return
-        if not yes and sys.stdin.isatty():
-            question = (
-                f"delete every task of queue {setting.queue.queue} in Redis at {setting.address.where}?"
-            )
-            if not click.confirm(clean(question), err=True):
-                raise CommandError("nothing changed", code=FAILED)
+        if not (yes or (not sys.stdin.isatty() and _in_erase_job(options["config"]))):
+            _confirm(f"delete every task of queue {setting.queue.queue} in Redis at {setting.address.where}?")
         run_eraser(setting, patience / 1000)
+
+
+def _in_erase_job(config: str) -> bool:
+    """Return whether this is the main process of an erase Job: an operator of 0.2.0 does not pass --yes.
+
+    A command that `kubectl exec` starts in a pod has another process id.
+    """
+    return config == CONFIG_FILE and os.getpid() == 1
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} stdin is not a terminal; pass --yes", "--dry-run counts the tasks")
+    if not click.confirm(clean(question), err=True):
+        raise CommandError("nothing changed", code=FAILED)

@@ -112,6 +112,9 @@ AGAIN = (
     "wait or run; a task that has finished meanwhile is stored again and runs again"
 )
 SHOWN = 20  # refused lines that are printed; the rest are counted
+LISTED = (
+    100_000  # refused lines in JSON and YAML; refused_count counts all. The file can be larger than memory.
+)
 
 
 @dataclass
@@ -129,8 +132,9 @@ class Progress:
     def refuse(self, line: int, message: str) -> None:
         """Report a line that is not stored; continue with the others."""
         self.count += 1
-        if self.count <= SHOWN:
+        if self.count <= LISTED:
             self.refused.append((line, message))
+        if self.count <= SHOWN:
             click.echo(f"error: {self.name} line {line:,}: {safe(message)}", err=True)
 
     def show(self) -> None:
@@ -210,6 +214,7 @@ def _report(progress: Progress, output: Output) -> None:
         "scheduled": progress.stored,
         "kept": progress.kept,
         "refused": [{"line": line, "message": message} for line, message in progress.refused],
+        "refused_count": progress.count,
         "count": progress.stored + progress.kept + progress.count,
     }
     kept = f", kept {progress.kept:,}" if progress.kept else ""

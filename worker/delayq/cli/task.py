@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 STATES = [state.value for state in views.INSTANT]
 HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
 UNTOUCHED = {State.IN_FLIGHT: Cancelled.IN_FLIGHT, State.DEAD: Cancelled.DEAD}
+DONE = {
+    Cancelled.CANCELLED: "{verb} {id}",
+    Cancelled.FOLLOW_UP_CANCELLED: "{verb} the follow-up of {id}, which is in flight and continues",
+}
 WHY_NOT = {
     "in_flight": "is in flight: a running task cannot be cancelled",
     "dead": "is a dead letter: use delayq dlq redrive or delayq dlq purge",
@@ -82,17 +86,20 @@ def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Ou
 @dry_run_option
 @output_option
 def cancel(client: SyncClient, *, ids: tuple[str, ...], dry_run: bool, output: Output) -> None:
-    """Delete tasks that are not in flight. For dead letters, use delayq dlq purge."""
+    """Delete tasks that are not in flight, and follow-ups of those that are.
+
+    The run of a task in flight continues. For dead letters, use delayq dlq purge.
+    """
     how = _would_be if dry_run else type(client).cancel
     outcomes = {task_id: how(client, task_id) for task_id in dict.fromkeys(ids)}
-    done = [task_id for task_id, outcome in outcomes.items() if outcome is Cancelled.CANCELLED]
+    done = [
+        DONE[outcome].format(verb="would cancel" if dry_run else "cancelled", id=task_id)
+        for task_id, outcome in outcomes.items()
+        if outcome in DONE
+    ]
     value = [{"id": task_id, "outcome": outcome.value} for task_id, outcome in outcomes.items()]
     if done or output != "table":
-        emit(
-            output,
-            value,
-            "\n".join(f"{'would cancel' if dry_run else 'cancelled'} {task_id}" for task_id in done),
-        )
+        emit(output, value, "\n".join(done))
     _exit_when_not(outcomes)
 
 
@@ -101,6 +108,8 @@ def _would_be(client: SyncClient, task_id: str) -> Cancelled:
     found = client.get(task_id)
     if found is None:
         return Cancelled.NOT_FOUND
+    if found.state is State.IN_FLIGHT and found.follow_up_due_ms is not None:
+        return Cancelled.FOLLOW_UP_CANCELLED
     return UNTOUCHED.get(found.state, Cancelled.CANCELLED)
 
 

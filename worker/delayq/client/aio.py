@@ -155,7 +155,7 @@ class Client(QueueClient):
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
     async def cancel(self, task_id: str) -> Cancelled:
-        """Delete a task that is not running."""
+        """Delete a task that is not in flight, or the follow-up of one that is."""
         return await self._do(self._operations.cancel(task_id))
 
     async def reschedule(

@@ -50,7 +50,7 @@ class Operations:
     # single tasks
 
     def cancel(self, task_id: str) -> Operation[Cancelled]:
-        """Delete a task that is not running."""
+        """Delete a task that is not in flight, or the follow-up of one that is."""
         return (
             yield from self.homes.find(
                 checked_id(task_id),

@@ -28,11 +28,16 @@ class Urgency:
 
     def signalled(self, number: signal.Signals) -> None:
         """Raise the urgency by one."""
-        for name, event in (("stopping", self.stop), ("hurrying", self.hurry), ("killing", self.kill)):
-            if not event.is_set():
-                event.set()
-                log.info(name, extra={"fields": {"by": number.name}})
-                return
+        extra = {"fields": {"by": number.name}}
+        if not self.stop.is_set():
+            self.stop.set()
+            log.info("stopping", extra=extra)
+        elif not self.hurry.is_set():
+            self.hurry.set()
+            log.info("hurrying", extra=extra)
+        elif not self.kill.is_set():
+            self.kill.set()
+            log.info("killing", extra=extra)
 
 
 @contextmanager

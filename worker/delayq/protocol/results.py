@@ -94,7 +94,8 @@ class Cancelled(StrEnum):
     """The result of `cancel`."""
 
     CANCELLED = "cancelled"
-    IN_FLIGHT = "in_flight"  # its handler runs
+    FOLLOW_UP_CANCELLED = "follow_up_cancelled"  # its handler runs; its follow-up is deleted
+    IN_FLIGHT = "in_flight"  # its handler runs, and it has no follow-up
     DEAD = "dead"  # a dead letter: purge it instead
     NOT_FOUND = "not_found"
 

@@ -149,7 +149,8 @@ def test_the_job_that_erases_is_not_probed() -> None:
     probes = {"livenessProbe": {"periodSeconds": 7}}
     template = {"spec": {"containers": [{"name": "reaper", **probes, "env": [{"name": "A", "value": "b"}]}]}}
     found = container(pods(queue(reaper={"template": template}))["erase"])
-    assert (found["command"], found["env"]) == (["delayq", "erase", *LISTEN], [{"name": "A", "value": "b"}])
+    assert found["command"] == ["delayq", "erase", *LISTEN, "--yes"]
+    assert found["env"] == [{"name": "A", "value": "b"}]
     assert found.keys().isdisjoint({"livenessProbe", "startupProbe", "readinessProbe"})
 
 

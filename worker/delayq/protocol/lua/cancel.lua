@@ -11,12 +11,12 @@
 -- KEYS shard_map string  newest shard map that this shard has received
 -- ARGV id      the task
 -- ARGV by      the caller's shard map, or ''
--- RETURNS cancelled, in_flight, dead or not_found
+-- RETURNS cancelled, follow_up_cancelled, in_flight, dead or not_found
 local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map = unpack(KEYS)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
-redis.call('HDEL', followups, id) -- of a task in flight too: it ends without a follow-up
+local followed = redis.call('HDEL', followups, id) == 1 -- of a task in flight too: it ends without a follow-up
 if taken_out(id, delayed, retry, suspect) > 0 then
   weigh(stats, 0, weight(tasks, id))
   redis.call('HDEL', tasks, id)
@@ -25,5 +25,5 @@ if taken_out(id, delayed, retry, suspect) > 0 then
   return 'cancelled'
 end
 if redis.call('ZSCORE', dlq, id) then return 'dead' end
-if redis.call('HEXISTS', tasks, id) == 1 then return 'in_flight' end
+if redis.call('HEXISTS', tasks, id) == 1 then return followed and 'follow_up_cancelled' or 'in_flight' end
 return 'not_found'

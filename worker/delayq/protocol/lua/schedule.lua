@@ -43,22 +43,22 @@ local function store(id, body, due)
     room, space, added, seen[id] = room - 1, space - size, added + size, true
     return 'created'
   end
-  local stored = redis.call('HGET', tasks, id)
+  local stored, dead = redis.call('HGET', tasks, id), redis.call('ZSCORE', dlq, id)
   if not stored then return room > 0 and 'heavy' or 'full' end
   if moving_on(moving, id) then return 'moving' end
-  if if_exists ~= 'replace' then
-    return repeated and is_same(stored, body, due) and 'repeated' or if_exists == 'keep' and 'kept' or 'exists'
-  end
+  local kept = repeated and is_same(stored, body, due) and 'repeated' or if_exists == 'keep' and 'kept' or 'exists'
+  if if_exists ~= 'replace' then return kept end
+  if dead and room <= 0 then return 'full' end -- its replacement is one more live task
   local before = #stored > 0 and #id + #stored or 0
   if size - before > space then return 'heavy' end
-  local gone = taken_out(id, delayed, retry, suspect, dlq)
-  if gone == 0 and not seen[id] then
+  if taken_out(id, delayed, retry, suspect, dlq) == 0 and not seen[id] then
     following = following + 1
     return follow_up(id, envelope, followups, stats)
   end
   for _, hash in ipairs({ followups, attempts, dlq_info }) do redis.call('HDEL', hash, id) end
   redis.call('HSET', tasks, id, envelope)
-  space, added, removed, seen[id] = space - size + before, added + size, removed + before, true
+  room, seen[id] = dead and room - 1 or room, true
+  space, added, removed = space - size + before, added + size, removed + before
   return 'replaced'
 end
 

@@ -1,0 +1,75 @@
+"""delayq erase: what has to confirm it. tests/process/test_erase.py has what it erases."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.cli import erase
+
+from tests.unit.cli.runner import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENT = """
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata:
+  name: orders
+spec:
+  redis: {standalone: {host: redis}}
+  handler: {exec: {command: ["true"]}}
+"""
+
+
+@pytest.fixture
+def erased(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queues that the command would erase."""
+    queues: list[str] = []
+    monkeypatch.setattr(erase, "run_eraser", lambda setting, _: queues.append(setting.queue.queue))
+    return queues
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> str:
+    path = tmp_path / "queue.yaml"
+    path.write_text(DOCUMENT)
+    return str(path)
+
+
+def test_without_a_terminal_a_queue_is_erased_only_with_yes(erased: list[str], document: str) -> None:
+    refused = run("erase", "--config", document)
+    assert (refused.exit_code, erased) == (2, [])
+    assert (
+        "delete every task of queue orders in Redis at redis:6379? stdin is not a terminal; pass --yes"
+        in (refused.stderr)
+    )
+    assert run("erase", "--config", document, "--yes").exit_code == 0
+    assert erased == ["orders"]
+
+
+@pytest.mark.parametrize("process", [(1, "mounted"), (7, "mounted"), (1, "given")], ids=str)
+def test_the_main_process_of_an_erase_job_needs_no_yes(
+    erased: list[str], document: str, monkeypatch: pytest.MonkeyPatch, process: tuple[int, str]
+) -> None:
+    """An operator of 0.2.0 runs `delayq erase --host *` on the mounted document, also with a newer image."""
+    monkeypatch.setattr(os, "getpid", lambda: process[0])
+    if process[1] == "mounted":
+        monkeypatch.setattr(erase, "CONFIG_FILE", document)
+    result = run("erase", "--config", document, "--host", "*")
+    allowed = process == (1, "mounted")
+    assert (result.exit_code, erased) == ((0, ["orders"]) if allowed else (2, []))
+
+
+def test_on_a_terminal_the_command_asks(
+    erased: list[str], document: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as with `docker run -it`
+    monkeypatch.setattr(erase, "CONFIG_FILE", document)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert run("erase", "--config", document, stdin="n\n").exit_code == 1
+    assert erased == []
+    assert run("erase", "--config", document, stdin="y\n").exit_code == 0
+    assert erased == ["orders"]

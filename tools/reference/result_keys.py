@@ -17,8 +17,8 @@ KEYS: Final[Mapping[str, str]] = {
     "lease_expires": "While in flight: when the lease ends if the worker does not extend it.",
     "began": "Of a suspect: when its last run began.",
     "died": "When it became a dead letter.",
-    "scheduled": "The due time last asked for before the first run; of `status`, tasks that wait for theirs; of `--many`, "
-    "tasks stored.",
+    "scheduled": "The due time last asked for before the first run; of `status`, tasks that wait for theirs; of "
+    "`--many`, tasks stored.",
     "token": "The fencing number of the current lease.",
     "content_type": "Type of the payload.",
     "payload": "The payload, when it is JSON.",

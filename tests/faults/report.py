@@ -95,9 +95,9 @@ All faults together:
 
 {sums}
 
-Early and late are by Redis' clock. Early is begun before the due time; what was claimed right before that clock was set
-back is judged by what it showed then. Late is begun more than {LATE_SECONDS} s after the due time (the lease of
-{LEASE_SECONDS} s, and 5 s), with the steps of that clock taken out."""
+Early and late are by Redis' clock. Early: started before the due time. A task that was claimed right before that
+clock was set back is compared with the time that it showed then. Late: started more than {LATE_SECONDS} s after the
+due time (the lease of {LEASE_SECONDS} s, and 5 s). The steps of that clock are subtracted."""
 
 
 def _made(result: Result) -> str:

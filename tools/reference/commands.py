@@ -23,9 +23,9 @@ MEANINGS: Final[Mapping[int, str]] = {
     exits.INVALID: "The document, or something it names, cannot be used.",
     exits.UNAVAILABLE: "Redis, or for `guard` and `doctor` the guard's store, cannot be reached or will not serve.",
     exits.REFUSED: "The queue turned the call down and stored nothing; of `--many`, some tasks.",
-    exits.NOT_FOUND: "No such task or dead letter.",
+    exits.NOT_FOUND: "No such task, dead letter or record of a guard; of `explain`, no such field.",
     exits.NOT_CONFIRMED: "Stored, but not confirmed in time by what `durability` names.",
-    exits.INTERRUPTED: "Interrupted by Ctrl-C.",
+    exits.INTERRUPTED: "Interrupted by Ctrl-C; `run`, `scanner`, `worker` and `reaper` end with 0 instead.",
     exits.PIPE_CLOSED: "The reader of the output closed the pipe.",
 }
 MADE: Final = (

@@ -31,7 +31,7 @@ class ScaleUp:
     """Limits to adding workers."""
 
     stabilization_window_seconds: int = whole(
-        0, 3600, default=0, doc="Look back this long, and add only what every decision since then asked for."
+        0, 3600, default=0, doc="Look back this long, and scale up to the lowest number of this period."
     )
     select_policy: SelectPolicy = choice(
         "Max",
@@ -53,7 +53,7 @@ class ScaleDown:
         0,
         3600,
         default=60,
-        doc="Look back this long, and keep as many as any decision since then asked for.",
+        doc="Look back this long, and scale down to the highest number of this period.",
     )
     select_policy: SelectPolicy = choice(
         "Max",

@@ -63,7 +63,7 @@ class Delivery:
         1,
         86_400,
         default=30,
-        doc="How long a worker holds a task without a sign of life; workers extend at a third of it.",
+        doc="How long a lease lasts without extension; workers extend it after a third of this time.",
     )
     max_attempts: int = whole(
         1, 10_000, default=5, doc="Attempts that may fail before the task becomes a dead letter."

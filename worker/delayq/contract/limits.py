@@ -55,7 +55,7 @@ class Limits:
         1,
         1_000_000,
         default=None,
-        doc="Most tasks that begin at once after a quiet time; less than a fiftieth of ratePerSecond slows it down. "
+        doc="Most tasks that begin at once after a quiet time; a burst below ratePerSecond / 50 lowers the rate. "
         "Absent: what ratePerSecond says, so that almost twice as many begin in the first second.",
     )
     max_in_flight: int | None = whole(

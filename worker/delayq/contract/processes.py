@@ -30,8 +30,8 @@ class Scanner:
         0,
         100,
         default=2,
-        doc="Scanner pods, which share the shards evenly; one leads each, and another when that goes. "
-        "0: workers look by themselves.",
+        doc="Scanner pods, which share the shards evenly; one scanner leads each shard; if "
+        "it stops, another takes over. 0: workers poll.",
     )
     revision_history_limit: int | None = whole(0, 100, default=None, doc=REVISIONS)
     template: Mapping[str, object] | None = pod_template()

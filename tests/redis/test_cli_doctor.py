@@ -174,6 +174,18 @@ def test_a_limit_that_keeps_due_tasks_waiting_is_named_and_is_no_fault(orders: S
     assert (unlimited.stderr, "BYTES" in unlimited.stdout) == ("", False)
 
 
+def test_a_hold_is_named_by_status_and_doctor(orders: Shard, tmp_path: Path) -> None:
+    orders.seed(State(delayed={"a": NOW - 60_000}))
+    path = document(tmp_path, one_server(orders).port, "  stopPolicy: Hold\n")
+    assert run("status", path).stderr == "note: spec.stopPolicy is Hold: workers claim no tasks\n"
+    found = findings(path)
+    assert (found["hold"]["level"], found["tasks"]["level"]) == ("warning", "ok")
+    assert found["hold"]["message"] == "spec.stopPolicy is Hold: workers claim no tasks"
+    assert found["tasks"]["message"] == "1 task due, the oldest for 1m, held back by spec.stopPolicy Hold"
+    path = document(tmp_path, one_server(orders).port)
+    assert (run("status", path).stderr, "hold" in findings(path, code=1)) == ("", False)
+
+
 @pytest.mark.one_server
 def test_a_handler_that_no_worker_could_start_with_is_a_failure(
     aof_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -51,7 +51,9 @@ def worker_line(workers: Sequence[Relay], queue: DelayQueue) -> str:
         slots = f"{_up(workers)} of {len(workers)} up, {slots}"
     elif len(workers) > 1:
         slots = f"{len(workers)} × {slots}"
-    return f"{slots}, handler {handler(queue)}"
+    policy = queue.spec.stop_policy
+    hold = "" if policy == "None" else f", claims no tasks (stopPolicy {policy})"
+    return f"{slots}, handler {handler(queue)}{hold}"
 
 
 def _up(processes: Sequence[Relay]) -> int:

@@ -193,6 +193,14 @@ def test_a_handler_that_no_worker_could_start_with_is_a_failure(
     """Its code lies beside the document, wherever doctor is run; what it prints is no result of doctor's."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "shop_of_doctor.py").write_text("print('loaded')\n\ndef cancel(task): ...\n")
+    path = document(tmp_path, aof_server.port, handler='{python: {callable: "shop_of_doctor:cancel"}}')
+    beside = f"found only beside the document: start delayq worker in {tmp_path}"
+    assert findings(path)["handler"]["message"] == f"shop_of_doctor:cancel, {beside}"
+    with monkeypatch.context() as here:
+        here.setattr(sys, "path", [each for each in sys.path if each != str(tmp_path)])
+        here.delitem(sys.modules, "shop_of_doctor")
+        here.chdir(tmp_path)
+        assert findings(path)["handler"]["message"] == "shop_of_doctor:cancel"
     for handler, said in (
         ('{python: {callable: "shop_of_doctor:cancel"}}', ""),
         ('{python: {callable: "shop_of_doctor:refund"}}', 'has no attribute "refund"'),

@@ -143,7 +143,7 @@ def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
                 f"{row.size:,}",
                 str(row.failed.failures),
                 str(row.failed.crashes),
-                row.failed.error,
+                views.error(row.failed),
             ]
             for row in rows
         ],

@@ -45,6 +45,16 @@ def test_a_task_that_ended_its_worker_has_an_error_in_every_view(orders: Shard) 
     assert [each["error"] for each in answer(orders, "dlq", "groups", "orders")] == [""]
 
 
+def test_a_table_shows_the_first_line_of_an_error(orders: Shard) -> None:
+    error = "ValueError: nowhere (shop:remind line 7)\nshop:remind line 7: raise ValueError('nowhere')"
+    orders.seed(State(dlq={"a": NOW - 9000}, dlq_info={"a": f"1 0 buried {error}"}))
+    for command in ("list", "groups"):
+        shown = on(orders, "dlq", command, "orders").stdout
+        assert shown.endswith("  ValueError: nowhere (shop:remind line 7)\n"), command
+    [row] = answer(orders, "dlq", "list", "orders")
+    assert row["error"] == error
+
+
 def test_redrive_spreads_a_group_over_time_and_names_ids_that_are_no_letters(orders: Shard) -> None:
     before = orders.seed(DEAD)
     dry = on(orders, "dlq", "redrive", "orders", "--group", "1", "--rate", "50/s", "--dry-run")

@@ -143,7 +143,7 @@ def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
                 f"{row.size:,}",
                 str(row.failed.failures),
                 str(row.failed.crashes),
-                views.error(row.failed),
+                views.error(row.failed).partition("\n")[0],
             ]
             for row in rows
         ],

@@ -213,7 +213,8 @@ def test_a_wrong_handler_ends_the_run_with_3(home: Home) -> None:
     home.write("no_such")
     run = home.start()
     assert run.wait(timeout_s=40) == 3
-    assert '"shop_handlers:no_such" has no attribute "no_such"' in run.output
+    field = f"{home.dir / 'queue.yaml'}: spec.handler.python.callable"
+    assert f'{field}: module "shop_handlers" has no attribute "no_such"' in run.output
     assert "process_exited" not in run.output, "no use in starting it again"
 
 

@@ -173,6 +173,7 @@ def test_a_second_signal_hands_tasks_back_uncharged(home: Home) -> None:
         until((home.dir / "hanging").exists, "started")
         run.send(signal.SIGINT)
         run.wait_line('"event": "drain_started"')
+        run.wait_line(r"^run \| stopping: waits for running handlers, at most 20 s; Ctrl-C again hands")
         run.send(signal.SIGINT)
         home.note(run)
         assert run.wait(timeout_s=15) == 0, "long before the 20 s of draining"

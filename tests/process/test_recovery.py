@@ -135,9 +135,11 @@ def test_a_reaper_that_was_frozen_while_it_asked_comes_too_late(new_fleet: NewFl
 def test_a_check_that_is_not_there_is_told_before_anything_starts(new_fleet: NewFleet) -> None:
     process = new_fleet(spec("recovery_check:stat")).start("reaper", ready=False)
     assert process.wait() == 3
-    assert process.lines == [
-        'spec.recovery.check.python.callable: "recovery_check:stat" has no attribute "stat", did you mean "state"?'
-    ]
+    [line] = process.lines
+    assert line.endswith(
+        '/queue.yaml: spec.recovery.check.python.callable: module "recovery_check" has no attribute "stat", '
+        'did you mean "state"?'
+    )
 
 
 def sql(file: Path, statement: str) -> list[tuple[Any, ...]]:

@@ -65,7 +65,7 @@ def test_a_task_that_exists_is_kept_or_replaced_only_on_request(orders: Shard) -
     for if_exists, code, said in (
         ("reject", 5, "error: task a exists already\nhint:  --if-exists keep, or replace\n"),
         ("keep", 0, f"kept a, due {ISO_LATER}\n"),
-        ("replace", 0, "scheduled a, due 2030-01-01T00:00:00.000Z (now)\n"),
+        ("replace", 0, "replaced a, due 2030-01-01T00:00:00.000Z (now)\n"),
     ):
         result = on(orders, "schedule", "orders", "1", "--id", "a", "--yes", "--if-exists", if_exists)
         assert (result.exit_code, result.output) == (code, said)

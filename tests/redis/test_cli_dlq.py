@@ -9,7 +9,7 @@ import pytest
 from delayq.cli import dlq
 
 from tests.redis.commands import DEAD, answer, on
-from tests.redis.state import NOW
+from tests.redis.state import NOW, State
 
 if TYPE_CHECKING:
     from tests.redis.state import Shard
@@ -30,6 +30,29 @@ def test_groups_are_the_largest_first_and_letters_can_be_shown(orders: Shard) ->
     assert (letter["failures"], letter["reason"]) == (3, "attempts")
     assert [row["id"] for row in answer(orders, "dlq", "list", "orders", "--limit", "2")] == ["t-0", "t-1"]
     assert on(orders, "dlq", "get", "orders", "nope").exit_code == 6
+
+
+def test_a_task_that_ended_its_worker_has_an_error_in_every_view(orders: Shard) -> None:
+    orders.seed(State(dlq={"a": NOW - 9000}, dlq_info={"a": "0 3 crashes "}))
+    said = "its worker ended in 3 runs (maxCrashes)"
+    for command in (("groups", "orders"), ("list", "orders"), ("get", "orders", "a")):
+        assert said in on(orders, "dlq", *command).stdout
+        [found] = answer(orders, "dlq", *command)
+        assert found["error"] == said
+    dry = on(orders, "dlq", "redrive", "orders", "--group", "1", "--dry-run")
+    assert dry.stderr == f"group 1: {said}\n"
+    orders.seed(State(dlq={"a": NOW - 9000}, dlq_info={"a": "1 0 buried "}))
+    assert [each["error"] for each in answer(orders, "dlq", "groups", "orders")] == [""]
+
+
+def test_a_table_shows_the_first_line_of_an_error(orders: Shard) -> None:
+    error = "ValueError: nowhere (shop:remind line 7)\nshop:remind line 7: raise ValueError('nowhere')"
+    orders.seed(State(dlq={"a": NOW - 9000}, dlq_info={"a": f"1 0 buried {error}"}))
+    for command in ("list", "groups"):
+        shown = on(orders, "dlq", command, "orders").stdout
+        assert shown.endswith("  ValueError: nowhere (shop:remind line 7)\n"), command
+    [row] = answer(orders, "dlq", "list", "orders")
+    assert row["error"] == error
 
 
 def test_redrive_spreads_a_group_over_time_and_names_ids_that_are_no_letters(orders: Shard) -> None:

@@ -174,6 +174,18 @@ def test_a_limit_that_keeps_due_tasks_waiting_is_named_and_is_no_fault(orders: S
     assert (unlimited.stderr, "BYTES" in unlimited.stdout) == ("", False)
 
 
+def test_a_hold_is_named_by_status_and_doctor(orders: Shard, tmp_path: Path) -> None:
+    orders.seed(State(delayed={"a": NOW - 60_000}))
+    path = document(tmp_path, one_server(orders).port, "  stopPolicy: Hold\n")
+    assert run("status", path).stderr == "note: spec.stopPolicy is Hold: workers claim no tasks\n"
+    found = findings(path)
+    assert (found["hold"]["level"], found["tasks"]["level"]) == ("warning", "ok")
+    assert found["hold"]["message"] == "spec.stopPolicy is Hold: workers claim no tasks"
+    assert found["tasks"]["message"] == "1 task due, the oldest for 1m, held back by spec.stopPolicy Hold"
+    path = document(tmp_path, one_server(orders).port)
+    assert (run("status", path).stderr, "hold" in findings(path, code=1)) == ("", False)
+
+
 @pytest.mark.one_server
 def test_a_handler_that_no_worker_could_start_with_is_a_failure(
     aof_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -181,6 +193,14 @@ def test_a_handler_that_no_worker_could_start_with_is_a_failure(
     """Its code lies beside the document, wherever doctor is run; what it prints is no result of doctor's."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "shop_of_doctor.py").write_text("print('loaded')\n\ndef cancel(task): ...\n")
+    path = document(tmp_path, aof_server.port, handler='{python: {callable: "shop_of_doctor:cancel"}}')
+    beside = f"found only beside the document: start delayq worker in {tmp_path}"
+    assert findings(path)["handler"]["message"] == f"shop_of_doctor:cancel, {beside}"
+    with monkeypatch.context() as here:
+        here.setattr(sys, "path", [each for each in sys.path if each != str(tmp_path)])
+        here.delitem(sys.modules, "shop_of_doctor")
+        here.chdir(tmp_path)
+        assert findings(path)["handler"]["message"] == "shop_of_doctor:cancel"
     for handler, said in (
         ('{python: {callable: "shop_of_doctor:cancel"}}', ""),
         ('{python: {callable: "shop_of_doctor:refund"}}', 'has no attribute "refund"'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from delayq.cli.exits import errors_as_exits
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, InvalidDocument
 
 DOCTOR = "delayq doctor orders checks each requirement"
 
@@ -14,6 +14,19 @@ def said(capsys: pytest.CaptureFixture[str], why: str, hint: str = "") -> list[s
         raise DelayQError(why)
     assert exited.value.code == 1
     return capsys.readouterr().err.splitlines()
+
+
+def test_an_error_in_a_field_names_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    for why, told in (
+        (
+            'spec.handler.python.callable: no module "shop"',
+            'a.yaml: spec.handler.python.callable: no module "shop"',
+        ),
+        ("a.yaml: no such file", "a.yaml: no such file"),
+    ):
+        with pytest.raises(SystemExit) as exited, errors_as_exits(document="a.yaml"):
+            raise InvalidDocument(why)
+        assert (exited.value.code, capsys.readouterr().err) == (3, f"{told}\n")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,16 @@ def test_what_cannot_be_called_with_a_task_is_refused(
     assert problem in error.value.problem
 
 
+def test_a_missing_attribute_is_reported_with_its_owner(module: Callable[[str], str]) -> None:
+    name = module(SOURCE)
+    for path, owner in (
+        (f"{name}:refund", f'module "{name}"'),
+        (f"{name}:shop.refund", f'"{name}:shop.refund"'),
+    ):
+        with pytest.raises(HandlerSetupError, match=f'^spec[^ ]+: {owner} has no attribute "refund"'):
+            load(path)
+
+
 def test_a_missing_module_is_told_from_a_module_that_misses_something(module: Callable[[str], str]) -> None:
     """A typing error in the document reads differently from an import error inside the user's module."""
     broken = module("import nowhere_to_be_found")

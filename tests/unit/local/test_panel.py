@@ -1,14 +1,19 @@
-"""What `delayq run` says while its number of shards changes."""
+"""The lines of the panel of `delayq run`."""
 
 from __future__ import annotations
 
 import pytest
-from delayq.local.measures import resharded
-from delayq.local.panel import moving, scanner_line
+from delayq.client.document import parse_text
+from delayq.contract.metrics import LATENESS_BUCKETS
+from delayq.local.measures import PARTS, Window, resharded
+from delayq.local.panel import moving, scanner_line, status_line, worker_line
 from delayq.local.relay import Relay
+from delayq.protocol.results import Counts
 from delayq.protocol.shard_map import ShardMap
 from delayq.service.exposition import render
 from delayq.service.metrics import shard_families
+
+from tests.redis.commands import DOCUMENT
 
 MOVING = ShardMap(3, 6, 3, 6, 6)
 
@@ -27,3 +32,30 @@ def test_the_scanners_line_says_how_far_all_shards_have_moved(shard_map: ShardMa
     exported = shard_families("orders", MOVING, {}, {0: (2000, 1000, 5, 0), 1: (1000, 373, 5, 0)})
     progress = resharded(render(exported).decode())
     assert scanner_line([scanner], 6, moving(shard_map, *progress)) == f"5 of 6 shards led{said}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [('"None"', ""), ("Hold", ", claims no tasks (stopPolicy Hold)")],
+)
+def test_the_workers_line_names_a_hold(policy: str, said: str) -> None:
+    queue = parse_text(f"{DOCUMENT}  stopPolicy: {policy}\n".replace("PORT", "1").encode(), "queue.yaml")
+    worker = Relay("worker-1", lambda *_: None, lambda: None)
+    worker.port = 1
+    assert worker_line([worker], queue) == f"32 slots, handler json:dumps{said}"
+
+
+@pytest.mark.parametrize(
+    ("late_seconds", "said"),
+    [
+        (0.0008, "late p50 1.0 ms p99 1.5 ms"),
+        (76.0, "late p50 ≤ 300 s p99 ≤ 300 s"),
+        (5000.0, "late p50 > 3,600 s p99 > 3,600 s"),
+    ],
+)
+def test_a_lateness_in_a_wide_bucket_is_shown_as_its_bound(late_seconds: float, said: str) -> None:
+    """Interpolation between 60 s and 300 s showed 180 s for tasks that began 76 s late."""
+    bounds, window = (*LATENESS_BUCKETS, float("inf")), Window()
+    hist = {part: {le: 10.0 * (part != PARTS[0] or le >= late_seconds) for le in bounds} for part in PARTS}
+    window.add("worker-1", 1.0, hist)
+    assert status_line(Counts(0, 0, 0, 0, 0, 0, None, None), window.lateness(1.0)).endswith(said)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from delayq.cli.output import Output
     from delayq.client.blocking import SyncClient
+    from delayq.protocol.results import DeadGroup
 
 _NUMBER = re.compile("[1-9][0-9]{0,9}")
 
@@ -92,8 +93,14 @@ def _of_group(client: SyncClient, asked: str) -> dict[str, int]:
             f"--group: expected a number up to {len(groups)}, got {number}", "delayq dlq groups", NOT_FOUND
         )
     group = groups[number - 1]
-    note(f"group {number}: {group.error.partition(chr(10))[0]}")
+    note(f"group {number}: {_error(client, group).partition(chr(10))[0]}")
     return dict.fromkeys(group.ids, group.last_ms)
+
+
+def _error(client: SyncClient, group: DeadGroup) -> str:
+    """Return the error of a group; if it is empty, describe it by the reason of one of its dead letters."""
+    letters = [] if group.error else client.dlq_get(group.ids[:1])
+    return views.error(letters[0].failed) if letters else group.error
 
 
 LETTERS = "dead letter"
@@ -120,16 +127,16 @@ def list_(client: SyncClient, *, limit: int, offset: int, output: Output) -> Non
 @output_option
 def groups(client: SyncClient, *, output: Output) -> None:
     """Group dead letters by error, the largest group first, ignoring numbers and names in errors."""
-    found = list(enumerate(client.dlq_groups(), 1))
+    found = [(number, group, _error(client, group)) for number, group in enumerate(client.dlq_groups(), 1)]
     now_ms = client.counts().now_ms
     rows = [
         [
             str(number),
             f"{group.count:,}",
             length(max(0, now_ms - group.last_ms)),
-            group.error.partition("\n")[0],
+            error.partition("\n")[0],
         ]
-        for number, group in found
+        for number, group, error in found
     ]
     emit(output, [views.group(*each) for each in found], Table([">GROUP", ">COUNT", "LAST", "ERROR"], rows))
 

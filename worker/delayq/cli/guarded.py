@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from delayq.cli.exits import FAILED, INVALID, UNAVAILABLE, CommandError
+from delayq.cli.exits import INVALID, UNAVAILABLE, CommandError
 from delayq.cli.inputs import options
 from delayq.cli.target import document_of
 from delayq.client.document import read
@@ -90,7 +90,7 @@ def of_document(document: DelayQueue, url: str | None, *, own: bool = False) -> 
 def need_sqlalchemy() -> None:
     """Raise CommandError when the extra is not installed."""
     if missing := extras.lacking(*extras.SQL):
-        raise CommandError(f"an SQL guard cannot be used: {missing}", code=FAILED)
+        raise CommandError(f"an SQL guard cannot be used: {missing}", code=INVALID)
 
 
 def place(guard: SqlGuard) -> str:

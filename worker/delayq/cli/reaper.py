@@ -29,6 +29,6 @@ def reaper(sweep_ms: int | None, **options: Any) -> None:  # noqa: ANN401 -- cli
 
     One pass takes three minutes at most. For more than half a million tasks, run the reaper with --for 0s.
     """
-    with errors_as_exits():
+    with errors_as_exits(document=options["config"]):
         seconds = ONE_PASS_SECONDS if sweep_ms is None else sweep_ms / 1000 or None
         run_reaper(setting_of(**options), seconds, once=sweep_ms is None)

@@ -26,5 +26,5 @@ def scanner(**options: Any) -> None:  # noqa: ANN401 -- click's, named in proces
 
     A scanner also reclaims expired leases, and exports the metrics of the queue.
     """
-    with errors_as_exits():
+    with errors_as_exits(document=options["config"]):
         run_scanner(setting_of(**options))

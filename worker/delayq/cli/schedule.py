@@ -142,7 +142,8 @@ def _one(  # noqa: PLR0913 -- one parameter an option
         return _kept(client, stored, output)
     relative = "" if due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
     then = ", once its run has ended" if stored.outcome is Outcome.FOLLOWS else ""
-    emit(output, _view(stored), f"scheduled {stored.id}, due {iso(stored.due_ms)}{relative}{then}")
+    verb = "replaced" if stored.outcome is Outcome.REPLACED else "scheduled"
+    emit(output, _view(stored), f"{verb} {stored.id}, due {iso(stored.due_ms)}{relative}{then}")
     return None
 
 

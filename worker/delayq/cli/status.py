@@ -66,7 +66,7 @@ def status(client: TargetClient, *, watch: bool, interval: int, output: Output) 
 def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -> list[str]:
     """Print and return the notes of a snapshot; leave out those already printed for the previous one."""
     moving = [] if client.shard_map.settled else [resharding(client.queue, client.shard_map)]
-    notes = [*moving, *documented(client), *snapshot.notes]
+    notes = [*moving, *documented(client), *on_hold(client), *snapshot.notes]
     for each in notes:
         if each not in printed:
             note(each)
@@ -80,6 +80,11 @@ def documented(client: TargetClient) -> list[str]:
         return []
     differs = f"! shards: the document says {wanted}, the queue has {shard_map.shards}"
     return [f"{differs}: a scanner that starts with the document changes that"]
+
+
+def on_hold(client: TargetClient) -> list[str]:
+    """Report a document whose workers claim no tasks."""
+    return [f"note: spec.stopPolicy is {client.hold}: workers claim no tasks"] if client.hold else []
 
 
 def resharding(queue: str, shard_map: ShardMap) -> str:

@@ -80,9 +80,10 @@ Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
 class TargetClient(SyncClient):
-    """A client with the document's number of shards, which can differ from the queue's."""
+    """A client with the document's number of shards, which can differ from the queue's, and its stopPolicy."""
 
     documented: int | None = None
+    hold: str = ""  # the document's stopPolicy, if not None
 
     def used(self) -> bool:
         """Whether a client or a scanner has ever used this queue."""
@@ -102,6 +103,7 @@ class Target:
     durability: DurabilitySpec = field(default_factory=DurabilitySpec)
     document: Path | None = None
     source: Source = "--redis"
+    hold: str = ""  # the document's stopPolicy, if not None
 
     @property
     def hint(self) -> str:
@@ -120,6 +122,7 @@ class Target:
             durability=Durability.of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
+        client.hold = self.hold
         return client
 
 
@@ -182,6 +185,7 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
         limits=spec.limits,
         durability=spec.durability,
         document=path,
+        hold="" if spec.stop_policy == "None" else spec.stop_policy,
     )
 
 

@@ -152,7 +152,7 @@ def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
                 f"{row.size:,}",
                 str(row.failed.failures),
                 str(row.failed.crashes),
-                row.failed.error,
+                views.error(row.failed).partition("\n")[0],
             ]
             for row in rows
         ],

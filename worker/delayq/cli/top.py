@@ -17,7 +17,7 @@ from delayq.cli.formats import length
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Table, emit, emit_next, output_option
 from delayq.cli.snapshot import take_snapshot
-from delayq.cli.status import documented, following, interval_option, oldest, pause_seconds
+from delayq.cli.status import documented, following, interval_option, oldest, on_hold, pause_seconds
 from delayq.cli.target import resolve
 from delayq.contract.metrics import STATES
 from delayq.errors import Unavailable
@@ -82,7 +82,8 @@ class Watched:
             self.seen, self.per_second = None, {}
             return
         found = self.seen.found
-        self.trouble = "; ".join([*documented(self.client), *self.seen.notes]).replace("note: ", "")
+        notes = [*documented(self.client), *on_hold(self.client), *self.seen.notes]
+        self.trouble = "; ".join(notes).replace("note: ", "")
         comparable = before is not None and before.away.keys() == self.seen.away.keys()
         self.per_second = rates(before.found, found) if comparable and before is not None else {}
 

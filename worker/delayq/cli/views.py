@@ -51,8 +51,15 @@ def failed(failures: Failures) -> View:
         "failures": failures.failures,
         "crashes": failures.crashes,
         "reason": failures.reason,
-        "error": failures.error,
+        "error": error(failures),
     }
+
+
+def error(failures: Failures) -> str:
+    """Return the last error. A task that ended its worker has none, as no process was left to report it."""
+    if failures.reason == "crashes" and not failures.error:
+        return f"its worker ended in {failures.crashes:,} runs (maxCrashes)"
+    return failures.error
 
 
 def whole(task: TaskView) -> View:
@@ -82,13 +89,13 @@ def content(task: TaskView) -> View:
     return {"content_type": task.content_type, "payload_base64": base64.b64encode(task.body).decode()}
 
 
-def group(number: int, dead: DeadGroup) -> View:
-    """Return a group of dead letters with the same error."""
+def group(number: int, dead: DeadGroup, text: str) -> View:
+    """Return a group of dead letters with the same error; `text`: that error, as `error` returns it."""
     return {
         "group": number,
         "count": dead.count,
         **instant("last_died", dead.last_ms),
-        "error": dead.error,
+        "error": text,
         "ids": list(dead.ids),
     }
 

@@ -107,7 +107,8 @@ def _attribute(owner: object, name: str, path: str) -> object:
     except AttributeError:
         near = difflib.get_close_matches(name, dir(owner), n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
-        raise _Unusable(f'"{path}" has no attribute "{name}"{hint}') from None
+        what = f'module "{owner.__name__}"' if inspect.ismodule(owner) else f'"{path}"'
+        raise _Unusable(f'{what} has no attribute "{name}"{hint}') from None
 
 
 def _check(target: object, path: str, takes: str) -> Callable[..., object]:

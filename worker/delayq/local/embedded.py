@@ -95,7 +95,7 @@ class Embedded:
         self._parser = RedisLogParser(self.server, directory)
         self._password = secrets.token_hex(16)
         self._port, self._known = 0, False
-        self.keeper = Keeper(self._command, "redis_output", self._parser)
+        self.keeper = Keeper(self._command, "redis", self._parser)
 
     @property
     def url(self) -> str:

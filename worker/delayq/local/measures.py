@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WINDOW_SECONDS = 60.0
+INTERPOLATED_SECONDS = 10.0  # buckets above this bound span 20 s and more
 PARTS = (metrics.WORKER_DUE_TO_CLAIMED.name, metrics.WORKER_CLAIMED_TO_STARTED.name)
 _BUCKET = re.compile(rf'^({"|".join(PARTS)})_bucket{{[^}}]*le="([^"]+)"[^}}]*}} (\S+)$', re.MULTILINE)
 
@@ -46,9 +47,10 @@ def histograms(exposition: str) -> Cumulative:
 
 
 def quantile(q: float, cumulative: Mapping[float, float]) -> float | None:
-    """Return the q-quantile in seconds, interpolated within buckets; None without values.
+    """Return the q-quantile in seconds; None without values.
 
-    For values above the last bound, return that bound.
+    It is interpolated within buckets up to INTERPOLATED_SECONDS. In wider ones interpolation may be wrong by minutes:
+    return the upper bound, which is infinite above the last bucket.
     """
     points = [(0.0, 0.0), *sorted(cumulative.items())]
     rank = q * points[-1][1]
@@ -56,7 +58,8 @@ def quantile(q: float, cumulative: Mapping[float, float]) -> float | None:
         return None
     for (low, before), (high, upto) in pairwise(points):
         if upto >= rank:
-            return low if high == float("inf") else low + (high - low) * (rank - before) / (upto - before)
+            wide = high > INTERPOLATED_SECONDS
+            return high if wide else low + (high - low) * (rank - before) / (upto - before)
     return None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delayq.contract.metrics import LATENESS_BUCKETS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -51,7 +53,9 @@ def worker_line(workers: Sequence[Relay], queue: DelayQueue) -> str:
         slots = f"{_up(workers)} of {len(workers)} up, {slots}"
     elif len(workers) > 1:
         slots = f"{len(workers)} × {slots}"
-    return f"{slots}, handler {handler(queue)}"
+    policy = queue.spec.stop_policy
+    hold = "" if policy == "None" else f", claims no tasks (stopPolicy {policy})"
+    return f"{slots}, handler {handler(queue)}{hold}"
 
 
 def _up(processes: Sequence[Relay]) -> int:
@@ -88,7 +92,9 @@ def status_line(counts: Counts, lateness: Lateness | None) -> str:
 
 
 def _ms(value: float) -> str:
-    """Three figures at most, from 0.1 ms to hours."""
+    """`0.8 ms`, `≤ 300 s`: from 10 s on, the upper bound of a bucket."""
     if value < DECIMALS_BELOW_MS:
         return f"{value:.1f} ms"
-    return f"{value:,.0f} ms" if value < SECONDS_FROM_MS else f"{value / 1000:,.0f} s"
+    if value < SECONDS_FROM_MS:
+        return f"{value:,.0f} ms"
+    return f"> {LATENESS_BUCKETS[-1]:,.0f} s" if value == float("inf") else f"≤ {value / 1000:,.0f} s"

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 LED_SECONDS = 1.0  # for scanners to lead their shards before the event `ready`
 PLAIN_SECONDS = 5.0  # for processes to start before the panel's first lines
 LAST_LOOK_SECONDS = 2.0
+EXPLAIN_SECONDS = 1.0  # for workers without running handlers to end
 HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
 
 
@@ -88,7 +89,9 @@ class Run:
             async with client:
                 showing = asyncio.create_task(self._show(watch))
                 await self._until_ended(tasks)
+                explaining = asyncio.create_task(self._explain_wait())
                 clean = await self._end(workers=True)
+                explaining.cancel()
                 showing.cancel()
                 await asyncio.gather(showing, return_exceptions=True)
                 with suppress(TimeoutError):  # Redis may have ended
@@ -103,6 +106,14 @@ class Run:
         """Wait for a signal, or for a process (or Redis) that cannot be restarted."""
         kept = [*tasks, self._store.keeper.task] if isinstance(self._store, Embedded) else tasks
         await first(self._urgency.stop.wait(), *(asyncio.wait({task}) for task in kept if task))
+
+    async def _explain_wait(self) -> None:
+        """Say what the run waits for, unless the workers end at once."""
+        await asyncio.sleep(EXPLAIN_SECONDS)
+        if self._urgency.stop.is_set() and not self._urgency.hurry.is_set():
+            seconds = self._plan.queue.spec.worker.drain_timeout_seconds
+            said = f"stopping: waits for running handlers, at most {seconds:,} s; Ctrl-C again hands their tasks back"
+            self._shown.write_line("run", said)
 
     async def _show(self, watch: Watch) -> None:
         ready = asyncio.create_task(self._ready())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.doctor import causes
-from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, merged, ok, unreachable
+from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, merged, ok, unreachable, warning
 from delayq.cli.doctor.guard import guard as check_guard
 from delayq.cli.doctor.handler import handler as check_handler
 from delayq.cli.doctor.poison import poison
@@ -78,6 +78,9 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
         yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return
     yield ok("redis", f"{target.address.where}, {_source(target)}")
+    if target.hold:
+        said = f"spec.stopPolicy is {target.hold}: workers claim no tasks"
+        yield warning("hold", said, "set spec.stopPolicy to None, and restart the workers")
     reached = True
     for found in _redis(target):
         reached = reached and not found.unreachable
@@ -154,7 +157,12 @@ def _together(target: Target, commands: Commands) -> Iterator[Finding]:
             if scripts.level is not Level.FAILED:
                 documented = None if target.document is None else target.shards
                 yield from check_queue(
-                    connection, commands, documented=documented, served=served, limits=target.limits
+                    connection,
+                    commands,
+                    documented=documented,
+                    served=served,
+                    limits=target.limits,
+                    hold=target.hold,
                 )
         except DelayQError as error:
             yield _gone(error)

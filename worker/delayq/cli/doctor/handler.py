@@ -38,16 +38,29 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
     spec = document.spec.handler
     if spec.http is not None:
         return
-    beside = str(target.document.absolute().parent)  # as `delayq run` does
-    if beside not in sys.path:
-        sys.path.insert(0, beside)
+    beside, where = str(target.document.absolute().parent), ""
+    error = _error(document)  # as `delayq worker` in this directory
+    if error is not None and spec.python is not None and beside not in sys.path:
+        sys.path.insert(0, beside)  # as `delayq run`
+        error = _error(document)
+        where = f", found only beside the document: start delayq worker in {beside}"
+    if error is not None:
+        yield failed(NAME, str(error), BESIDE)
+        return
+    yield ok(
+        NAME,
+        f"{spec.python.callable}{where}" if spec.python else f"{spec.exec.command[0]} is on the PATH",  # type: ignore[union-attr] # one of three
+    )
+
+
+def _error(document: DelayQueue) -> InvalidDocument | None:
+    """Return why a worker cannot start with the handler."""
     try:
         with redirect_stdout(sys.stderr):  # stdout is for the findings
             asyncio.run(_started(document))
     except InvalidDocument as error:
-        yield failed(NAME, str(error), BESIDE)
-        return
-    yield ok(NAME, spec.python.callable if spec.python else f"{spec.exec.command[0]} is on the PATH")  # type: ignore[union-attr] # one of three
+        return error
+    return None
 
 
 async def _started(document: DelayQueue) -> None:

@@ -46,12 +46,16 @@ def queue(
     documented: int | None,
     served: Sequence[int],
     limits: Limits,
+    hold: str = "",
 ) -> Iterator[Finding]:
-    """Check the keys of the available shards. `documented`: the document's number of shards, if any."""
+    """Check the keys of the available shards.
+
+    `documented`: the document's number of shards, if any. `hold`: its stopPolicy, if not None.
+    """
     yield from shards(commands, documented)
     yield from formats(connection, commands, served)
     yield leaders(connection, commands, served)
-    yield overdue(connection, commands, served, limits)
+    yield overdue(connection, commands, served, limits, hold=hold)
 
 
 def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
@@ -117,12 +121,17 @@ def _holder(reply: object, now_ms: int) -> str:
     return owner if expiry.isdigit() and int(expiry) > now_ms else ""
 
 
-def overdue(connection: SyncConnection, commands: Commands, served: Sequence[int], limits: Limits) -> Finding:
-    """Check overdue tasks: they are normal while workers claim them, or a limit delays them."""
+def overdue(
+    connection: SyncConnection, commands: Commands, served: Sequence[int], limits: Limits, *, hold: str = ""
+) -> Finding:
+    """Check overdue tasks: they are normal while workers claim them, or a hold or a limit delays them."""
     before = _counts(connection, commands, served)
     if before.late_ms < LATE_MS:
         later = f"{tasks(before.scheduled)} scheduled, {before.due:,} due, {before.in_flight:,} in flight"
         return ok("tasks", f"{later}, {before.retrying:,} retrying, {before.dead:,} dead")
+    if hold:
+        waiting = f"{tasks(before.due)} due, the oldest for {length(before.late_ms)}"
+        return ok("tasks", f"{waiting}, held back by spec.stopPolicy {hold}")
     time.sleep(PATIENCE_SECONDS)
     held = held_by(connection, commands, limits=limits, found=before, shards=served)
     after = _counts(connection, commands, served)

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from delayq.client.base import QueueClient, all_stored
+from delayq.client.batching import ScheduleBatches
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
@@ -28,6 +29,7 @@ class Client(QueueClient):
 
     _open: AsyncConnection | None = None
     _confirming: AsyncConnection  # a connection that waits to be confirmed delays all later calls
+    _batches: ScheduleBatches
     _process: int = 0  # that called open(): an event loop does not survive a fork
     _loop: asyncio.AbstractEventLoop | None = None  # of open(): other loops do not receive the replies
     _parents: tuple[
@@ -52,6 +54,7 @@ class Client(QueueClient):
         self._discard_stale()
         if self._open is None:
             self._open, self._confirming = AsyncConnection(self.address), AsyncConnection(self._patient)
+            self._batches = ScheduleBatches(self._operations.writer, self._do)
             self._process, self._loop = os.getpid(), asyncio.get_running_loop()
         return self
 
@@ -77,11 +80,11 @@ class Client(QueueClient):
         """Close."""
         await self.close()
 
-    async def _do(self, operation: Operation[T]) -> T:
+    async def _do(self, operation: Operation[T], connection: AsyncConnection | None = None) -> T:
         answer: Any = None
         error: BaseException | None = None
         started: set[asyncio.Future[Any]] = set()
-        connection = self._connection  # close() may run meanwhile
+        connection = connection or self._connection  # close() may run meanwhile
         try:
             while True:
                 try:
@@ -143,7 +146,7 @@ class Client(QueueClient):
         `durability`, NotConfirmed means that the task is stored, but was not confirmed in time; the same applies.
         """
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
-        return await self._do(self._operations.schedule(task, if_exists))
+        return await self._batches.schedule(self._connection, task, if_exists)
 
     async def schedule_many(
         self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"

@@ -101,19 +101,38 @@ class Results:
             why = str(replies) if isinstance(replies, DelayQError) else ""
             self.shortfall = Shortfall(asked, confirmed, why)
 
+    def one(self, at: int) -> Scheduled:
+        """Return the stored task of this position; raises why it was refused or not confirmed."""
+        if at in self.refused:
+            raise self.refused[at]
+        found = self.stored[at]
+        if self.shortfall is not None and at in self.unconfirmed:
+            raise _not_confirmed(self.shortfall, [found], [found], {})
+        return found
+
     def check_confirmed(self) -> None:
         """Raise NotConfirmed if some stored tasks were not confirmed."""
-        if self.shortfall is None or not self.unconfirmed:
-            return
-        unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
-        raise NotConfirmed(
-            self.shortfall.message([each.id for each in unconfirmed]),
-            scheduled=self.scheduled,
-            unconfirmed=unconfirmed,
-            refused=dict(sorted(self.refused.items())),
-            confirmed=self.shortfall.confirmed,
-            wanted=self.shortfall.asked.wanted,
-        )
+        if self.shortfall is not None and self.unconfirmed:
+            unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
+            raise _not_confirmed(
+                self.shortfall, self.scheduled, unconfirmed, dict(sorted(self.refused.items()))
+            )
+
+
+def _not_confirmed(
+    shortfall: Shortfall,
+    scheduled: list[Scheduled],
+    unconfirmed: list[Scheduled],
+    refused: dict[int, Refused],
+) -> NotConfirmed:
+    return NotConfirmed(
+        shortfall.message([each.id for each in unconfirmed]),
+        scheduled=scheduled,
+        unconfirmed=unconfirmed,
+        refused=refused,
+        confirmed=shortfall.confirmed,
+        wanted=shortfall.asked.wanted,
+    )
 
 
 class TaskWriter:
@@ -128,11 +147,15 @@ class TaskWriter:
         self._confirming = Confirmation(commands, durability) if durability else None
         self._encoder = TaskEncoder(limits)
 
-    def one(self, task: NewTask, if_exists: IfExists) -> Operation[Results]:
-        """Store one task, in one round trip. Raises an error for a malformed task."""
+    def chunk(self, task: NewTask) -> Chunk:
+        """Return a chunk of this task alone; Refused if it is malformed or too large."""
+        return self._encoder.chunk(task, self._commands.shard_map)
+
+    def store(self, chunk: Chunk, if_exists: IfExists) -> Operation[Results]:
+        """Store one chunk. Unlike many(), this needs no two round trips under way."""
         _check(if_exists)
         results = Results()
-        chunks = yield from self._ready([self._encoder.chunk(task, self._commands.shard_map)])
+        chunks = yield from self._ready([chunk])
         yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results)
         return results
 

@@ -31,21 +31,18 @@ class Operations:
         """`limits` come from spec.limits, `durability` from spec.durability."""
         self.commands, self.limits, self.durability = commands, limits, durability
         self.homes = ShardRouter(commands)
-        self._storing = TaskWriter(commands, self.homes, limits, durability)
+        self.writer = TaskWriter(commands, self.homes, limits, durability)
 
     # schedule
 
     def schedule(self, task: NewTask, if_exists: IfExists) -> Operation[Scheduled]:
         """Store one task, or raise why it was refused or not confirmed."""
-        results = yield from self._storing.one(task, if_exists)
-        for error in results.refused.values():
-            raise error
-        results.check_confirmed()
-        return results.stored[0]
+        results = yield from self.writer.store(self.writer.chunk(task), if_exists)
+        return results.one(0)
 
     def schedule_many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip."""
-        return self._storing.many(tasks, if_exists)
+        return self.writer.many(tasks, if_exists)
 
     # single tasks
 

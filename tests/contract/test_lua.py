@@ -29,7 +29,9 @@ KEY_NAMES = {name for name, kept in vars(Keys).items() if isinstance(kept, cache
 TASK_KEY_NAMES = {name for name, kept in vars(TaskKeys).items() if isinstance(kept, cached_property)}
 CLAIMER_KEY_NAMES = {name for name, kept in vars(ClaimerKeys).items() if isinstance(kept, cached_property)}
 TYPES = {
-    **dict.fromkeys(("delayed", "retry", "suspect", "processing", "dlq", "scanners", "moving"), "zset"),
+    **dict.fromkeys(
+        ("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"), "zset"
+    ),
     **dict.fromkeys(
         ("tasks", "attempts", "dlq_info", "cursors", "stats", "moving_info", "arrived", "followups"), "hash"
     ),
@@ -41,7 +43,7 @@ TYPES = {
 REDIS_5 = {
     "DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
     "HSTRLEN", "INFO", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
-    "ZRANGEBYSCORE", "ZREM", "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM", "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
 }  # fmt: skip
 EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "schedule": lambda b: b.schedule(
@@ -60,6 +62,8 @@ EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "retry": lambda b: b.retry(0, [b"id:1", 1, 1, "error"], max_attempts=1),
     "bury": lambda b: b.bury(0, [b"id:1", "error"]),
     "release": lambda b: b.release(0, [b"id:1", 1]),
+    "park": lambda b: b.park(0, [b"id:1"]),
+    "unpark": lambda b: b.unpark(0, [("kind", 1)]),
     "wake": lambda b: b.wake(0),
     "elect": lambda b: b.elect(0, "owner", 1),
     "reclaim": lambda b: b.reclaim(0, max_crashes=1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from delayq.protocol.envelope import decode
 from delayq.protocol.results import Failures
 
 from tests.redis.state import State
@@ -37,6 +38,17 @@ class Life:
     def kept_due(self) -> int:
         """The due time that is stored outside of the indexes."""
         return max(self.kept, int.from_bytes(self.envelope[-6:], "big"))
+
+    @property
+    def kind(self) -> tuple[str, int]:
+        found = decode(self.envelope)
+        return found.kind, found.kind_version
+
+    def member(self, task_id: str) -> str:
+        """The task in the index in which it is."""
+        kind, version = self.kind
+        parked = f"{kind or '-'} {version:05d} {self.at:015d} {task_id}"
+        return {"processing": f"{task_id}:{self.token}", "parked": parked}.get(self.home, task_id)
 
     @property
     def failed(self) -> Failures:
@@ -85,16 +97,17 @@ class Model:
             "suspect": {},
             "processing": {},
             "dlq": {},
+            "parked": {},
         }
         for task_id, life in self.lives.items():
-            name = f"{task_id}:{life.token}" if life.home == "processing" else task_id
-            homes[life.home][name] = life.at
+            homes[life.home][life.member(task_id)] = 0 if life.home == "parked" else life.at
         return State(
             delayed=homes["delayed"],
             retry=homes["retry"],
             suspect=homes["suspect"],
             processing=homes["processing"],
             dlq=homes["dlq"],
+            parked=homes["parked"],
             tasks={task_id: life.envelope for task_id, life in self.lives.items()},
             attempts={task_id: life.entry for task_id, life in self.lives.items() if life.counted},
             dlq_info={task_id: life.story for task_id, life in self.lives.items() if life.home == "dlq"},
@@ -177,6 +190,8 @@ class Model:
         life.at = max(due, now)
         if life.home == "suspect":
             life.home = "retry"
+        if life.home == "parked":
+            life.home = "retry" if life.counted else "delayed"
         if life.home == "delayed":
             life.envelope = life.envelope[:-6] + life.at.to_bytes(6, "big")
         if life.counted:
@@ -281,6 +296,25 @@ class Model:
             life.wait("retry" if life.counted else "delayed", life.due)
         self.stats["released"] += 1
         return "released"
+
+    def park(self, member: str) -> str:
+        life = self.held(member)
+        if not life:
+            return "lease_lost"
+        life.wait("parked", life.kept_due)
+        self.stats["parked"] += 1
+        return "parked"
+
+    def unpark(self, kinds: list[tuple[str, int]] | None, limit: int) -> tuple[int, int]:
+        """Kind after kind, and of each the earliest due first."""
+        parked = {life.member(task_id): life for task_id, life in self.lives.items() if life.home == "parked"}
+        order = sorted(parked, key=str.encode)
+        if kinds is not None:
+            order = [member for kind in kinds for member in order if parked[member].kind == kind]
+        for member in order[:limit]:
+            parked[member].home = "retry" if parked[member].counted else "delayed"
+            self.stats["unparked"] += 1
+        return len(order[:limit]), len(parked) - len(order[:limit])
 
     def reclaim(self, now: int, limit: int) -> list[tuple[str, str]]:
         expired = sorted(

@@ -47,6 +47,7 @@ class State:
     suspect: Mapping[str, int] = field(default_factory=dict)
     processing: Mapping[str, int] = field(default_factory=dict)
     dlq: Mapping[str, int] = field(default_factory=dict)
+    parked: Mapping[str, int] = field(default_factory=dict)
     tasks: Mapping[str, bytes] | None = None
     attempts: Mapping[str, str] = field(default_factory=dict)
     dlq_info: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +60,8 @@ class State:
     def __post_init__(self) -> None:
         if self.tasks is None:
             running = [member.rpartition(":")[0] for member in self.processing]
-            ids = [*self.delayed, *self.retry, *self.suspect, *running, *self.dlq]
+            parked = [member.split(" ", 3)[3] for member in self.parked]
+            ids = [*self.delayed, *self.retry, *self.suspect, *running, *self.dlq, *parked]
             object.__setattr__(self, "tasks", {task_id: envelope() for task_id in ids})
 
     @property
@@ -78,7 +80,7 @@ class State:
 
 OF_TASKS = {"largest", "bytes", "bytes_in"}
 ZSETS, HASHES, LISTS = (
-    ("delayed", "retry", "suspect", "processing", "dlq"),
+    ("delayed", "retry", "suspect", "processing", "dlq", "parked"),
     ("tasks", "attempts", "dlq_info", "stats", "followups"),
     ("wake", "alarm"),
 )
@@ -125,9 +127,9 @@ def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
     answers = pipe.execute()
     zsets = {
         name: {member.decode(): int(score) for member, score in found}
-        for name, found in zip(ZSETS, answers[:5], strict=True)
+        for name, found in zip(ZSETS, answers, strict=False)
     }
-    tasks, attempts, dlq_info, stats, followups = answers[5:10]
+    tasks, attempts, dlq_info, stats, followups, wake, alarm, leader = answers[len(ZSETS) :]
     assert int(stats.get(b"bytes", 0)) == weight(_named(tasks))
     return State(
         **zsets,
@@ -137,9 +139,9 @@ def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
         followups=_named(followups),
         # What says nothing that `tasks` does not is no counter of its own.
         stats={name: int(count) for name, count in _named(stats).items() if name not in OF_TASKS},
-        wake=answers[10],
-        alarm=answers[11],
-        leader=(answers[12] or b"").decode(),
+        wake=wake,
+        alarm=alarm,
+        leader=(leader or b"").decode(),
     )
 
 

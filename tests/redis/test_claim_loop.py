@@ -79,14 +79,14 @@ async def test_a_task_that_only_a_newer_worker_can_read_is_neither_charged_nor_b
     shard: Shard, redis_url: str, waited_ms: int
 ) -> None:
     """However often older workers claim it; the longer it waits, the less often they do."""
-    envelope = b"\x21{}" + (NOW - waited_ms).to_bytes(6, "big")
+    envelope = b"\x31{}" + (NOW - waited_ms).to_bytes(6, "big")
     before = shard.seed(State(retry={"new": NOW}, tasks={"new": envelope}, attempts={"new": "99 2 old"}))
     async with loop_of(shard.commands, redis_url) as (exchange, _, _):
         await exchange.step()
         await exchange.step()
     after = shard.whole()
     due_ms = NOW + min(max(TOO_NEW_PAUSE_MS[0], waited_ms), TOO_NEW_PAUSE_MS[1])
-    told = {"new": f"99 2 @{due_ms} unreadable: envelope version 2, this delayq reads up to 1"}
+    told = {"new": f"99 2 @{due_ms} unreadable: envelope version 3, this delayq reads up to 2"}
     changed = {"alarm": after.alarm, "stats": after.stats}
     assert after == before.but(retry={"new": due_ms}, attempts=told, **changed)
 

@@ -12,7 +12,7 @@ import pytest
 from delayq.contract import Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
-from delayq.protocol.envelope import JSON_TYPE, Task, encode
+from delayq.protocol.envelope import JSON_TYPE, Task, encode, with_kind
 from delayq.protocol.results import INDEXES as INDEX_OF
 from delayq.protocol.results import Claimed, Counts, Outcome, TaskRow, TaskView, Ticket, Verdict
 from delayq.protocol.results import State as In
@@ -45,8 +45,9 @@ DELAYS = st.sampled_from([0, 0, 0, 1, 500])
 ERRORS = st.sampled_from(["", "boom", "1 2 3", "@5 two\nlines", "~9:7:1 boom"])
 NTH = st.integers(0, 5)
 SHARDS = st.integers(0, 2)
-INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "dlq", "attempts", "dlq_info")
-STATES = st.sampled_from([In.SCHEDULED, In.RETRYING, In.SUSPECT, In.IN_FLIGHT, In.DEAD])
+INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "dlq", "attempts", "dlq_info", "parked")
+STATES = st.sampled_from([In.SCHEDULED, In.RETRYING, In.SUSPECT, In.IN_FLIGHT, In.PARKED, In.DEAD])
+KINDS = st.sampled_from([("", 0), ("push", 1), ("push", 2), ("pus", 1)])
 
 
 def when(now: int, delay: int, *, relative: bool) -> str:
@@ -109,14 +110,24 @@ class Queue(RuleBasedStateMachine):
     # clients
 
     @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS, MAX_DELAY_MS + 1]), relative=st.booleans(),
-          if_exists=st.sampled_from(["reject", "keep", "replace"]), repeated=st.booleans())  # fmt: skip
-    def schedule(self, task_id: str, delay: int, *, relative: bool, if_exists: str, repeated: bool) -> None:
+          if_exists=st.sampled_from(["reject", "keep", "replace"]), repeated=st.booleans(), kind=KINDS)  # fmt: skip
+    def schedule(
+        self,
+        task_id: str,
+        delay: int,
+        *,
+        relative: bool,
+        if_exists: str,
+        repeated: bool,
+        kind: tuple[str, int] = ("", 0),
+    ) -> None:
         """Repeated is the last call once more, as after its reply was lost."""
         if repeated and self.last[0]:
             task_id, body, relative = self.last
         else:
             self.payload += 1
             body = encode(self.payload, None, {"n": str(self.payload)})[0]
+            body = with_kind(body, *kind) if kind[0] else body
             self.payloads[body] = self.payload
         self.last = task_id, body, relative
         index, model = self.at(task_id)
@@ -158,6 +169,8 @@ class Queue(RuleBasedStateMachine):
             *(b"%d" % payload, JSON_TYPE, {"n": str(payload)}, life.failed),
             token=life.token if life.home == "processing" else None,
             follow_up_due_ms=int.from_bytes(life.follow_up[-6:], "big") or None,
+            kind=life.kind[0],
+            kind_version=life.kind[1],
         )
 
     @staticmethod
@@ -193,6 +206,7 @@ class Queue(RuleBasedStateMachine):
             bytes=weight(state.envelopes),
             format=found.format,
             suspect=len(state.suspect),
+            parked=len(state.parked),
         )
         assert found.waiting == len(dues) + len(state.suspect)
         assert found.late_ms == (max(0, now - min(waits)) if found.due else 0)
@@ -202,8 +216,7 @@ class Queue(RuleBasedStateMachine):
     def list_(self, index: int, state: In, offset: int, limit: int) -> None:
         index, model = self.pick(index)
         lives = [(life.at, name, life) for name, life in model.lives.items() if self.state(life) is state]
-        leased = state is In.IN_FLIGHT
-        lives.sort(key=lambda each: (each[0], (f"{each[1]}:{each[2].token}" if leased else each[1]).encode()))
+        lives.sort(key=lambda each: (state is not In.PARKED and each[0], each[2].member(each[1]).encode()))
         assert self.run(self.commands.list(index, state, offset=offset, limit=limit)) == [
             TaskRow(name, state, self.shown(life), len(life.envelope), life.failed)
             for _, name, life in lives[offset : offset + limit]
@@ -301,6 +314,16 @@ class Queue(RuleBasedStateMachine):
         life = model.held(member)
         due = life.due if life else self.now
         assert self.run(self.commands.release(index, [member, due])) == [model.release(member)]
+
+    @rule(nth=NTH)
+    def park(self, nth: int) -> None:
+        member, index, model = self.lease(nth)
+        assert self.run(self.commands.park(index, [member.encode()])) == [model.park(member)]
+
+    @rule(index=SHARDS, kinds=st.lists(KINDS, unique=True) | st.none(), limit=st.sampled_from([1, 100]))
+    def unpark(self, index: int, kinds: list[tuple[str, int]] | None, limit: int) -> None:
+        index, model = self.pick(index)
+        assert self.run(self.commands.unpark(index, kinds, limit=limit)) == model.unpark(kinds, limit)
 
     @rule(nth=NTH, times=st.integers(1, 3))
     def fail_at_once(self, nth: int, times: int) -> None:
@@ -436,7 +459,7 @@ class Queue(RuleBasedStateMachine):
     @rule()
     def time_passes_to_the_next_due_time(self) -> None:
         lives = [life for model in self.models for life in model.lives.values()]
-        ahead = [life.at for life in lives if life.home != "suspect" and life.at > self.now]
+        ahead = [life.at for life in lives if life.home not in ("suspect", "parked") and life.at > self.now]
         if ahead:
             self.time_passes(min(ahead) - self.now)
 

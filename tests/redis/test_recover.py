@@ -82,7 +82,7 @@ def test_a_lease_without_a_token_or_an_envelope_is_dropped_and_does_not_stop_oth
     [
         (b"a:7", {}, "no task"),
         (b"a:7", {"a": b"short"}, "expected at least"),
-        (b"a:7", {"a": b"\x21{}......."}, "version 2"),
+        (b"a:7", {"a": b"\x31{}......."}, "version 3"),
         (b"\xff:7", {"a": envelope()}, "no task"),
     ],
     ids=["orphan", "corrupt", "too_new", "not_utf8"],

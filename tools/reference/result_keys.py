@@ -11,7 +11,9 @@ KEYS: Final[Mapping[str, str]] = {
     "id": "Id of the task.",
     "outcome": "created, kept, replaced, repeated, follows; cancelled, follow_up_cancelled, rescheduled; or why not: "
     "in_flight, dead, not_found.",
-    "state": "scheduled, retrying, suspect, in_flight, dead; or orphan, which the reaper restores.",
+    "state": "scheduled, retrying, suspect, in_flight, parked, dead; or orphan, which the reaper restores.",
+    "kind": "Kind of the task, if it has one.",
+    "kind_version": "Version of the kind.",
     "due": "When the task runs, or runs again; of `status` and forecasts, tasks that are due and not claimed.",
     "follow_up": "Due time of the follow-up task.",
     "lease_expires": "While in flight: when the lease ends if the worker does not extend it.",
@@ -38,6 +40,7 @@ KEYS: Final[Mapping[str, str]] = {
     "dry_run": "Whether nothing was changed.",
     "queue": "Name of the queue.",
     "now": "Redis' time.",
+    "parked": "Tasks whose kind or version no worker knew; they are in no other number.",
     "suspect": "Of the due tasks, those whose lease expired; they run again apart from healthy ones.",
     "in_flight": "Tasks that workers hold.",
     "retrying": "Tasks scheduled for another attempt.",

@@ -1,6 +1,7 @@
 """delayq: a delay queue on Redis, for one machine or for Kubernetes.
 
-Client and SyncClient schedule tasks; Task, Retry, Bury and Seen are for handlers, and delayq.guards guards them.
+Client and SyncClient schedule tasks; App makes functions kinds of task. Task, Retry, Bury and Seen are for handlers,
+and delayq.guards guards them.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ from delayq.protocol.results import State, Verdict
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
+    from delayq.app import App, Context
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
     from delayq.client.encoding import NewTask
 
 __all__ = [
+    "App",
     "Bury",
     "Client",
+    "Context",
     "DelayQError",
     "DelayTooLong",
     "Durability",
@@ -64,7 +68,13 @@ __all__ = [
     "Unavailable",
     "Verdict",
 ]
-_LAZY = {"Client": "client.aio", "SyncClient": "client.blocking", "NewTask": "client.encoding"}
+_LAZY = {
+    "App": "app",
+    "Context": "app",
+    "Client": "client.aio",
+    "SyncClient": "client.blocking",
+    "NewTask": "client.encoding",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds

@@ -71,6 +71,7 @@ class Backlog:
     scheduled: int = 0
     in_flight: int = 0
     retrying: int = 0
+    parked: int = 0
     dead: int = 0
     oldest_due_at: float | None = None
     """Unix seconds; None when nothing is overdue."""
@@ -92,7 +93,7 @@ class Backlog:
     @property
     def tasks(self) -> int:
         """Tasks in every state but dead."""
-        return self.due + self.scheduled + self.in_flight + self.retrying
+        return self.due + self.scheduled + self.in_flight + self.retrying + self.parked
 
     @property
     def late_seconds(self) -> float:
@@ -133,7 +134,7 @@ class Backlog:
         )
 
     def _numbers(self) -> list[int]:
-        tasks = (self.due, self.scheduled, self.in_flight, self.retrying, self.dead)
+        tasks = (self.due, self.scheduled, self.in_flight, self.retrying, self.parked, self.dead)
         return [bucket(number) for number in (*tasks, *self.shards.numbers)]
 
 
@@ -267,6 +268,7 @@ def backlog(reading: Reading, now: float) -> Backlog:
         due=due,
         scheduled=reading.total(table.TASKS, state="scheduled"),
         retrying=reading.total(table.TASKS, state="retrying"),
+        parked=reading.total(table.TASKS, state="parked"),
         in_flight=reading.total(table.TASKS, state="in_flight"),
         dead=reading.total(table.TASKS, state="dead"),
         oldest_due_at=max(0.0, now - overdue) if due and overdue > 0 else None,

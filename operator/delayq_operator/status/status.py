@@ -187,6 +187,8 @@ def _backlog(backlog: Backlog) -> Status:
         "dead": backlog.dead,
         "observedTime": timestamp(backlog.read_at),
     }
+    if backlog.parked:
+        made["parked"] = backlog.parked
     if backlog.oldest_due_at is not None:
         made["oldestDueTime"] = timestamp(backlog.oldest_due_at)
     if backlog.next_due_at is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.cli.formats import clean, duration_ms, instant_ms, iso, length, rate_per_second, relative, seconds
+from delayq.cli.formats import clean, instant_ms, iso, length, rate_per_second, relative, seconds
+from delayq.client.durations import duration_ms
 from hypothesis import given
 from hypothesis import strategies as st
 

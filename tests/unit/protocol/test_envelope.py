@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from delayq.errors import EnvelopeError, EnvelopeTooNew
-from delayq.protocol.envelope import BYTES_TYPE, JSON_TYPE, Envelope, Task, decode, encode
+from delayq.protocol.envelope import BYTES_TYPE, JSON_TYPE, Envelope, Task, decode, encode, with_kind
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +46,16 @@ def test_any_bytes_of_any_type_come_back(
     assert size == len(payload)
 
 
+@given(st.binary() | JSON_VALUES, HEADERS, DUES, st.from_regex(r"\A[a-z.]{1,64}\Z"))
+def test_a_kind_and_its_version_come_back_and_change_nothing_else(
+    payload: object, headers: dict[str, str], due_ms: int, kind: str
+) -> None:
+    version = 1 + due_ms % 0xFFFF
+    body, _ = encode(payload, None, headers)
+    plain, content = decode(stored(body, due_ms)), decode(stored(with_kind(body, kind, version), due_ms))
+    assert content == plain._replace(kind=kind, kind_version=version)
+
+
 @pytest.mark.parametrize("view", [bytes, bytearray, memoryview])
 def test_anything_like_bytes_is_bytes_and_may_say_it_is_json(view: type) -> None:
     typed = decode(stored(encode(view(b'{"a":1}'), JSON_TYPE, None)[0], 5))
@@ -68,6 +78,12 @@ def test_the_bytes_of_version_1_never_change() -> None:
     assert encode(b"\xff", "a/b", {"h": "v"})[0] == b'\x16\x00\x00\x03a/b\x00\x00\x09{"h":"v"}\xff'
 
 
+def test_the_bytes_of_version_2_never_change() -> None:
+    assert with_kind(encode({"a": 1}, None, None)[0], "push", 258) == b'\x21\x01\x04push\x01\x02{"a":1}'
+    assert with_kind(b"\x16\x00\x00\x03a/b", "p", 1) == b"\x26\x01\x01p\x00\x01\x00\x00\x03a/b"
+    assert decode(stored(b"\x21\x00{}", 5)) == Envelope(b"{}", JSON_TYPE, {}, 5)
+
+
 CYCLE: list[object] = []
 CYCLE.append(CYCLE)
 NOT_JSON = [float("nan"), float("inf"), {1, 2}, object(), "\ud800", {"a": [float("nan")]}, {(1, 2): 3}, CYCLE]
@@ -81,17 +97,41 @@ def test_what_is_not_json_is_refused(payload: object) -> None:
         encode(payload, "text/plain", None)
 
 
-@pytest.mark.parametrize("head", range(0x20, 0x100, 0x10))
+@pytest.mark.parametrize("head", range(0x30, 0x100, 0x10))
 def test_a_newer_version_is_told_from_garbage(head: int) -> None:
     """Such a task is left alone for a newer delayq, where garbage would be buried."""
     with pytest.raises(EnvelopeTooNew, match=f"version {head >> 4}"):
         decode(bytes([head]) + bytes(6))
 
 
+@pytest.mark.parametrize("fields", [2, 4, 8, 0x83, 0xFF])
+def test_fields_that_only_a_newer_delayq_knows_are_left_to_it(fields: int) -> None:
+    with pytest.raises(EnvelopeTooNew, match=f"unknown fields 0x{fields & ~1:02x}"):
+        decode(bytes([0x21, fields]) + b"\x01k\x00\x01{}" + bytes(6))
+
+
 @pytest.mark.parametrize(
     "envelope",
-    [b"", b"\x11", bytes(6), b"\x00" + bytes(6), b"\x18" + bytes(6), b"\x12\x00\x00\x05ab" + bytes(6)],
-    ids=["empty", "short", "six", "version 0", "unknown flag", "field too long"],
+    [
+        b"",
+        b"\x11",
+        bytes(6),
+        b"\x00" + bytes(6),
+        b"\x18" + bytes(6),
+        b"\x12\x00\x00\x05ab" + bytes(6),
+        b"\x21\x01\x09kind" + bytes(6),
+        b"\x21\x01\x01\xff\x00\x01" + bytes(6),
+    ],
+    ids=[
+        "empty",
+        "short",
+        "six",
+        "version 0",
+        "unknown flag",
+        "field too long",
+        "kind too long",
+        "kind not UTF-8",
+    ],
 )
 def test_what_is_no_envelope_says_so(envelope: bytes) -> None:
     with pytest.raises(EnvelopeError):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.exits import CommandError
-from delayq.cli.formats import duration_ms, instant_ms, rate_per_second
+from delayq.cli.formats import instant_ms, rate_per_second
+from delayq.client.durations import duration_ms
 from delayq.contract.problems import quote
 
 if TYPE_CHECKING:

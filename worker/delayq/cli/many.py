@@ -12,9 +12,10 @@ import click
 
 from delayq.cli import views
 from delayq.cli.exits import REFUSED, print_error
-from delayq.cli.formats import duration_ms, instant_ms, tasks
+from delayq.cli.formats import instant_ms, tasks
 from delayq.cli.inputs import MAX_BYTES, strict_json
 from delayq.cli.output import emit, note
+from delayq.client.durations import duration_ms
 from delayq.client.encoding import NewTask
 from delayq.contract.problems import quote, type_name
 from delayq.errors import NotConfirmed, TasksRefused, Unavailable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 WHEN: Final = ("in", "at", "delay_ms", "due_ms")
 PAYLOADS: Final = ("payload", "payload_base64")
-READ: Final = (*WHEN, *PAYLOADS, "id", "headers", "content_type")
+READ: Final = (*WHEN, *PAYLOADS, "id", "headers", "content_type", "kind", "kind_version")
 INSTANTS: Final = (*views.INSTANT.values(), "scheduled")
 PASSED_OVER: Final = frozenset(
     {
@@ -61,6 +62,8 @@ def new_task(line: bytes) -> NewTask:
         task_id=fields.get("id"),
         headers=fields.get("headers"),
         content_type=fields.get("content_type"),
+        kind=fields.get("kind"),
+        version=fields.get("kind_version", 1),
     )
 
 

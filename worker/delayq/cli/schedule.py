@@ -13,7 +13,7 @@ from delayq.cli.formats import clean, iso, length
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
 from delayq.client.enqueue import IfExists
-from delayq.protocol.envelope import JSON_TYPE
+from delayq.protocol.envelope import JSON_TYPE, MAX_KIND_VERSION
 from delayq.protocol.results import Outcome
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ ONE_ONLY = {
     "headers": "--header",
     "raw": "--bytes",
     "content_type": "--content-type",
+    "kind": "--kind",
 }
 """Parameters of a single task → their options."""
 
@@ -50,6 +51,15 @@ task_options = inputs.options(
     click.option("--bytes", "raw", is_flag=True, help="Store the payload as raw bytes, not as JSON."),
     click.option(
         "--content-type", metavar="TYPE", help="Content type of the payload; implies --bytes unless JSON."
+    ),
+    click.option("--kind", metavar="KIND", help="Kind of the task, for queues with several kinds."),
+    click.option(
+        "--kind-version",
+        metavar="N",
+        type=click.IntRange(1, MAX_KIND_VERSION),
+        default=1,
+        show_default=True,
+        help="Version of the kind.",
     ),
 )
 
@@ -125,6 +135,8 @@ def _one(  # noqa: PLR0913 -- one parameter an option
     headers: tuple[tuple[str, str], ...],
     raw: bool,
     content_type: str | None,
+    kind: str | None,
+    kind_version: int,
 ) -> None:
     if payload is None:
         raise CommandError("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
@@ -134,6 +146,8 @@ def _one(  # noqa: PLR0913 -- one parameter an option
         if_exists=if_exists,
         headers=inputs.headers(headers),
         content_type=content_type,
+        kind=kind,
+        version=kind_version,
         **inputs.when(delay_ms, due_ms),
     )
     if due_ms is not None and stored.due_ms > due_ms:

@@ -66,11 +66,20 @@ def status(client: TargetClient, *, watch: bool, interval: int, output: Output) 
 def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -> list[str]:
     """Print and return the notes of a snapshot; leave out those already printed for the previous one."""
     moving = [] if client.shard_map.settled else [resharding(client.queue, client.shard_map)]
-    notes = [*moving, *documented(client), *on_hold(client), *snapshot.notes]
+    notes = [*moving, *documented(client), *on_hold(client), *parked(snapshot.found), *snapshot.notes]
     for each in notes:
         if each not in printed:
             note(each)
     return notes
+
+
+def parked(found: Counts) -> list[str]:
+    """Report tasks of unknown kinds."""
+    if not found.parked:
+        return []
+    return [
+        f"! {found.parked:,} parked: no worker knew their kind or version (delayq task list --state parked)"
+    ]
 
 
 def documented(client: TargetClient) -> list[str]:

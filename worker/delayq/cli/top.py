@@ -111,7 +111,11 @@ def _column(watched: Watched) -> dict[str, str]:
     found = watched.found
     if found is None:
         return {}
-    states = {state.replace("_", " "): f"{getattr(found, state):,}" for state in STATES}
+    states = {
+        state.replace("_", " "): f"{getattr(found, state):,}"
+        for state in STATES
+        if state != "parked" or found.parked
+    }
     due = {f"due in {length(horizon)}": f"{tasks:,}" for horizon, tasks in found.due_within.items()}
     speeds = {
         f"{name}/s": f"{watched.per_second[name]:,.1f}" if name in watched.per_second else "-"

@@ -25,6 +25,7 @@ INSTANT: Final = {
     State.RETRYING: "due",
     State.SUSPECT: "began",
     State.IN_FLIGHT: "lease_expires",
+    State.PARKED: "due",
     State.DEAD: "died",
 }
 
@@ -66,6 +67,7 @@ def whole(task: TaskView) -> View:
     """Return all fields of a task: those that `schedule --many` reads, and its state."""
     return {
         "id": task.id,
+        **({"kind": task.kind, "kind_version": task.kind_version} if task.kind else {}),
         **content(task),
         "headers": dict(task.headers),
         "state": task.state.value,

@@ -127,7 +127,7 @@ class Client(QueueClient):
                 return await asyncio.sleep(asked)
         return await connection.run(asked)
 
-    async def schedule(
+    async def schedule(  # noqa: PLR0913 -- what a task has
         self,
         payload: object,
         *,
@@ -137,15 +137,18 @@ class Client(QueueClient):
         if_exists: IfExists = "reject",
         headers: Mapping[str, str] | None = None,
         content_type: str | None = None,
+        kind: str | None = None,
+        version: int = 1,
     ) -> Scheduled:
         """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
 
-        `payload` is any JSON value, or bytes with a `content_type`. Raises Refused (InvalidTask, TaskExists, QueueFull,
+        `payload` is any JSON value, or bytes with a `content_type`. `kind` names what the task does, if the queue has
+        several kinds, and `version` that of its payload. Raises Refused (InvalidTask, TaskExists, QueueFull,
         …), which stores nothing, or Unavailable, after which the task may or may not be stored: call again with the
         same task_id and if_exists="keep", which stores a second task only if the first has finished by then. With
         `durability`, NotConfirmed means that the task is stored, but was not confirmed in time; the same applies.
         """
-        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
+        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version)
         return await self._batches.schedule(self._connection, task, if_exists)
 
     async def schedule_many(

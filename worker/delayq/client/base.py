@@ -62,11 +62,11 @@ class QueueClient:
         self._dead_letters = DeadLetters(self._operations)
 
     @classmethod
-    def from_document(cls, document: DelayQueue | str | Path, *, url: str | None = None) -> Self:
+    def from_document(cls, document: DelayQueue | str | Path, *, url: str | Address | None = None) -> Self:
         """Create a client for a DelayQueue document, parsed or a path; `url` overrides spec.redis."""
         queue = document if isinstance(document, DelayQueue) else read(document)
         spec = queue.spec
-        address = Address.of(spec.redis, secrets_dir(), url=url)
+        address = url if isinstance(url, Address) else Address.of(spec.redis, secrets_dir(), url=url)
         return cls(
             address,
             queue=queue.queue,

@@ -92,7 +92,7 @@ class SyncClient(QueueClient):
                 return time.sleep(asked)
         return connection.run(asked)
 
-    def schedule(
+    def schedule(  # noqa: PLR0913 -- what a task has
         self,
         payload: object,
         *,
@@ -102,9 +102,11 @@ class SyncClient(QueueClient):
         if_exists: IfExists = "reject",
         headers: Mapping[str, str] | None = None,
         content_type: str | None = None,
+        kind: str | None = None,
+        version: int = 1,
     ) -> Scheduled:
         """See Client.schedule."""
-        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type)
+        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version)
         return self._do(self._operations.schedule(task, if_exists))
 
     def schedule_many(self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject") -> list[Scheduled]:

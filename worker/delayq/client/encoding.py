@@ -26,6 +26,7 @@ BULK_IDS = 256  # that schedule_many generates at once
 MAX_ID_BYTES = 200
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
+_KIND = re.compile(envelope.KIND_NAME)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate cannot be encoded
 
@@ -39,6 +40,8 @@ class NewTask(NamedTuple):
     task_id: str | None = None
     headers: Mapping[str, str] | None = None
     content_type: str | None = None
+    kind: str | None = None
+    version: int = 1  # of the kind
 
 
 Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
@@ -107,7 +110,7 @@ class TaskEncoder:
         if type(task) is not NewTask:
             shown = type(task).__name__
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
-        payload, delay_ms, due_ms, task_id, headers, content_type = task
+        payload, delay_ms, due_ms, task_id, headers, content_type, kind, version = task
         task_id = next(fresh) if task_id is None else checked_id(task_id)
         moment = when(task_id, delay_ms, due_ms)
         if headers or content_type:
@@ -120,6 +123,8 @@ class TaskEncoder:
             ) from error
         if size > self._limits.max_payload_bytes:
             raise PayloadTooLarge(task_id, "payload", size=size, limit=self._limits.max_payload_bytes)
+        if kind is not None:
+            body = envelope.with_kind(body, *_checked_kind(task_id, kind, version))
         return task_id, moment, body
 
     def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
@@ -155,6 +160,16 @@ def checked_id(task_id: str) -> str:
     shown = repr(task_id)[:60]
     expected = f"expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters"
     raise InvalidTask(shown, f"task_id: {expected}, got {shown}")
+
+
+def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int]:
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        expected = "expected 1 to 64 letters, digits, _, . and -, the first a letter, a digit or _"
+        raise InvalidTask(task_id, f"kind of task {task_id}: {expected}, got {kind!r:.80}")
+    if type(version) is not int or not 1 <= version <= envelope.MAX_KIND_VERSION:
+        expected = f"expected a whole number from 1 to {envelope.MAX_KIND_VERSION}"
+        raise InvalidTask(task_id, f"version of task {task_id}: {expected}, got {version!r:.60}")
+    return kind, version
 
 
 def _texts(headers: Mapping[Any, Any]) -> list[Any]:

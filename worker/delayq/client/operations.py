@@ -132,4 +132,5 @@ def summed(found: Sequence[Counts]) -> Counts:
         bytes=sum(each.bytes for each in found),
         format=max(each.format for each in found),
         suspect=sum(each.suspect for each in found),
+        parked=sum(each.parked for each in found),
     )

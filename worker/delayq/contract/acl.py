@@ -38,7 +38,7 @@ SCRIPTS: Final = (
         "zcount",
         "zrange",
     ),
-    *("zrangebyscore", "zrem", "zremrangebyrank", "zrevrangebyscore", "zscan", "zscore"),
+    *("zrangebylex", "zrangebyscore", "zrem", "zremrangebyrank", "zrevrangebyscore", "zscan", "zscore"),
 )
 """Commands that scripts call: the user needs permission for each."""
 

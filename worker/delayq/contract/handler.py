@@ -24,11 +24,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonHandler:
-    """A Python function, called with the task inside the worker."""
+    """Python code, called inside the worker: exactly one of callable, app."""
 
-    callable: str = text(
-        CALLABLE, doc='Module and function, as in "shop.orders:cancel_unpaid"; async or not.'
+    SHAPE: ClassVar[Shape] = Shape(one_of=("callable", "app"))
+
+    callable: str | None = text(
+        CALLABLE,
+        default=None,
+        doc='Module and function, as in "shop.orders:cancel_unpaid"; async or not. It is called with every task.',
     )
+    app: str | None = text(
+        CALLABLE,
+        default=None,
+        doc='Module and App, as in "shop.tasks:app"; a function for each kind of task.',
+    )
+
+    @property
+    def target(self) -> str:
+        """Module and object, whichever is given."""
+        return self.callable or self.app or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +91,10 @@ class Handler:
 
     SHAPE: ClassVar[Shape] = Shape(one_of=("python", "http", "exec"))
 
-    python: PythonHandler | None = section(PythonHandler, default=None, doc="A Python function.")
+    python: PythonHandler | None = section(
+        PythonHandler,
+        default=None,
+        doc="Python code, called inside the worker: exactly one of callable, app.",
+    )
     http: HttpHandler | None = section(HttpHandler, default=None, doc="A POST to an HTTP service.")
     exec: ExecHandler | None = section(ExecHandler, default=None, doc="A command.")

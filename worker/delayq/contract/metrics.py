@@ -54,10 +54,10 @@ HANDLER_BUCKETS: Final = (
 SHARD_MAP_VERSIONS: Final = ("current", "previous", "target")
 """Values of the label `version`."""
 
-STATES: Final = ("scheduled", "due", "in_flight", "retrying", "dead")
+STATES: Final = ("scheduled", "due", "in_flight", "retrying", "parked", "dead")
 """Values of the label `state`."""
 
-OUTCOMES: Final = ("acked", "retried", "buried", "released", "lease_lost")
+OUTCOMES: Final = ("acked", "retried", "buried", "released", "parked", "lease_lost")
 """Values of the label `outcome`."""
 
 GuardOutcome = Literal["finished", "duplicate", "busy", "lost", "unavailable", "abandoned"]
@@ -129,7 +129,8 @@ _SHARD: Final = ("queue", "shard")
 
 TASKS: Final = _gauge(
     "tasks",
-    "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying (scheduled after a failure), dead.",
+    "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying (scheduled after a failure), "
+    "parked (of a kind that no worker knows), dead.",
     "queue",
     "shard",
     "state",
@@ -243,6 +244,12 @@ QUEUE_ACKED: Final = _queue_counter("acked", "Tasks completed by a handler")
 QUEUE_RETRIED: Final = _queue_counter("retried", "Failed attempts scheduled for a retry")
 QUEUE_BURIED: Final = _queue_counter("buried", "Tasks buried as dead letters")
 QUEUE_RELEASED: Final = _queue_counter("released", "Tasks released without charging an attempt")
+QUEUE_PARKED: Final = _queue_counter(
+    "parked", "Tasks parked, because a worker did not know their kind or version"
+)
+QUEUE_UNPARKED: Final = _queue_counter(
+    "unparked", "Parked tasks returned to the queue by a worker that knows them"
+)
 QUEUE_RECLAIMED: Final = _queue_counter("reclaimed", "Expired leases reclaimed")
 QUEUE_COMPLETED: Final = _queue_counter("completed", "Expired leases whose task the check reported as done")
 QUEUE_RECOVERY_DEFERRED: Final = _queue_counter(

@@ -13,20 +13,27 @@ from delayq.handlers.threads import cancelled
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from delayq.connection import Address
     from delayq.contract import DelayQueue
 
 __all__ = ["Handler", "HandlerSetupError", "build", "cancelled"]
 
 
-def build(queue: DelayQueue, *, secrets_dir: Path) -> Handler:
-    """Return the handler that the document names; HandlerSetupError if it cannot run here."""
-    spec = queue.spec.handler
-    if spec.python:
+def build(queue: DelayQueue, *, secrets_dir: Path, address: Address | None = None) -> Handler:
+    """Return the handler that the document names; HandlerSetupError if it cannot run here.
+
+    `address` is that of Redis, if it is not the document's.
+    """
+    spec, guard, concurrency = queue.spec.handler, queue.spec.guard, queue.spec.worker.concurrency
+    transactions = guard is not None and guard.sql is not None
+    if spec.python and spec.python.callable:
         from delayq.handlers.python import PythonHandler  # noqa: PLC0415 -- see above
 
-        guard, concurrency = queue.spec.guard, queue.spec.worker.concurrency
-        transactions = guard is not None and guard.sql is not None
         return PythonHandler(spec.python.callable, concurrency=concurrency, transactions=transactions)
+    if spec.python and spec.python.app:
+        from delayq.handlers.app import AppHandler, load  # noqa: PLC0415 -- see above
+
+        return AppHandler(load(spec.python.app), queue, address, transactions=transactions)
     if spec.http:
         from delayq.handlers.http import HttpHandler  # noqa: PLC0415 -- see above
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
+    from delayq.contract import Delivery
     from delayq.guards import Guard
     from delayq.protocol.envelope import Task
 
@@ -27,6 +28,10 @@ class Handler(Protocol):
     @property
     def call(self) -> HandlerCall:
         """What the worker awaits for each task; the value is ignored."""
+
+    @property
+    def kinds(self) -> Mapping[tuple[str, int], Delivery] | None:
+        """The kinds and versions that it can run, and how each is delivered; None: every task, as in the document."""
 
     @property
     def joins(self) -> bool:

@@ -41,7 +41,7 @@ class ExecFailed(Exception):
 class ExecHandler:
     """A command, and the process groups of the tasks that run it now."""
 
-    joins = False
+    kinds, joins = None, False
 
     def __init__(self, spec: ExecSpec, *, grace_seconds: float = GRACE_SECONDS) -> None:
         """`grace_seconds`: time from SIGTERM to SIGKILL when a task is cancelled."""

@@ -31,7 +31,7 @@ def of_task(task: Task) -> dict[str, str]:
         "DELAYQ_SCHEDULED_MS": str(task.scheduled_ms),
         "DELAYQ_CONTENT_TYPE": task.content_type,
         "DELAYQ_HEADERS": json.dumps(dict(task.headers)),
-    }
+    } | ({"DELAYQ_KIND": task.kind, "DELAYQ_KIND_VERSION": str(task.kind_version)} if task.kind else {})
 
 
 def _withheld(name: str) -> bool:

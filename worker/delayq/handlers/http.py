@@ -34,7 +34,7 @@ class HTTPTimeoutError(Exception):
 class HttpHandler:
     """A pool of connections to one URL."""
 
-    joins = False
+    kinds, joins = None, False
 
     def __init__(self, spec: HttpSpec, *, timeout_seconds: float, secrets_dir: Path) -> None:
         """`timeout_seconds` bounds a whole run, the wait for a connection included."""

@@ -42,19 +42,24 @@ _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # no space at e
 def task_headers(task: Task) -> dict[str, str]:
     """Return every header that comes from the task."""
     task_id = encode(task.id)
-    return {
-        "Content-Type": _content_type(task),
-        "Idempotency-Key": f"{encode(task.queue)}/{task_id}",
-        "Delayq-Queue": encode(task.queue),
-        signature.TASK_ID: task_id,
-        signature.ATTEMPT: str(task.attempt),
-        "Delayq-Token": str(task.token),
-        "Delayq-Due-Ms": str(task.due_ms),
-        "Delayq-Scheduled-Ms": str(task.scheduled_ms),
-    } | {
-        f"Delayq-Header-{quote(name, safe='', errors='surrogatepass')}": encode(value)
-        for name, value in task.headers.items()
-    }
+    kind = {"Delayq-Kind": task.kind, "Delayq-Kind-Version": str(task.kind_version)} if task.kind else {}
+    return (
+        {
+            "Content-Type": _content_type(task),
+            "Idempotency-Key": f"{encode(task.queue)}/{task_id}",
+            "Delayq-Queue": encode(task.queue),
+            signature.TASK_ID: task_id,
+            signature.ATTEMPT: str(task.attempt),
+            "Delayq-Token": str(task.token),
+            "Delayq-Due-Ms": str(task.due_ms),
+            "Delayq-Scheduled-Ms": str(task.scheduled_ms),
+        }
+        | kind
+        | {
+            f"Delayq-Header-{quote(name, safe='', errors='surrogatepass')}": encode(value)
+            for name, value in task.headers.items()
+        }
+    )
 
 
 def encode(value: str) -> str:

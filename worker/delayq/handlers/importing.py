@@ -40,6 +40,14 @@ def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
         raise HandlerSetupError(field, str(error)) from error.__cause__
 
 
+def load_object(path: str, field: str) -> object:
+    """Import the object that the document names at `field`."""
+    try:
+        return _find(path)
+    except _Unusable as error:
+        raise HandlerSetupError(field, str(error)) from error.__cause__
+
+
 def takes_connection(target: Callable[..., object]) -> bool:
     """Whether a callable has an unbound parameter named `connection`."""
     return _connection(target) is not None and not (
@@ -61,6 +69,10 @@ def _connection(target: Callable[..., object]) -> inspect.Parameter | None:
 
 
 def _load(path: str, takes: str) -> Callable[..., object]:
+    return _check(_find(path), path, takes)
+
+
+def _find(path: str) -> object:
     module_name, _, attributes = path.partition(":")
     if not module_name or not attributes:
         raise _Unusable(f'expected "module:callable", got "{path}"')
@@ -68,7 +80,7 @@ def _load(path: str, takes: str) -> Callable[..., object]:
     found: object = _import(module_name)
     for name in attributes.split("."):
         found = _attribute(found, name, path)
-    return _check(found, path, takes)
+    return found
 
 
 def unwrap(target: object) -> object:

@@ -33,6 +33,7 @@ class PythonHandler:
     """The user's coroutine function, or a plain function that runs in threads."""
 
     call: HandlerCall
+    kinds = None
 
     def __init__(self, path: str, *, concurrency: int, transactions: bool = False) -> None:
         """Import now: without a usable callable, the worker must not claim tasks.

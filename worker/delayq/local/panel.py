@@ -76,7 +76,7 @@ def handler(queue: DelayQueue) -> str:
     """Return the handler's callable, URL or command."""
     spec = queue.spec.handler
     if spec.python:
-        return spec.python.callable
+        return spec.python.target
     return spec.http.url if spec.http else " ".join(spec.exec.command) if spec.exec else ""
 
 
@@ -86,6 +86,8 @@ def status_line(counts: Counts, lateness: Lateness | None) -> str:
         f"due {counts.due:,} · scheduled {counts.scheduled:,} · in flight {counts.in_flight:,}"
         f" · retrying {counts.retrying:,} · dead {counts.dead:,}"
     )
+    if counts.parked:
+        line += f" · parked {counts.parked:,}"
     if lateness is None:
         return line
     return f"{line} · late p50 {_ms(lateness.p50_ms)} p99 {_ms(lateness.p99_ms)}"

@@ -24,14 +24,16 @@ def run_worker(setting: Setting) -> None:
 
 
 async def _worker(setting: Setting) -> None:
-    handler = handlers.build(setting.queue, secrets_dir=setting.secrets_dir)
+    handler = handlers.build(setting.queue, secrets_dir=setting.secrets_dir, address=setting.address)
     guard = guards.build(
         setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=not handler.joins
     )
     call = handler.call if guard is None else handler.under(guard)
     await handler.start()
     try:
-        worker = Worker(setting.queue.spec, setting.commands, setting.address, call, guard=guard)
+        worker = Worker(
+            setting.queue.spec, setting.commands, setting.address, call, guard=guard, kinds=handler.kinds
+        )
 
         async def families(_horizons: DueHistogram) -> Iterable[Family]:
             worker.counters.busy = worker.slots.busy

@@ -206,9 +206,9 @@ class Commands:
 
     def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[Rows]:
         """Return one page of the tasks in a state, by score."""
-        index, leased = INDEXES[state], int(state is State.IN_FLIGHT)
-        decode = replies.rows(state)
-        return self._call("list", shard, decode, index=index, offset=offset, limit=limit, leased=leased)
+        members = {State.IN_FLIGHT: "leases", State.PARKED: "parked"}.get(state, "ids")
+        named: dict[str, Argument] = {"index": INDEXES[state], "offset": offset, "limit": limit}
+        return self._call("list", shard, replies.rows(state), **named, members=members)
 
     def counts(
         self, shard: int, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()
@@ -263,6 +263,20 @@ class Commands:
     def release(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
         """Return tasks to their index without charging an attempt; `settles` is flat: member, due ms."""
         return self._call("release", shard, replies.settled(len(settles) // 2, "released"), settles)
+
+    def park(self, shard: int, members: Sequence[bytes]) -> Call[Settlements]:
+        """Set tasks aside whose kind or version this worker does not know, without charging an attempt."""
+        return self._call("park", shard, replies.settled(len(members), "parked"), members)
+
+    def unpark(
+        self, shard: int, kinds: Iterable[tuple[str, int]] | None, *, limit: int = BATCH
+    ) -> Call[tuple[int, int]]:
+        """Return parked tasks of these kinds and versions, None: all, to their index.
+
+        The reply has the numbers of returned tasks, and of those that are still parked.
+        """
+        prefixes = [f"{kind or '-'} {version:05d}" for kind, version in kinds or ()]
+        return self._call("unpark", shard, tuple, prefixes, limit=limit if kinds is None or prefixes else 0)
 
     # scanners and reapers
 

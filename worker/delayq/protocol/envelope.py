@@ -3,6 +3,9 @@
 Envelope, version 1: one byte of version (high nibble) and flags, then the fields that the flags announce, the payload
 unchanged, and the due time as 6 big-endian bytes, which the scripts append by Redis' clock. Seven bytes
 around the payload keep a 100-byte payload inside one 112-byte allocation: 16 bytes per task less than with eight more.
+
+Version 2 is for tasks with a kind: the first byte is followed by a byte of further flags and their fields, then all is
+as in version 1. Tasks without such fields stay in version 1, which costs no byte more and which older workers can run.
 """
 
 from __future__ import annotations
@@ -17,11 +20,15 @@ from delayq.errors import EnvelopeError, EnvelopeTooNew
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
+PLAIN, EXTENDED = 1, 2  # versions
 JSON, HEADERS, CONTENT_TYPE = 1, 2, 4
+KIND = (
+    1  # the first further flag; its field: a byte with the length of the name, the name, two bytes of version
+)
+KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
 JSON_TYPE, BYTES_TYPE = "application/json", "application/octet-stream"
 DUE_BYTES = 6
-_PLAIN_JSON = bytes((VERSION << 4 | JSON,))
+_PLAIN_JSON = bytes((PLAIN << 4 | JSON,))
 _NO_HEADERS: Mapping[str, str] = {}
 
 encode_json = json.JSONEncoder(
@@ -43,6 +50,8 @@ class Task:
     content_type: str
     headers: Mapping[str, str]
     shard: int = 0  # of the claim; a running task does not migrate
+    kind: str = ""  # "" for a task without a kind
+    kind_version: int = 0  # of its arguments; 0 for a task without a kind
 
     @cached_property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
@@ -57,6 +66,15 @@ class Envelope(NamedTuple):
     content_type: str
     headers: Mapping[str, str]
     due_ms: int
+    kind: str = ""
+    kind_version: int = 0
+
+
+def with_kind(envelope: bytes, kind: str, version: int) -> bytes:
+    """Return an envelope of version 1 as one of version 2 with this kind."""
+    name = kind.encode()
+    first = bytes((EXTENDED << 4 | envelope[0] & 15, KIND, len(name)))
+    return b"".join((first, name, version.to_bytes(2, "big"), envelope[1:]))
 
 
 def encode(payload: object, content_type: str | None, headers: Mapping[str, str] | None) -> tuple[bytes, int]:
@@ -68,18 +86,20 @@ def encode(payload: object, content_type: str | None, headers: Mapping[str, str]
     body = encode_json(payload).encode()
     if not headers:
         return _PLAIN_JSON + body, len(body)
-    return bytes((VERSION << 4 | JSON | HEADERS,)) + _sized(encode_json(headers).encode()) + body, len(body)
+    return bytes((PLAIN << 4 | JSON | HEADERS,)) + _sized(encode_json(headers).encode()) + body, len(body)
 
 
 def _encode_bytes(body: bytes, kind: str, headers: Mapping[str, str] | None) -> tuple[bytes, int]:
     flags, prefix = 0, b""
-    if kind != BYTES_TYPE:
+    if kind == JSON_TYPE:
+        flags |= JSON
+    elif kind != BYTES_TYPE:
         flags |= CONTENT_TYPE
         prefix += _sized(kind.encode())
     if headers:
         flags |= HEADERS
         prefix += _sized(encode_json(headers).encode())
-    return bytes((VERSION << 4 | flags,)) + prefix + body, len(body)
+    return bytes((PLAIN << 4 | flags,)) + prefix + body, len(body)
 
 
 def decode(envelope: bytes) -> Envelope:
@@ -87,28 +107,41 @@ def decode(envelope: bytes) -> Envelope:
     if len(envelope) <= DUE_BYTES:
         raise EnvelopeError(f"expected at least {DUE_BYTES + 1} bytes, got {len(envelope)}")
     version, flags = envelope[0] >> 4, envelope[0] & 15
-    if version > VERSION:
-        raise EnvelopeTooNew(f"envelope version {version}, this delayq reads up to {VERSION}")
     due_ms = int.from_bytes(envelope[-DUE_BYTES:], "big")
-    if flags == JSON and version == VERSION:
+    if flags == JSON and version == PLAIN:
         return Envelope(envelope[1:-DUE_BYTES], JSON_TYPE, _NO_HEADERS, due_ms)
-    if version != VERSION or flags > CONTENT_TYPE | HEADERS | JSON:
+    if version > EXTENDED:
+        raise EnvelopeTooNew(f"envelope version {version}, this delayq reads up to {EXTENDED}")
+    if version < PLAIN or flags > CONTENT_TYPE | HEADERS | JSON:
         raise EnvelopeError(f"unknown envelope header byte 0x{envelope[0]:02x}")
-    return _decode_rest(envelope, flags, due_ms)
-
-
-def _decode_rest(envelope: bytes, flags: int, due_ms: int) -> Envelope:
-    at, kind, headers = 1, JSON_TYPE if flags & JSON else BYTES_TYPE, _NO_HEADERS
     try:
-        if flags & CONTENT_TYPE:
-            raw, at = _take(envelope, at)
-            kind = raw.decode()
-        if flags & HEADERS:
-            raw, at = _take(envelope, at)
-            headers = _headers(raw)
+        at, kind, kind_version = (1, "", 0) if version == PLAIN else _decode_kind(envelope)
+        return _decode_rest(envelope, at, flags, Envelope(b"", "", _NO_HEADERS, due_ms, kind, kind_version))
     except (ValueError, RecursionError) as error:
         raise EnvelopeError(f"unreadable envelope: {error}") from error
-    return Envelope(envelope[at:-DUE_BYTES], kind, headers, due_ms)
+
+
+def _decode_kind(envelope: bytes) -> tuple[int, str, int]:
+    """Return where the further fields end, the kind and its version."""
+    if envelope[1] & ~KIND:
+        raise EnvelopeTooNew(f"envelope with the unknown fields 0x{envelope[1] & ~KIND:02x}")
+    if not envelope[1]:
+        return 2, "", 0
+    end = 3 + envelope[2]
+    if end + 2 > len(envelope) - DUE_BYTES:
+        raise ValueError(f"{len(envelope)} bytes announce a kind up to byte {end + 2}")
+    return end + 2, envelope[3:end].decode(), int.from_bytes(envelope[end : end + 2], "big")
+
+
+def _decode_rest(envelope: bytes, at: int, flags: int, found: Envelope) -> Envelope:
+    content_type, headers = JSON_TYPE if flags & JSON else BYTES_TYPE, _NO_HEADERS
+    if flags & CONTENT_TYPE:
+        raw, at = _take(envelope, at)
+        content_type = raw.decode()
+    if flags & HEADERS:
+        raw, at = _take(envelope, at)
+        headers = _headers(raw)
+    return found._replace(body=envelope[at:-DUE_BYTES], content_type=content_type, headers=headers)
 
 
 def _headers(raw: bytes) -> Mapping[str, str]:

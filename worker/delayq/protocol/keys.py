@@ -10,7 +10,7 @@ from typing import Final
 
 SLOTS: Final = 16_384
 """Hash slots of a Redis Cluster."""
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The newest format of a shard's keys that this delayq supports, as in prelude.lua.
 
 The field `format` of `stats` is a shard's format, 1 by default. A script raises it when it first writes a key that
@@ -18,6 +18,7 @@ older processes do not support. These continue to schedule, claim and settle, bu
 
 1: every key below but followups.
 2: followups, too.
+3: parked, too.
 """
 
 
@@ -70,9 +71,15 @@ class Keys:
     followups = _Key()
     """Hash: task id to the envelope of its follow-up.
 
-    Only tasks in flight or retrying have one; dead letters have none, so purge ignores it. If the task is missing, the
-    reaper promotes the follow-up. limits.maxLength counts both as one task, limits.maxBytes counts a follow-up once it
-    is the task. A task with a follow-up does not migrate.
+    Only tasks in flight, retrying or parked have one; dead letters have none, so purge ignores it. If the task is
+    missing, the reaper promotes the follow-up. limits.maxLength counts both as one task, limits.maxBytes counts a
+    follow-up once it is the task. A task with a follow-up does not migrate.
+    """
+    parked = _Key()
+    """Sorted set: `kind version due id` of tasks whose kind or version no worker here knew, all with score 0.
+
+    In lexical order, so tasks of one kind and version are neighbours, the earliest due first. They are no demand. A
+    worker that knows the kind returns them to `delayed` or `retry`. limits.maxLength counts them.
     """
     wake = _Key()
     """List: at most one token that idle workers block on."""

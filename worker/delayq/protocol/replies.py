@@ -155,9 +155,9 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
                 task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
                 unreadable.append((Lease(task, shard, member, 0), error))
                 continue
-            body, kind, headers, scheduled_ms = content
-            attempt = failures + crashes + 1
-            task = Task(task_id, queue, attempt, token, due_ms, scheduled_ms, body, kind, headers, shard)
+            body, content_type, headers, scheduled_ms, kind, version = content
+            run = (failures + crashes + 1, token, due_ms, scheduled_ms)
+            task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version)
             leases.append(Lease(task, shard, member, failures))
         return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us), suspects=suspects)
 
@@ -223,13 +223,15 @@ def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes)
         return Unreadable("the lease has no task")
     raw_id, _, token = member.rpartition(b":")
     try:
-        body, kind, headers, due_ms = decode(envelope)
+        found = decode(envelope)
         failures, crashes = _counted(counted)
         task_id, number = raw_id.decode(), int(token)
     except (EnvelopeError, ValueError) as error:
         return Unreadable(str(error))
     # Redis does not store the due time of the run, only that for which the task was scheduled.
-    return Task(task_id, queue, failures + crashes + 1, number, due_ms, due_ms, body, kind, headers)
+    run = (failures + crashes + 1, number, found.due_ms, found.due_ms)
+    content = (found.body, found.content_type, found.headers)
+    return Task(task_id, queue, *run, *content, kind=found.kind, kind_version=found.kind_version)
 
 
 def reconciled_page(reply: list[Any]) -> ReconciledPage:
@@ -253,7 +255,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
 
     def read(reply: list[Any]) -> Counts:
         now_ms, delayed, retry, suspect, *others = reply
-        in_flight, lapsed, dead, due, due_retries, oldest, following, within, flat = others
+        in_flight, lapsed, dead, due, due_retries, oldest, following, within, flat, parked = others
         stats = _whole_numbers(flat)
         held_bytes, found_format = max(0, stats.get("bytes", 0)), stats.get("format", 1)
         for word in ("token", "largest", "bytes", "bytes_in", "format"):  # no counters of tasks
@@ -266,6 +268,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             in_flight=in_flight,
             dead=dead,
             suspect=suspect,
+            parked=parked,
             oldest_due_ms=oldest if oldest >= 0 else None,
             next_due_ms=following if following >= 0 else None,
             due_within=dict(zip(horizons_ms, within[: len(horizons_ms)], strict=True)),
@@ -317,6 +320,8 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
             state=STATE_OF[state.decode()],
             at_ms=_at_ms(STATE_OF[state.decode()], at_ms),
             scheduled_ms=content.due_ms,
+            kind=content.kind,
+            kind_version=content.kind_version,
             body=content.body,
             content_type=content.content_type,
             headers=content.headers,

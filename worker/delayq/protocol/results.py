@@ -20,6 +20,7 @@ class State(StrEnum):
     RETRYING = "retrying"  # an attempt failed: it runs again
     SUSPECT = "suspect"  # its lease expired: it runs again, isolated from healthy tasks
     IN_FLIGHT = "in_flight"
+    PARKED = "parked"  # it waits for a worker that knows its kind and version
     DEAD = "dead"
     ORPHAN = "orphan"  # in no index, after a crash of Redis; the reaper repairs it
 
@@ -29,6 +30,7 @@ INDEXES: Final[Mapping[State, str]] = {
     State.RETRYING: "retry",
     State.SUSPECT: "suspect",
     State.IN_FLIGHT: "processing",
+    State.PARKED: "parked",
     State.DEAD: "dlq",
 }
 """State → the index in Redis that holds its tasks."""
@@ -64,6 +66,7 @@ class Settled(StrEnum):
     BURIED = "buried"
     SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     RELEASED = "released"
+    PARKED = "parked"  # no worker has run it: its kind or version is unknown here
     LEASE_LOST = "lease_lost"
 
 
@@ -191,6 +194,8 @@ class TaskView:
     failed: Failures
     token: int | None = None  # of the current lease
     follow_up_due_ms: int | None = None  # due time of its follow-up
+    kind: str = ""  # "" for a task without a kind
+    kind_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +251,7 @@ class Counts:
     bytes: int = 0  # ids and envelopes of all tasks, dead letters included
     format: int = 1  # of the keys, see keys.FORMAT; the newest of several shards
     suspect: int = 0  # of those due: suspects
+    parked: int = 0  # in no other number: no worker knew their kind or version
 
     @property
     def waiting(self) -> int:

@@ -41,7 +41,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "attempts", "dlq", "dlq_info", "followups")
+INDEXES = (
+    "tasks",
+    "delayed",
+    "retry",
+    "suspect",
+    "processing",
+    "attempts",
+    "dlq",
+    "dlq_info",
+    "followups",
+    "parked",
+)
 RESTORE_LIMIT = 10  # tasks per call of restore_orphans.lua
 # The shortest pause between pages of reconciliation: about 10,000 entries a second.
 PAGE_PAUSE_SECONDS = 0.005

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call, Commands
-    from delayq.protocol.results import Claimed, Ticket
+    from delayq.protocol.results import Claimed, Lease, Ticket
     from delayq.worker.executor import Executor
-    from delayq.worker.slots import GroupState, Verb
+    from delayq.worker.slots import GroupState
 
 log = logging.getLogger(__name__)
 
@@ -134,22 +135,12 @@ class ClaimLoop:
             raise answer
 
     def _settlements(self) -> Iterable[tuple[Call[Any], list[Settlement]]]:
-        for shard, verb, settlements in self._group_state.outbox.take():
+        for shard, settlements in self._group_state.outbox.take():
             if self._slots.limited:
                 self._slots.hinted.setdefault(shard, self._group_state)
             for at in range(0, len(settlements), BATCH):
                 batch = settlements[at : at + BATCH]
-                yield self._settle_call(shard, verb, batch), batch
-
-    def _settle_call(self, shard: int, verb: Verb, batch: list[Settlement]) -> Call[list[Settled]]:
-        if verb == "ack":
-            return self._commands.ack(shard, [each.lease.member for each in batch])
-        flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
-        if verb == "retry":
-            return self._commands.retry(shard, flat, max_attempts=self._delivery.max_attempts)
-        if verb == "bury":
-            return self._commands.bury(shard, flat)
-        return self._commands.release(shard, flat)
+                yield settle_call(self._commands, batch, self._delivery.max_attempts), batch
 
     def _claimed_from(self) -> Iterable[Claim]:
         """Yield claims for this group's share of the free slots; a claim of suspects is the only one.
@@ -288,18 +279,36 @@ class ClaimLoop:
                 time.time()
             )  # by the local clock, not by Redis': compared with the pod's creation
         self._counters.claimed += len(answer.leases)
-        deadline = time.monotonic() + self._delivery.handler_timeout_seconds
+        leases = answer.leases if self._runner.kinds is None else list(self._known(answer.leases))
+        now = time.monotonic()
+        deadline = now + self._delivery.handler_timeout_seconds
         # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
         late = self._slots.draining or claim.isolated != self._slots.suspects.running
         room = 0 if late else max(0, self._slots.free)
-        for lease in answer.leases[:room]:
+        for lease in leases[:room]:
+            if self._runner.kinds is not None:
+                deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
             # Not for a released task: it counts when it is claimed again and starts.
             self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
             self._start(Running(lease, sent_at, deadline))
-        for lease in answer.leases[room:]:
+        for lease in leases[room:]:
             self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
         if answer.unreadable:
             self._group_state.outbox.waiting += _unreadable(answer)
+
+    def _known(self, leases: Iterable[Lease]) -> Iterable[Lease]:
+        """Yield the tasks that the handler can run; park the others."""
+        unknown: Counter[tuple[str, int]] = Counter()
+        for lease in leases:
+            task = lease.task
+            if self._runner.knows(task):
+                yield lease
+            else:
+                unknown[task.kind, task.kind_version] += 1
+                self._group_state.outbox.waiting.append(Settlement("park", lease))
+        for (kind, version), count in unknown.items():
+            fields = {"kind": kind, "version": version, "tasks": count}
+            log.warning("kind_unknown", extra={"fields": fields})
 
     def _note_suspects(self, shard: int, answer: Claimed) -> None:
         self._slots.suspects.note(shard, answer.suspects, time.monotonic())
@@ -332,6 +341,21 @@ class ClaimLoop:
             settlement = self._runner.settlement(running, error)
         finally:
             self._group_state.ended(running, settlement)
+
+
+def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) -> Call[list[Settled]]:
+    """Return the call for settlements of one verb in one shard; `max_attempts` is the document's."""
+    shard, verb = batch[0].lease.shard, batch[0].verb
+    if verb == "ack":
+        return commands.ack(shard, [each.lease.member for each in batch])
+    if verb == "park":
+        return commands.park(shard, [each.lease.member for each in batch])
+    flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
+    if verb == "retry":
+        return commands.retry(shard, flat, max_attempts=batch[0].max_attempts or max_attempts)
+    if verb == "bury":
+        return commands.bury(shard, flat)
+    return commands.release(shard, flat)
 
 
 def _death(settlement: Settlement) -> dict[str, object]:

@@ -15,7 +15,7 @@ from delayq.worker import backoff
 from delayq.worker.slots import Running, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from delayq.contract import Delivery
     from delayq.protocol.envelope import Task
@@ -39,10 +39,24 @@ UNREADABLE = "the handler raised an exception that cannot be read (a Retry witho
 class Executor:
     """Calls the handler and counts the results."""
 
-    def __init__(self, call: HandlerCall, delivery: Delivery, counters: WorkerCounters) -> None:
-        """`call` is the handler's."""
-        self._call, self._delivery, self._counters = call, delivery, counters
+    def __init__(
+        self,
+        call: HandlerCall,
+        delivery: Delivery,
+        counters: WorkerCounters,
+        kinds: Mapping[tuple[str, int], Delivery] | None = None,
+    ) -> None:
+        """`call` and `kinds` are the handler's."""
+        self._call, self._delivery, self._counters, self.kinds = call, delivery, counters, kinds
         self._lease_seconds = delivery.lease_duration_seconds
+
+    def knows(self, task: Task) -> bool:
+        """Whether the handler can run tasks of this kind and version."""
+        return self.kinds is None or (task.kind, task.kind_version) in self.kinds
+
+    def policy(self, task: Task) -> Delivery:
+        """Return how a task is delivered: as its kind says, or as the document does."""
+        return (self.kinds or {}).get((task.kind, task.kind_version), self._delivery)
 
     async def run(self, running: Running) -> Settlement | None:
         """Run one task to its end. None when there is nothing to settle, because the lease is lost."""
@@ -86,8 +100,10 @@ class Executor:
             return self._seen(running, error)
         if reason == "drain":  # any other error may come from our cancellation: charge no attempt
             return self._failed(running, error) if isinstance(error, (Bury, Retry)) else _released(running)
-        seconds = self._delivery.handler_timeout_seconds
-        timeout = TimeoutError(f"task ran longer than handlerTimeoutSeconds ({seconds})")
+        seconds = self.policy(running.lease.task).handler_timeout_seconds
+        of_kind = seconds != self._delivery.handler_timeout_seconds
+        limit = f"the timeout of its kind ({seconds} s)" if of_kind else f"handlerTimeoutSeconds ({seconds})"
+        timeout = TimeoutError(f"task ran longer than {limit}")
         timeout.__cause__ = error  # its traceback shows where the handler was
         return self._failed(running, timeout)
 
@@ -122,15 +138,22 @@ class Executor:
         charge: bool = True,
         event: str = _EVENTS[Retry],
     ) -> Settlement:
-        task, failures = running.lease.task, running.lease.failures + 1
+        task, failures, policy = (
+            running.lease.task,
+            running.lease.failures + 1,
+            self.policy(running.lease.task),
+        )
         if delay_ms is None:
-            delay_ms = backoff.delay_ms(failures, self._delivery.backoff, random.random())  # noqa: S311 -- jitter
+            delay_ms = backoff.delay_ms(failures, policy.backoff, random.random())  # noqa: S311 -- jitter
         fields: dict[str, Any] = {"task_id": task.id, "attempt": task.attempt}
-        last = charge and failures >= self._delivery.max_attempts
+        last = charge and failures >= policy.max_attempts
         fields |= {"last_attempt": True} if last else {"retry_in_ms": delay_ms}
         log.warning(event, extra={"fields": fields | {"error": text} | _trace(error)})
         return Settlement(
-            "retry", running.lease, (delay_ms, int(charge), _kept(text, error) if last else text)
+            "retry",
+            running.lease,
+            (delay_ms, int(charge), _kept(text, error) if last else text),
+            max_attempts=policy.max_attempts,
         )
 
     def _bury(self, running: Running, error: Bury) -> Settlement:

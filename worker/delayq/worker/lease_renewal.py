@@ -55,11 +55,11 @@ class LeaseRenewal:
         return min(1.0, self._lease_seconds / 6)
 
     def _enforce_timeouts(self, now: float) -> None:
-        for (
-            running
-        ) in self._group_state.running.values():  # in the order of their start, and so of their deadlines
+        for running in self._group_state.running.values():
             if running.deadline > now:
-                break
+                if self._runner.kinds is None:
+                    break  # in the order of their start, and so of their deadlines
+                continue
             if running.cancelled_for is None:
                 self._counters.handler_timeouts += 1
                 running.cancel("timeout")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.service.counters import WorkerCounters
     from delayq.service.shard_groups import ShardGroup
 
-Verb = Literal["ack", "retry", "bury", "release"]
+Verb = Literal["ack", "retry", "bury", "release", "park"]
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
 CancelReason = Literal["timeout", "lease_lost", "drain", "given_up"]
 
@@ -55,6 +55,7 @@ class Settlement:
     verb: Verb
     lease: Lease
     arguments: tuple[Argument, ...] = ()
+    max_attempts: int = 0  # of a retry, if not that of the document
 
 
 @dataclass(slots=True)
@@ -78,14 +79,15 @@ class Outbox:
         self.waiting += [each for each in self.refused if each.lease.shard == shard]
         self.refused = [each for each in self.refused if each.lease.shard != shard]
 
-    def take(self) -> Iterator[tuple[int, Verb, list[Settlement]]]:
-        """Empty the outbox: yield shard, verb and settlements, grouped by shard and verb."""
-        groups: dict[tuple[int, Verb], list[Settlement]] = {}
+    def take(self) -> Iterator[tuple[int, list[Settlement]]]:
+        """Empty the outbox: yield shards and settlements that one call can carry."""
+        groups: dict[tuple[int, Verb, int], list[Settlement]] = {}
         for settlement in self.waiting:
-            groups.setdefault((settlement.lease.shard, settlement.verb), []).append(settlement)
+            group = (settlement.lease.shard, settlement.verb, settlement.max_attempts)
+            groups.setdefault(group, []).append(settlement)
         self.waiting = []
-        for (shard, verb), settlements in groups.items():
-            yield shard, verb, settlements
+        for (shard, _, _), settlements in groups.items():
+            yield shard, settlements
 
 
 class Slots:

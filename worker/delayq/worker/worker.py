@@ -20,14 +20,15 @@ from delayq.worker.executor import Executor
 from delayq.worker.guard_breaker import GuardBreaker
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.slots import GroupState, Slots
+from delayq.worker.unparking import Unparking
 from delayq.worker.wake_listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from delayq.connection import Address
-    from delayq.contract import Spec
+    from delayq.contract import Delivery, Spec
     from delayq.guards import Guard
     from delayq.protocol.commands import Commands
     from delayq.service.loop import Loop, Service
@@ -59,8 +60,12 @@ class Worker:
         call: HandlerCall,
         *,
         guard: Guard[Any] | None = None,
+        kinds: Mapping[tuple[str, int], Delivery] | None = None,
     ) -> None:
-        """Connect nothing before run(). `call` calls the handler, under the guard if there is one."""
+        """Connect nothing before run(). `call` calls the handler, under the guard if there is one.
+
+        `kinds` are those of the handler.
+        """
         self.counters = WorkerCounters("worker", commands.queue)
         self.slots = Slots(spec, self.counters)
         self._commands, self._address = commands, address
@@ -72,11 +77,12 @@ class Worker:
         guard_breaker = None if guard is None else GuardBreaker(guard, self.slots)
         if guard_breaker is not None:
             call = guard_breaker.around(call)
-        self._runner = Executor(call, spec.delivery, self.counters)
+        self._runner = Executor(call, spec.delivery, self.counters, kinds)
         self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         if guard_breaker is not None:
             self.services.add(guard_breaker)
         self.services.add(ShardMapSync(commands, self._renewal_connection))
+        self.services.add(Unparking(commands, self._renewal_connection, kinds))
         self.services.open()
 
     @property

@@ -67,6 +67,7 @@ MEASURED: Object = {"status": {"backlog": {"due": 0}}}
         (OTHER, replace(EMPTY, scheduled=1), {}, "holds tasks"),
         (OTHER, replace(EMPTY, in_flight=1), {}, "holds tasks"),
         (OTHER, replace(EMPTY, retrying=1), {}, "holds tasks"),
+        (OTHER, replace(EMPTY, parked=1), {}, "holds tasks"),
         (OTHER, replace(EMPTY, dead=1), {}, "holds tasks"),
         (OTHER, EMPTY, {}, ""),
         # A task in migration is in no state until it arrives.

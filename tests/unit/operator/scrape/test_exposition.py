@@ -136,7 +136,7 @@ async def test_a_scanner_is_asked_for_horizons_at_their_port_and_a_worker_for_ot
 async def test_a_queue_of_all_shards_fits_and_one_of_one_shard_may_say_less() -> None:
     """Its answer is bounded by what it can have to say: hundreds are read at a time."""
     text = scanner_text(dict.fromkeys(range(MOST_SHARDS), True), (), **BUSY)
-    assert len(await asked(body(text))) == MOST_SHARDS * 12 + 1 + len(DURABILITY_RISKS)
+    assert len(await asked(body(text))) == MOST_SHARDS * 13 + 1 + len(DURABILITY_RISKS)
     assert await asked(body(text), Question(shards=64)) == TOO_MUCH
 
 

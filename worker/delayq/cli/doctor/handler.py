@@ -49,7 +49,7 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
         return
     yield ok(
         NAME,
-        f"{spec.python.callable}{where}" if spec.python else f"{spec.exec.command[0]} is on the PATH",  # type: ignore[union-attr] # one of three
+        f"{spec.python.target}{where}" if spec.python else f"{spec.exec.command[0]} is on the PATH",  # type: ignore[union-attr] # one of three
     )
 
 

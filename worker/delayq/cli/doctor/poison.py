@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Commands
 
 KINDS: Final = {
-    "sorted set": ("ZCARD", ("delayed", "retry", "suspect", "processing", "dlq", "scanners", "moving")),
+    "sorted set": (
+        "ZCARD",
+        ("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"),
+    ),
     "hash": (
         "HLEN",
         ("tasks", "attempts", "dlq_info", "followups", "cursors", "stats", "moving_info", "arrived"),

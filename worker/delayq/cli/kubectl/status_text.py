@@ -134,10 +134,11 @@ def _backlog(backlog: Mapping[str, Any] | None, now: float) -> str:
         return UNKNOWN
     oldest = f", the oldest for {since(backlog['oldestDueTime'], now)}" if "oldestDueTime" in backlog else ""
     following = f", the next {until(backlog['nextDueTime'], now)}" if "nextDueTime" in backlog else ""
+    parked = f"{backlog['parked']:,} parked; " if "parked" in backlog else ""
     return (
         f"{backlog.get('due', 0):,} due{oldest}; {backlog.get('scheduled', 0):,} scheduled{following}; "
         f"{backlog.get('inFlight', 0):,} in flight; {backlog.get('retrying', 0):,} retrying; "
-        f"{tasks(backlog.get('dead', 0), 'dead letter')} ({ago(backlog.get('observedTime'), now)})"
+        f"{parked}{tasks(backlog.get('dead', 0), 'dead letter')} ({ago(backlog.get('observedTime'), now)})"
     )
 
 

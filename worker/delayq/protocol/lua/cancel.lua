@@ -9,15 +9,16 @@
 -- KEYS moving    zset  id -> token of tasks in migration to another shard
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map string  newest shard map that this shard has received
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV id      the task
 -- ARGV by      the caller's shard map, or ''
 -- RETURNS cancelled, follow_up_cancelled, in_flight, dead or not_found
-local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map = unpack(KEYS)
+local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map, parked = unpack(KEYS)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
 local followed = redis.call('HDEL', followups, id) == 1 -- of a task in flight too: it ends without a follow-up
-if taken_out(id, delayed, retry, suspect) > 0 then
+if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
   weigh(stats, 0, weight(tasks, id))
   redis.call('HDEL', tasks, id)
   redis.call('HDEL', attempts, id)

@@ -4,10 +4,11 @@
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS dlq         zset  id -> time of death
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS stats       hash  monotonic counters
 -- ARGV when ...     "+delay" or an instant, in ms
--- RETURNS now ms, delayed, retry, suspect, processing, lapsed, dlq, due, of these retries, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats
-local delayed, retry, suspect, processing, dlq, stats = unpack(KEYS)
+-- RETURNS now ms, delayed, retry, suspect, processing, lapsed, dlq, due, of these retries, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats, parked
+local delayed, retry, suspect, processing, dlq, parked, stats = unpack(KEYS)
 local at = now()
 local after_now = '(' .. at
 
@@ -43,5 +44,5 @@ return {
   redis.call('ZCARD', processing), redis.call('ZCOUNT', processing, '-inf', at), redis.call('ZCARD', dlq),
   both('-inf', at) + suspects, redis.call('ZCOUNT', retry, '-inf', at),
   earliest('-inf', suspected_ms), earliest(after_now, math.huge), within,
-  redis.call('HGETALL', stats),
+  redis.call('HGETALL', stats), redis.call('ZCARD', parked),
 }

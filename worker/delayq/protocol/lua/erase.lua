@@ -20,10 +20,11 @@
 -- KEYS moving_info  hash  id -> shard, index and score of the destination
 -- KEYS arrived     hash    batches that have migrated here
 -- KEYS rate        string  time from which the next claim is within the rate
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV gone_ms  how long to remember until when shard maps are those of a queue that is no more
 -- RETURNS how many keys there were, how many tasks they held
-local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups = unpack(KEYS)
-local wake, alarm, cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate = unpack(KEYS, 11)
+local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake = unpack(KEYS)
+local alarm, cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked = unpack(KEYS, 12)
 local newer = newer_format(stats)
 if newer then return newer end
 local held, known = redis.call('HLEN', tasks), redis.call('GET', shard_map) or ''
@@ -31,7 +32,7 @@ local already = known ~= '' and not string.find(known, ' ')
 -- UNLINK, because a DEL of ten million tasks would block Redis for seconds: it frees the memory in the background.
 local keys = redis.call(
   'UNLINK', delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake, alarm,
-  cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate
+  cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked
 )
 -- Callers with an earlier shard map are refused: a queue of the same name may have other shards.
 local until_ms = math.max(now(), (tonumber(string.match(known, '^%d+')) or 0) + (already and 0 or 1))

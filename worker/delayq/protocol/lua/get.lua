@@ -10,6 +10,7 @@
 -- KEYS moving      zset  id -> token of tasks in migration to another shard
 -- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map   string  newest shard map that this shard has received
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV id       the task
 -- ARGV pattern  the same id as a glob that matches its lease members
 -- ARGV by       the caller's shard map, or ''
@@ -17,6 +18,7 @@
 -- ARGV count    about how many leases to scan
 -- RETURNS nothing when there is no such task, the next cursor when its lease is not on this page, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, followups, shard_map = unpack(KEYS)
+local parked = unpack(KEYS, 12)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[3]) or moving_on(moving, id)
 if away then return away end
@@ -32,6 +34,11 @@ end
 for state, zset in pairs({ delayed = delayed, retry = retry, suspect = suspect, dlq = dlq }) do
   local score = redis.call('ZSCORE', zset, id)
   if score then return view(state, score) end
+end
+local waits = parked_as(parked, id, tasks, attempts)
+if waits then
+  local _, _, due = parked_task(waits)
+  return view('parked', due)
 end
 local page = redis.call('ZSCAN', processing, ARGV[4], 'MATCH', ARGV[2], 'COUNT', ARGV[5])
 for i = 1, #page[2], 2 do

@@ -12,13 +12,14 @@
 -- KEYS followups    hash    id -> envelope that takes the place of a task when it has ended
 -- KEYS stats        hash    monotonic counters
 -- KEYS shard_map    string  newest shard map that this shard has received
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS lock ...     string  run that holds the task's lock
 -- ARGV by         the caller's shard map
 -- ARGV near_ms    tasks due within this time stay, unless they are late by as much and nothing runs here
 -- ARGV id to ...  the task, and the shard it belongs to
 -- RETURNS token; of each task taken id, to, index, score, envelope, attempts or '', dlq info or ''; ids that stay; ids that were too large for one call
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, moving_info = unpack(KEYS)
-local followups, stats, shard_map = unpack(KEYS, 11)
+local followups, stats, shard_map, parked = unpack(KEYS, 11)
 local newer = newer_format(stats)
 if newer then return newer end
 local stale = outdated(shard_map, ARGV[1], true)
@@ -29,21 +30,28 @@ local soon = math.floor(us / 1000) + tonumber(ARGV[2])
 local late = redis.call('ZCARD', processing) == 0 and math.floor(us / 1000) - tonumber(ARGV[2]) or -math.huge
 local token = next_token(redis.call('HGET', stats, 'token'), us)
 
+-- The index, the score, the key of the index, and the member there.
 local function index_of(id)
   for name, zset in pairs({ delayed = delayed, retry = retry }) do
     local due = tonumber(redis.call('ZSCORE', zset, id))
-    if due then return (due >= soon or due < late) and name, due, zset end
+    if due then return (due >= soon or due < late) and name, due, zset, id end
   end
   -- A suspect runs here, isolated. If nothing runs here, it migrates as a task of retry.
   local token = tonumber(redis.call('ZSCORE', suspect, id))
-  if token then return token / 1000 < late and 'retry', math.floor(token / 1000), suspect end
+  if token then return token / 1000 < late and 'retry', math.floor(token / 1000), suspect, id end
   local died = tonumber(redis.call('ZSCORE', dlq, id))
-  return died and 'dlq', died, dlq
+  if died then return 'dlq', died, dlq, id end
+  -- A parked task is one of delayed or retry at its destination, until a worker there parks it.
+  local member = parked_as(parked, id, tasks, attempts)
+  if member then
+    local _, _, due = parked_task(member)
+    return redis.call('HEXISTS', attempts, id) == 1 and 'retry' or 'delayed', due, parked, member
+  end
 end
 
 local function depart(id, to, lock)
   if redis.call('HEXISTS', tasks, id) == 0 or moving_on(moving, id) then return end
-  local index, score, zset = index_of(id)
+  local index, score, zset, member = index_of(id)
   local size = weight(tasks, id)
   if not index or redis.call('EXISTS', lock) == 1 or redis.call('HEXISTS', followups, id) == 1 then
     stay[#stay + 1] = id
@@ -54,12 +62,12 @@ local function depart(id, to, lock)
     -- First the write that a full Redis refuses: a task that could not arrive must not be taken.
     redis.call('HSET', moving_info, id, to .. ' ' .. index .. ' ' .. score)
     redis.call('ZADD', moving, string.format('%.0f', token), id)
-    redis.call('ZREM', zset, id)
+    redis.call('ZREM', zset, member)
     local counted, info = redis.call('HGET', attempts, id) or '', redis.call('HGET', dlq_info, id) or ''
     departed[#departed + 1] = { id, to, index, score, redis.call('HGET', tasks, id), counted, info }
   end
 end
 
-for i = 3, #ARGV, 2 do depart(ARGV[i], ARGV[i + 1], KEYS[13 + (i - 1) / 2]) end
+for i = 3, #ARGV, 2 do depart(ARGV[i], ARGV[i + 1], KEYS[14 + (i - 1) / 2]) end
 if #departed > 0 then redis.call('HSET', stats, 'token', string.format('%.0f', token)) end
 return { string.format('%.0f', token), departed, stay, later }

@@ -103,7 +103,7 @@ local function readable(stats, count)
 end
 
 -- The format of a shard's keys, see keys.py. A shard without the field has format 1; erase.lua deletes keys of any type.
-local FORMAT = 2
+local FORMAT = 3
 
 local function format_of(stats)
   local found = redis.pcall('HGET', stats, 'format')
@@ -229,6 +229,39 @@ local function kept_due(envelope, entry)
   local due = #envelope > 6 and struct.unpack('>I6', string.sub(envelope, -6)) or 0
   local _, _, _, again = attempts_of(entry)
   return math.max(due < 2 ^ 44 and due or 0, again < 2 ^ 44 and again or 0)
+end
+
+-- A member of `parked` is `kind version due id`, the numbers with leading zeros: tasks of one kind and version are neighbours,
+-- the earliest due first. The kind of a task without one is `-`. Returns the kind, the version, the due ms and the ID.
+local function parked_task(member)
+  local kind, version, due, id = string.match(member, '^(%S+) (%d+) (%d+) (.*)$')
+  return kind, tonumber(version), tonumber(due), id
+end
+
+local function parked_id(member)
+  return string.match(member, '^%S+ %d+ %d+ (.*)$')
+end
+
+-- The member of `parked` for a task. A kind is in the envelopes of version 2, see envelope.py.
+local function parked_member(id, envelope, entry)
+  local first, fields, size = string.byte(envelope, 1, 3)
+  local kind, version = '-', 0
+  if size and math.floor(first / 16) == 2 and fields % 2 == 1 and #envelope >= size + 11 then
+    kind, version = string.sub(envelope, 4, 3 + size), struct.unpack('>I2', string.sub(envelope, 4 + size, 5 + size))
+  end
+  return string.format('%s %05d %015.0f %s', kind, version, kept_due(envelope, entry), id)
+end
+
+-- The member with which a task is parked; nil if it is not.
+local function parked_as(parked, id, tasks, attempts)
+  local envelope = redis.call('EXISTS', parked) == 1 and redis.call('HGET', tasks, id)
+  local member = envelope and parked_member(id, envelope, redis.call('HGET', attempts, id))
+  return member and redis.call('ZSCORE', parked, member) and member or nil
+end
+
+local function unparked(parked, id, tasks, attempts)
+  local member = parked_as(parked, id, tasks, attempts)
+  return member and redis.call('ZREM', parked, member) == 1
 end
 
 -- A function that adds a task without an index to the index where it belongs, never due before its time.

@@ -15,13 +15,14 @@
 -- KEYS stats       hash  monotonic counters
 -- KEYS wake        list  token that wakes an idle worker
 -- KEYS alarm       list  token that wakes the sleeping scanner
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV name    of the index
 -- ARGV scan    HSCAN or ZSCAN, as the index needs
 -- ARGV cursor  where to continue; 0 starts, -1 continues where the last page of any caller ended
 -- ARGV count   about how many entries; fewer where they are large
 -- RETURNS next cursor (0: done), id and outcome (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
 local index, delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving = unpack(KEYS)
-local moving_info, followups, cursors, stats, wake, alarm = unpack(KEYS, 11)
+local moving_info, followups, cursors, stats, wake, alarm, parked = unpack(KEYS, 11)
 local newer = newer_format(stats)
 if newer then return newer end
 local repaired, homeless, running, at = {}, {}, index == processing, now()
@@ -60,8 +61,9 @@ local function repair(id)
   end
   local extra = running and 1 or 2
   for i = extra, #homes do redis.call('ZREM', homes[i], id) end
-  if #homes == 0 and not running then homeless[#homeless + 1] = id end
-  return #homes >= extra and 'deduplicated'
+  local twice = (running or #homes > 0) and unparked(parked, id, tasks, attempts)
+  if #homes == 0 and not (running or parked_as(parked, id, tasks, attempts)) then homeless[#homeless + 1] = id end
+  return (twice or #homes >= extra) and 'deduplicated'
 end
 
 local cursor = ARGV[3] == '-1' and redis.call('HGET', cursors, ARGV[1]) or math.max(0, tonumber(ARGV[3]))
@@ -69,9 +71,10 @@ local count = index == tasks and readable(stats, ARGV[4]) or tonumber(ARGV[4])
 local page = redis.call(ARGV[2], index, cursor, 'COUNT', count)
 redis.call('HSET', cursors, ARGV[1], page[1])
 for i = 1, #page[2], 2 do
-  local id = running and id_of(page[2][i]) or page[2][i]
-  local no_lease = running and id == page[2][i] -- not a lease member: no worker can settle it
-  local outcome = no_lease and redis.call('ZREM', index, id) == 1 and 'pruned' or repair(id)
+  local member = page[2][i]
+  local id = index == parked and parked_id(member) or running and id_of(member) or member -- itself: no lease
+  local unusable = running and id == member or index == parked and parked_as(parked, id, tasks, attempts) ~= member
+  local outcome = unusable and redis.call('ZREM', index, member) == 1 and 'pruned' or repair(id)
   if outcome then
     repaired[#repaired + 1], repaired[#repaired + 2] = id, outcome
     tally(stats, outcome, 1)

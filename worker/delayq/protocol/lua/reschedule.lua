@@ -11,12 +11,14 @@
 -- KEYS moving    zset    id -> token of tasks in migration to another shard
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map string  newest shard map that this shard has received
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV id            the task
 -- ARGV when          as in due_at()
 -- ARGV max_delay_ms  the farthest due time, from now
 -- ARGV by            the caller's shard map, or ''
 -- RETURNS rescheduled, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
 local delayed, retry, suspect, tasks, attempts, dlq, wake, alarm, stats, moving, followups, shard_map = unpack(KEYS)
+local parked = unpack(KEYS, 13)
 local id, at = ARGV[1], now()
 local away = outdated(shard_map, ARGV[4]) or moving_on(moving, id)
 if away then return away end
@@ -24,7 +26,9 @@ local asked = due_at(ARGV[2], at)
 local due = math.max(asked, at)
 local suspected = redis.call('ZSCORE', suspect, id)
 local home = redis.call('ZSCORE', delayed, id) and delayed or (suspected or redis.call('ZSCORE', retry, id)) and retry
-local envelope = redis.call('HGET', tasks, id)
+local envelope, entry = redis.call('HGET', tasks, id), redis.call('HGET', attempts, id)
+local member = not home and parked_as(parked, id, tasks, attempts)
+if member then home = entry and retry or delayed end
 local follow_up = envelope and not home and redis.call('HGET', followups, id)
 if not follow_up and not (home and envelope) then
   if redis.call('ZSCORE', dlq, id) then return { 'dead', 0, 0 } end
@@ -38,14 +42,15 @@ else
   local note, announce = announcer(home, at, wake, alarm)
   redis.call('ZADD', home, due, id)
   if suspected then redis.call('ZREM', suspect, id) end
+  if member then redis.call('ZREM', parked, member) end
   note(due)
   announce()
 end
 -- The due time must survive the loss of the index. An unreadable envelope stays as it is.
-if home == delayed and #envelope > 6 and math.floor(string.byte(envelope) / 8) == 2 then
+local version = envelope and #envelope > 6 and math.floor(string.byte(envelope) / 8) / 2
+if home == delayed and (version == 1 or version == 2) then
   redis.call('HSET', tasks, id, string.sub(envelope, 1, -7) .. struct.pack('>I6', due))
 end
-local entry = redis.call('HGET', attempts, id)
 if home == retry or home and entry then
   local failures, crashes, reason, _, mark = attempts_of(entry)
   redis.call('HSET', attempts, id, attempts_entry(failures, crashes, due, at, reason, mark))

@@ -11,11 +11,13 @@
 -- KEYS wake        list  token that wakes an idle worker
 -- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV cursor  where to continue in the leases; 0 starts
 -- ARGV count   about how many leases to scan
 -- ARGV id trace ...  tasks that were in no index, and the trace from the previous page; '' at the first page
 -- RETURNS next cursor (0: done), id and trace of each task that may still be an orphan, ids of restored tasks
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, wake, alarm, stats = unpack(KEYS)
+local parked = unpack(KEYS, 13)
 local newer = newer_format(stats)
 if newer then return newer end
 local leased, left, adopted, cursor = {}, {}, {}, ARGV[1]
@@ -28,6 +30,7 @@ local function has_home(id)
   for _, zset in ipairs({ suspect, delayed, retry, dlq, moving }) do
     if redis.call('ZSCORE', zset, id) then return true end
   end
+  return parked_as(parked, id, tasks, attempts)
 end
 
 -- A scan returns each lease that exists from its first page to its last. A task that changes leases meanwhile is in an index

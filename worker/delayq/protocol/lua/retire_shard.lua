@@ -16,10 +16,11 @@
 -- KEYS stats       hash    monotonic counters, and the format of the shard
 -- KEYS delayed     zset    id -> due ms
 -- KEYS attempts    hash    id -> failures, crashes, due ms, last error
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV by  the caller's shard map, in which this shard is dropped
 -- RETURNS the shard's current shard map, the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)
-local leader, scanners, suspect, isolation, rate, stats, delayed, attempts = unpack(KEYS, 10)
+local leader, scanners, suspect, isolation, rate, stats, delayed, attempts, parked = unpack(KEYS, 10)
 local newer = outdated(shard_map, ARGV[1])
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
 local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.call('ZCARD', processing)
@@ -31,7 +32,7 @@ if not newer and held == 0 and not newer_format(stats) then
     local page = redis.call('HSCAN', followups, 0, 'COUNT', 100)[2]
     for i = 1, #page, 2 do succeed(page[i]) end
   else
-    redis.call('UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate)
+    redis.call('UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate, parked)
   end
 end
 return { redis.call('GET', shard_map) or '', home, redis.call('HLEN', tasks) }

@@ -12,6 +12,7 @@
 -- KEYS moving    zset  id -> token of tasks in migration to another shard
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map string  newest shard map that this shard has received
+-- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV if_exists     reject, keep or replace
 -- ARGV repeated      1 when the reply to the same call may have been lost
 -- ARGV max_length    live tasks of this shard; tasks in migration count at their destination
@@ -22,7 +23,7 @@
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
-local shard_map = unpack(KEYS, 13)
+local shard_map, parked = unpack(KEYS, 13)
 local stale = outdated(shard_map, ARGV[6], true)
 if stale then return stale end
 local if_exists, repeated = ARGV[1], ARGV[2] == '1'
@@ -51,7 +52,7 @@ local function store(id, body, due)
   if dead and room <= 0 then return 'full' end -- its replacement is one more live task
   local before = #stored > 0 and #id + #stored or 0
   if size - before > space then return 'heavy' end
-  if taken_out(id, delayed, retry, suspect, dlq) == 0 and not seen[id] then
+  if taken_out(id, delayed, retry, suspect, dlq) == 0 and not (unparked(parked, id, tasks, attempts) or seen[id]) then
     following = following + 1
     return follow_up(id, envelope, followups, stats)
   end

@@ -1,0 +1,175 @@
+"""Parked tasks: those whose kind or version no worker knew. They are no demand, and every call by ID finds them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq.protocol.envelope import encode, with_kind
+from delayq.protocol.results import Cancelled, Outcome, Settled
+from delayq.protocol.results import State as In
+from delayq.reaper.reaper import INDEXES
+
+from tests.redis.state import NOW, PLENTY, State
+
+if TYPE_CHECKING:
+    from tests.redis.state import Shard
+
+
+def of_kind(kind: str, version: int = 1, due_ms: int = NOW) -> bytes:
+    return with_kind(encode(None, None, None)[0], kind, version) + due_ms.to_bytes(6, "big")
+
+
+def member(task_id: str, kind: str = "push", version: int = 1, due_ms: int = NOW) -> str:
+    return f"{kind} {version:05d} {due_ms:015d} {task_id}"
+
+
+PUSH = of_kind("push")
+ONE = State(parked={member("a"): 0}, tasks={"a": PUSH}, stats={"format": 3})
+RETRIED = ONE.but(
+    parked={member("a", due_ms=NOW + 9): 0}, attempts={"a": f"1 0 @{NOW + 9} no"}, tasks={"a": PUSH}
+)
+
+
+def test_a_claimed_task_is_parked_uncharged_with_what_its_envelope_says(shard: Shard) -> None:
+    plain = b"\x11null" + NOW.to_bytes(6, "big")
+    tasks = {"a": PUSH, "b:7": of_kind("push", 65_535), "plain": plain, "c": PUSH}
+    before = shard.seed(
+        State(
+            processing={"a:1": NOW + 9, "b:7:2": NOW + 9, "plain:3": NOW + 9, "c:4": NOW + 9},
+            tasks=tasks,
+            attempts={"a": f"1 0 @{NOW + 5} no"},
+        )
+    )
+    members = [b"a:1", b"b:7:2", b"plain:3", b"gone:9"]
+    settled = shard.run(shard.commands.park(0, members))
+    assert settled == [*[Settled.PARKED] * 3, Settled.LEASE_LOST]
+    parked = [member("a", due_ms=NOW + 5), member("b:7", version=65_535), member("plain", "-", 0)]
+    expected = before.but(processing={"c:4": NOW + 9}, parked=dict.fromkeys(parked, 0))
+    assert shard.whole() == expected.but(stats={"parked": 3, "format": 3})
+    counts = shard.run(shard.commands.counts(0, [10**9]))
+    assert (counts.parked, counts.due, counts.scheduled, counts.due_within[10**9]) == (3, 0, 0, 0)
+    assert (counts.next_due_ms, counts.oldest_due_ms) == (None, None)
+
+
+def test_a_worker_gets_back_what_it_knows_in_bounded_calls_and_nothing_early(shard: Shard) -> None:
+    dues = {"late": NOW - 9, "now": NOW, "soon": NOW + 60_000}
+    tasks = {name: of_kind("push", due_ms=due) for name, due in dues.items()} | {"x": of_kind("push", 2)}
+    parked = {member(name, due_ms=due): 0 for name, due in dues.items()} | {member("x", version=2): 0}
+    before = shard.seed(State(parked=parked, tasks=tasks, attempts={"now": "1 0 no"}))
+    assert shard.run(shard.commands.unpark(0, [])) == (0, 4)
+    assert shard.run(shard.commands.unpark(0, [("pus", 1), ("push", 3)])) == (0, 4)
+    assert shard.whole() == before
+    assert shard.run(shard.commands.unpark(0, [("none", 1), ("push", 1)], limit=2)) == (2, 2)
+    assert (shard.whole().delayed, shard.whole().retry) == ({"late": NOW - 9}, {"now": NOW})
+    assert shard.run(shard.commands.unpark(0, [("push", 1)])) == (1, 1)
+    after = shard.whole()
+    assert after == before.but(
+        delayed={"late": NOW - 9, "soon": NOW + 60_000},
+        retry={"now": NOW},
+        parked={member("x", version=2): 0},
+        wake=1,
+        alarm=1,
+        stats={"unparked": 3},
+    )
+
+
+def test_a_handler_of_every_task_gets_back_all(shard: Shard) -> None:
+    shard.seed(State(parked={member("a"): 0, member("b", "-", 0): 0}))
+    assert shard.run(shard.commands.unpark(0, None)) == (2, 0)
+    assert shard.whole().delayed == {"a": NOW, "b": NOW}
+
+
+@pytest.mark.parametrize("before", [ONE, RETRIED], ids=["new", "retried"])
+def test_every_call_by_id_finds_a_parked_task(shard: Shard, before: State) -> None:
+    due_ms = int(next(iter(before.parked)).split()[2])
+    shard.seed(before)
+    view = shard.run(shard.commands.get("a"))
+    assert view is not None
+    assert (view.state, view.at_ms, view.kind, view.kind_version) == (In.PARKED, due_ms, "push", 1)
+    [row] = shard.run(shard.commands.list(0, In.PARKED, offset=0, limit=9))
+    assert (row.id, row.at_ms, row.size) == ("a", due_ms, len(PUSH))
+    stored = shard.run(
+        shard.commands.schedule(0, ["a", "+5", b"\x11{}"], if_exists="keep", repeated=0, **PLENTY)
+    )
+    assert stored.notes == {0: Outcome.KEPT}
+    assert shard.whole() == before
+    assert shard.run(shard.commands.cancel("a")) is Cancelled.CANCELLED
+    assert shard.whole() == State(stats={"cancelled": 1, "format": 3})
+
+
+@pytest.mark.parametrize("before", [ONE, RETRIED], ids=["new", "retried"])
+def test_a_new_due_time_or_content_ends_parking(shard: Shard, before: State) -> None:
+    """A worker that does not know the new one either parks it again, with its new due time."""
+    shard.seed(before)
+    assert shard.run(shard.commands.reschedule("a", "+700", max_delay_ms=1000)).outcome == "rescheduled"
+    after = shard.whole()
+    home = after.retry if before.attempts else after.delayed
+    assert (home, after.parked) == ({"a": NOW + 700}, {})
+    shard.seed(before)
+    options = {"if_exists": "replace", "repeated": 0, **PLENTY}
+    assert shard.run(shard.commands.schedule(0, ["a", "+5", b"\x11{}"], **options)).notes == {
+        0: Outcome.REPLACED
+    }
+    after = shard.whole()
+    assert (after.delayed, after.parked, after.attempts) == ({"a": NOW + 5}, {}, {})
+
+
+def test_a_repair_leaves_parked_tasks_alone_and_parking_never_doubles_a_task(shard: Shard) -> None:
+    stale = {member("gone"): 0, member("a", due_ms=5): 0, member("b", "pus"): 0, "garbage": 0}
+    twice = {member("queued"): 0, member("dead"): 0, member("leased"): 0}
+    tasks = dict.fromkeys(["a", "b", "queued", "dead", "leased"], PUSH)
+    shard.seed(
+        State(
+            parked={member("a"): 0, member("b"): 0, **stale, **twice},
+            tasks=tasks,
+            delayed={"queued": NOW},
+            dlq={"dead": NOW},
+            dlq_info={"dead": "1 0 buried no"},
+            processing={"leased:1": NOW + 9},
+        )
+    )
+    homeless = set[bytes]()
+    for _ in range(2):
+        homeless = set()
+        for index in INDEXES:
+            homeless |= set(shard.run(shard.commands.reconcile(0, index, 0, count=100)).homeless)
+    after = shard.whole()
+    assert after.parked == {member("a"): 0, member("b"): 0}
+    assert (after.delayed, after.dlq, after.processing) == (
+        {"queued": NOW},
+        {"dead": NOW},
+        {"leased:1": NOW + 9},
+    )
+    assert homeless == {b"leased"}
+
+
+def test_a_parked_task_that_lost_its_index_is_restored_and_one_that_has_it_is_not(shard: Shard) -> None:
+    from delayq.protocol.results import LostTask  # noqa: PLC0415
+
+    before = shard.seed(ONE.but(tasks={"a": PUSH, "lost": PUSH}))
+    lost = [LostTask(b"a"), LostTask(b"lost")]
+    found = shard.run(shard.commands.restore_orphans(0, lost))
+    assert found.ids == [b"lost"]
+    assert shard.whole() == before.but(delayed={"lost": NOW}, wake=1, stats={"adopted": 1, "format": 3})
+
+
+def test_a_parked_task_migrates_as_one_that_waits(shard: Shard) -> None:
+    shard.seed(RETRIED)
+    shard.redis.delete(shard.keys.shard_map)
+    batch = shard.run(shard.commands.migrate_out(0, [b"a"], near_ms=0))
+    [task] = batch.tasks
+    assert task.arguments[:3] == (b"a", b"retry", str(NOW + 9).encode())
+    assert shard.whole().parked == {}
+
+
+def test_the_next_claim_has_a_later_token_than_the_parked_run(shard: Shard) -> None:
+    """Fencing: whoever was told the earlier token is told from the run after the task was unparked."""
+    shard.seed(State(delayed={"a": NOW}, tasks={"a": PUSH}))
+    [first] = shard.run(shard.commands.claim(0, 1, 1000)).leases
+    shard.run(shard.commands.park(0, [first.member]))
+    shard.run(shard.commands.unpark(0, [("push", 1)]))
+    [second] = shard.run(shard.commands.claim(0, 1, 1000)).leases
+    assert second.task.token > first.task.token
+    assert second.task.attempt == first.task.attempt == 1
+    assert shard.run(shard.commands.ack(0, [first.member])) == [Settled.LEASE_LOST]

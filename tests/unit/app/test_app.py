@@ -1,0 +1,256 @@
+"""What can be a kind of task, and what its arguments become on their way through Redis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable  # noqa: TC003 -- an annotation that is read
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from delayq import App, Context
+from delayq.app import arguments
+from delayq.errors import InvalidDueTime, InvalidTask
+
+if TYPE_CHECKING:
+    from delayq.app import TaskKind
+
+app = App()
+DAY, AT = date(2026, 1, 2), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@app.task(max_attempts=8, timeout="2m", retry_delays=["30s", timedelta(minutes=1), 90])
+async def cancel_unpaid(order: int, *, reason: str = "unpaid") -> None:
+    """Cancel an order."""
+
+
+@app.task(name="remind.by-mail", version=3)
+def remind(ctx: Context, to: str | None, day: date, amount: Decimal, *, raw: bytes = b"\xff") -> str:
+    return f"{ctx.state} {to} {day} {amount} {raw!r}"
+
+
+def payload(kind: TaskKind[..., Any], *args: object, **kwargs: object) -> Any:  # noqa: ANN401
+    return json.loads(kind.encode(args, kwargs))
+
+
+def test_a_kind_has_the_name_of_its_function_and_its_own_policy() -> None:
+    assert [(kind.name, kind.version) for kind in app] == [("cancel_unpaid", 1), ("remind.by-mail", 3)]
+    assert app.find("cancel_unpaid", 1) is cancel_unpaid
+    assert app.find("cancel_unpaid", 2) is None
+    policy = cancel_unpaid.policy
+    assert (policy.max_attempts, policy.timeout_seconds, policy.delays_seconds) == (8, 120, (30, 60, 90))
+    assert cancel_unpaid.__doc__ == "Cancel an order."
+
+
+def test_a_call_is_a_plain_call() -> None:
+    """A unit test of a function needs no Redis, no worker and no App that is bound."""
+    context = Context(task=None, state="shop")  # type: ignore[arg-type]
+    assert remind(context, None, DAY, Decimal("1.50")) == "shop None 2026-01-02 1.50 b'\\xff'"
+
+
+def test_arguments_travel_as_a_json_object_by_name_and_come_back_as_what_they_were() -> None:
+    assert payload(cancel_unpaid, 7) == {"order": 7}
+    assert payload(cancel_unpaid, order=7, reason="asked") == {"order": 7, "reason": "asked"}
+    text = remind.encode((None, DAY, Decimal("1.50")), {"raw": b"\x00\xfe"})
+    assert json.loads(text) == {"to": None, "day": "2026-01-02", "amount": "1.50", "raw": "AP4="}
+    back = remind.arguments.decode(text)
+    assert back == {"to": None, "day": DAY, "amount": Decimal("1.50"), "raw": b"\x00\xfe"}
+    assert cancel_unpaid.arguments.decode(b'{"order": 7}') == {"order": 7, "reason": "unpaid"}
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "why"),
+    [
+        ((), {}, "missing a required argument: 'order'"),
+        ((7, "asked"), {}, "too many positional arguments"),
+        ((7,), {"oder": 8}, "got an unexpected keyword argument 'oder'"),
+        (("seven",), {}, "order: Input should be a valid integer"),
+        ((7,), {"reason": None}, "reason: Input should be a valid string"),
+        ((7,), {"reason": "\ud800"}, "surrogates"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_when_scheduled(
+    args: tuple[object, ...], kwargs: dict[str, object], why: str
+) -> None:
+    with pytest.raises(InvalidTask, match="task cancel_unpaid: ") as caught:
+        cancel_unpaid.encode(args, kwargs)
+    assert why in str(caught.value)
+    assert "seven" not in str(caught.value), "a value may be secret"
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"7", b"{", b"\xff", b'{"order": "x"}', b'{"order": 1, "more": 2}', b"{}"]
+)
+def test_a_payload_that_does_not_fit_is_told_when_it_runs(body: bytes) -> None:
+    with pytest.raises(arguments.InvalidArguments):
+        cancel_unpaid.arguments.decode(body)
+
+
+def one(annotation: object, default: object = ...) -> Callable[..., None]:
+    def function(value: Any) -> None: ...  # noqa: ANN401
+
+    function.__annotations__["value"] = annotation
+    if default is not ...:
+        function.__defaults__ = (default,)
+    return function
+
+
+def shown(value: object) -> str:
+    """The same in each process: without addresses, and with sets in order."""
+    return type(value).__name__ if type(value) in (object, set) else str(value)
+
+
+SAME = [
+    (int | str, 7), (int | str, "7"), (date, DAY), (datetime, AT), (timedelta, timedelta(seconds=1)),
+    (Decimal, Decimal("0.1")),
+    (bytes, b"\x00\xff"), (int, 2**64), (float, 0.1), (list[date], [DAY]), (dict[str, Decimal], {"a": Decimal(1)}),
+    (tuple[int, str], (1, "a")), (set[int], {1, 2}), (Literal["a", "b"], "b"), (Any, [1, None]), (date | None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("annotation", "value"), SAME, ids=shown)
+def test_what_json_has_no_type_for_comes_back_the_same(annotation: object, value: object) -> None:
+    kind = App().task(one(annotation))
+    back = kind.arguments.decode(kind.encode((value,), {}))["value"]
+    assert (back, type(back)) == (value, type(value))
+    App().task(one(annotation, value))  # also as a default
+
+
+CHANGED = [
+    (float, float("nan")), (float, float("inf")), (Any, (1, 2)), (Any, {1: 2}), (Any, object()), (Any, DAY),
+    (date | str, "2026-01-02"), (Decimal, Decimal("NaN")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("annotation", "value"), CHANGED, ids=shown)
+def test_what_would_not_be_the_same_when_it_runs_is_refused_when_scheduled_or_defined(
+    annotation: object, value: object
+) -> None:
+    kind = App().task(one(annotation))
+    with pytest.raises(InvalidTask, match="task function: "):
+        kind.encode((value,), {})
+    with pytest.raises(TypeError, match="the default of value does not fit its annotation"):
+        App().task(one(annotation, value))
+
+
+def positional(order: int, /) -> None: ...
+def variable(*orders: int) -> None: ...
+def named(**orders: int) -> None: ...
+def late(order: int, ctx: Context) -> None: ...
+def unknown(order: "Unheard") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
+def odd(order: Callable[[], None]) -> None: ...
+def wrong(order: int = "seven") -> None: ...  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (positional, "order, positional-only,"),
+        (variable, r"parameter \*orders"),
+        (named, r"parameter \*\*orders"),
+        (late, "a Context has to be the first parameter"),
+        (unknown, "Unheard"),
+        (odd, "order|JSON|Callable"),
+        (wrong, "the default of order does not fit"),
+    ],
+)
+def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
+    function: Callable[..., None], why: str
+) -> None:
+    with pytest.raises(TypeError, match=why) as caught:
+        App().task(function)
+    assert str(caught.value).startswith(f"task {function.__name__}: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"name": ""}, "task name: expected 1 to 64 letters"),
+        ({"name": "a" * 65}, "task name"),
+        ({"name": "a b"}, "task name"),
+        ({"name": "-a"}, "task name"),
+        ({"version": 0}, "version: expected 1 to 65535, got 0"),
+        ({"version": 65_536}, "version"),
+        ({"version": True}, "version"),
+        ({"max_attempts": 0}, "max_attempts: expected a whole number from 1"),
+        ({"timeout": "2 minutes"}, "timeout: expected a duration like"),
+        ({"timeout": -1}, "timeout: expected 0 or more"),
+        ({"retry_delays": []}, "retry_delays: expected at least one"),
+        ({"retry_delays": [1.5]}, "retry_delays: expected a duration like"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_when_defined(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        App().task(**options)(one(int))
+
+
+def test_a_kind_is_defined_once_for_each_version() -> None:
+    shop = App()
+    shop.task(name="a")(one(int))
+    shop.task(name="a", version=2)(one(str))
+    with pytest.raises(ValueError, match="task a version 2 is defined already: <task a version 2: "):
+        shop.task(name="a", version=2)(one(str))
+    with pytest.raises(TypeError, match="is a task already"):
+        shop.task(cancel_unpaid)
+
+
+def test_options_are_checked_when_scheduled() -> None:
+    task = cancel_unpaid.options(delay="1m30s", id="order-7", headers={"a": "b"}).task(7)
+    assert (task.delay_ms, task.due_ms, task.task_id) == (90_000, None, "cancel_unpaid:order-7")
+    assert (task.kind, task.version, task.headers) == ("cancel_unpaid", 1, {"a": "b"})
+    assert cancel_unpaid.options(due=AT).task(7).due_ms == AT.timestamp() * 1000
+    assert (
+        cancel_unpaid.options(due=AT + timedelta(microseconds=1)).task(7).due_ms == AT.timestamp() * 1000 + 1
+    )
+    wrong: list[dict[str, Any]] = [
+        {"delay": "soon"},
+        {"delay": -1},
+        {"delay": 1.5},
+        {"due": AT.replace(tzinfo=None)},
+    ]
+    for options in [*wrong, {"delay": 1, "due": AT}, {"due": "2026-01-02"}]:
+        with pytest.raises(InvalidDueTime):
+            cancel_unpaid.options(**options).task(7)
+    with pytest.raises(InvalidTask, match="id: expected a string, got 7"):
+        cancel_unpaid.options(id=7).task(7)  # type: ignore[arg-type]
+
+
+async def test_an_app_without_a_queue_says_what_to_do() -> None:
+    with pytest.raises(RuntimeError, match=r"not open: use it inside `async with app`, or bind\(\)"):
+        await cancel_unpaid.schedule(7)
+    with pytest.raises(RuntimeError, match=r"no queue: App\(document\), or bind\(\) a client"):
+        cancel_unpaid.schedule_sync(7)
+    with pytest.raises(RuntimeError, match="no queue"):
+        async with app:
+            pass
+
+
+class TestWithoutPydantic:
+    """The extra delayq[pydantic] is optional: JSON values travel as they are."""
+
+    @pytest.fixture(autouse=True)
+    def _absent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(arguments, "VALIDATES", False)
+
+    def test_json_values_come_back(self) -> None:
+        kind = App().task(one(dict[str, list[int | None]] | Literal["none"]))
+        assert kind.arguments.decode(kind.encode(({"a": [1, None]},), {})) == {"value": {"a": [1, None]}}
+
+    @pytest.mark.parametrize("annotation", [date, bytes, Decimal, list[date], set[int], tuple[int, int]])
+    def test_another_annotation_is_refused_when_defined(self, annotation: object) -> None:
+        with pytest.raises(TypeError, match=r"no JSON type; install delayq\[pydantic\]"):
+            App().task(one(annotation))
+
+    @pytest.mark.parametrize("value", [(1, 2), {1: 2}, DAY, float("nan"), b"a"])
+    def test_a_value_that_is_no_json_is_refused(self, value: object) -> None:
+        kind = App().task(one(Any))
+        with pytest.raises(InvalidTask):
+            kind.encode((value,), {})
+        with pytest.raises(TypeError, match="the default of value"):
+            App().task(one(Any, value))
+
+    @pytest.mark.parametrize("body", [b"[]", b"{", b"\xff", b"{}", b'{"value": 1, "more": 2}'])
+    def test_a_payload_that_does_not_fit_is_told_when_it_runs(self, body: bytes) -> None:
+        with pytest.raises(arguments.InvalidArguments):
+            App().task(one(int)).arguments.decode(body)

@@ -1,0 +1,180 @@
+"""The arguments of a kind: from a call to JSON when it is scheduled, and back when it runs. No I/O.
+
+A payload is a JSON object of arguments by name. With pydantic, every annotation that it can encode as JSON is allowed,
+and arguments are validated on both sides; without it, only annotations of JSON values are allowed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+import typing
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from delayq.protocol.envelope import encode_json
+
+try:
+    import pydantic
+except ImportError:  # the optional extra delayq[pydantic]
+    VALIDATES = False
+else:
+    VALIDATES = True
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+JSON_TYPES: Final = (int, float, str, bool, types.NoneType, list, dict, Any, object)
+BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class InvalidArguments(ValueError):
+    """The arguments do not fit the function of the kind."""
+
+
+class Arguments(Protocol):
+    """Encodes and decodes the arguments of one kind."""
+
+    def encode(self, values: Mapping[str, Any]) -> bytes:
+        """Return the payload; InvalidArguments when a value does not fit or would not be the same when it runs."""
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        """Return the arguments by name; InvalidArguments when the payload does not fit."""
+
+
+def parameters_of(function: Callable[..., object], where: str) -> tuple[list[inspect.Parameter], bool]:
+    """Return the parameters that a task has to give, and whether a Context precedes them.
+
+    TypeError, which begins with `where`, when the function cannot be a kind: its arguments travel by name.
+    """
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except (NameError, TypeError, ValueError) as error:
+        raise TypeError(f"{where}: cannot read its signature: {error}") from error
+    found = list(signature.parameters.values())
+    context = bool(found) and getattr(found[0].annotation, "IS_CONTEXT", False) is True
+    found = found[1:] if context else found
+    for each in found:
+        if each.kind not in BY_NAME:
+            what = str(each) if each.kind is not each.POSITIONAL_ONLY else f"{each.name}, positional-only,"
+            raise TypeError(f"{where}: parameter {what} cannot be given by name; payloads are JSON objects")
+        if getattr(each.annotation, "IS_CONTEXT", False):
+            raise TypeError(f"{where}: parameter {each.name}: a Context has to be the first parameter")
+    return found, context
+
+
+def arguments_of(parameters: Sequence[inspect.Parameter], where: str) -> Arguments:
+    """Return the encoder of these parameters; TypeError when one of them, or its default, cannot be JSON."""
+    encoder = _Validated if VALIDATES else _Plain
+    for each in parameters:
+        if each.default is not each.empty:
+            alone = encoder([each.replace(default=each.empty)], where)
+            try:
+                alone.encode({each.name: each.default})
+            except InvalidArguments as error:
+                problem = f"the default of {each.name} does not fit its annotation"
+                raise TypeError(f"{where}: {problem}: {error}") from error
+    return encoder(parameters, where)
+
+
+class _Plain:
+    """Arguments that are JSON values; their types are not checked."""
+
+    def __init__(self, parameters: Sequence[inspect.Parameter], where: str) -> None:
+        for each in parameters:
+            if each.annotation is not each.empty and not _is_json(each.annotation):
+                name = getattr(each.annotation, "__name__", each.annotation)
+                raise TypeError(
+                    f"{where}: parameter {each.name}: {name} is no JSON type; install delayq[pydantic] for it"
+                )
+        self._names = {each.name for each in parameters}
+        self._required = {each.name for each in parameters if each.default is each.empty}
+
+    def encode(self, values: Mapping[str, Any]) -> bytes:
+        try:
+            text = encode_json(dict(values))
+            same = bool(json.loads(text) == values)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidArguments(str(error)) from error
+        if not same:  # a tuple, or a mapping with keys that are no strings
+            raise InvalidArguments("a value would not be the same after JSON")
+        return text.encode()
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(payload)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArguments(f"not JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise InvalidArguments(f"expected a JSON object of arguments, got {type(found).__name__}")
+        if wrong := sorted(self._required - found.keys()) + sorted(found.keys() - self._names):
+            state = "missing" if wrong[0] in self._required else "unknown"
+            raise InvalidArguments(f"{wrong[0]}: {state} argument")
+        return found
+
+
+def _is_json(annotation: object) -> bool:
+    origin = typing.get_origin(annotation)
+    if origin is None:
+        return annotation in JSON_TYPES or annotation is None
+    if origin is typing.Literal:
+        return True
+    return (origin in (list, dict, typing.Union, types.UnionType)) and all(
+        map(_is_json, typing.get_args(annotation))
+    )
+
+
+class _Validated:
+    """Arguments that pydantic validates."""
+
+    def __init__(self, parameters: Sequence[inspect.Parameter], where: str) -> None:
+        # Fields of a model cannot have every name that a parameter can, such as `copy` or `_x`: they have aliases.
+        self._aliases = [(f"argument{nth}", each.name) for nth, each in enumerate(parameters)]
+        fields: dict[str, Any] = {}
+        config = pydantic.ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+        try:
+            for (alias, name), each in zip(self._aliases, parameters, strict=True):
+                annotation = Any if each.annotation is each.empty else each.annotation
+                pydantic.TypeAdapter(annotation).json_schema(
+                    mode="serialization"
+                )  # fails if it cannot be JSON
+                default = ... if each.default is each.empty else each.default
+                fields[alias] = (annotation, pydantic.Field(default, alias=name))
+            model = pydantic.create_model("Arguments", __config__=config, **fields)
+        except (pydantic.errors.PydanticUserError, pydantic.errors.PydanticUndefinedAnnotation) as error:
+            raise TypeError(f"{where}: {str(error).splitlines()[0]}") from error
+        self._validator, self._serialize = (
+            model.__pydantic_validator__,
+            model.__pydantic_serializer__.to_json,
+        )
+
+    def encode(self, values: Mapping[str, Any]) -> bytes:
+        try:
+            model = self._validator.validate_python(dict(values))
+            text: bytes = self._serialize(model, by_alias=True, exclude_unset=True)
+            again = self._validator.validate_json(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidArguments(_said(error)) from None
+        if again != model:
+            names = (name for alias, name in self._aliases if getattr(again, alias) != getattr(model, alias))
+            raise InvalidArguments(f"{next(names, '?')}: the value would not be the same after JSON")
+        return text
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        try:
+            found = self._validator.validate_json(payload)
+        except ValueError as error:
+            raise InvalidArguments(_said(error)) from None
+        values = found.__dict__
+        return {name: values[alias] for alias, name in self._aliases}
+
+
+def _said(error: Exception) -> str:
+    """Describe a validation error by the names of arguments, without their values: they may be secret."""
+    if not isinstance(error, pydantic.ValidationError):
+        return str(error).splitlines()[0]
+    parts = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(
+        ": ".join((".".join(map(str, part["loc"])), part["msg"])) if part["loc"] else part["msg"]
+        for part in parts[:3]
+    )

@@ -94,6 +94,10 @@ CASES: dict[tuple[str, str], Case] = {
         {"delivery": {"backoff": {"exponential": {"initialSeconds": 60, "maxSeconds": 60}}}},
         {"delivery": {"backoff": {"exponential": {"initialSeconds": 61, "maxSeconds": 60}}}},
     ),
+    ("spec.handler.python", "expected exactly one of callable, app"): Case(
+        {"handler": {"python": {"app": "shop.tasks:app"}}},
+        {"handler": {"python": {"app": "shop.tasks:app", "callable": "shop.orders:cancel"}}},
+    ),
     ("spec.handler", "expected exactly one of python, http, exec"): Case(
         {"handler": {"exec": {"command": ["true"]}}},
         {"handler": {"python": PYTHON, "exec": {"command": ["true"]}}},

@@ -62,7 +62,7 @@ EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "retry": lambda b: b.retry(0, [b"id:1", 1, 1, "error"], max_attempts=1),
     "bury": lambda b: b.bury(0, [b"id:1", "error"]),
     "release": lambda b: b.release(0, [b"id:1", 1]),
-    "park": lambda b: b.park(0, [b"id:1"]),
+    "park": lambda b: b.park(0, [b"id:1", 1]),
     "unpark": lambda b: b.unpark(0, [("kind", 1)]),
     "wake": lambda b: b.wake(0),
     "elect": lambda b: b.elect(0, "owner", 1),

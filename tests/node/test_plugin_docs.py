@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from typing import TYPE_CHECKING
+
+from delayq import NewTask
 
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.waiting import eventually
@@ -45,7 +48,9 @@ def test_the_page_shows_what_the_commands_say(world: NodeWorld, tmp_path: Path) 
     world.begin(worker={"replicas": 2}, reaper={"suspend": True}, objective=objective)
     world.schedule({"dead": {"do": "bury"}, **{f"t{nth}": None for nth in range(1000)}}, lambda: 0)
     world.wait_entries("start", ["t999"])
-    world.schedule({f"later{nth}": None for nth in range(5000)}, lambda: 45 * 60_000)  # what is forecast
+    due_ms = int(time.time() * 1000) + 45 * 60_000  # the same of all: a delay counts from each round trip
+    with world.client as client:
+        client.schedule_many(NewTask(None, due_ms=due_ms) for _ in range(5000))  # what is forecast
 
     def told() -> bool:
         backlog = world.queue()["status"].get("backlog", {})

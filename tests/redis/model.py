@@ -301,8 +301,9 @@ class Model:
         life = self.held(member)
         if not life:
             return "lease_lost"
-        life.wait("parked", life.kept_due)
         self.stats["parked"] += 1
+        if not self.ends(life):
+            life.wait("parked", life.kept_due)
         return "parked"
 
     def unpark(self, kinds: list[tuple[str, int]] | None, limit: int) -> tuple[int, int]:
@@ -312,7 +313,11 @@ class Model:
         if kinds is not None:
             order = [member for kind in kinds for member in order if parked[member].kind == kind]
         for member in order[:limit]:
-            parked[member].home = "retry" if parked[member].counted else "delayed"
+            life = parked[member]
+            if life.group:
+                life.wait("suspect", life.group)
+            else:
+                life.home = "retry" if life.counted else "delayed"
             self.stats["unparked"] += 1
         return len(order[:limit]), len(parked) - len(order[:limit])
 

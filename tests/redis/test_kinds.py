@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _new(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(unparking, "KINDS_SECONDS", 0.05)
+    monkeypatch.setattr(unparking, "KINDS_SECONDS", (0.05, 0.2))
     monkeypatch.setattr(unparking, "EVERY_TASK_SECONDS", 0.05)
     shop.RAN.clear()
     yield

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq.contract import Limits
+from delayq.errors import DelayQError
+from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode, with_kind
-from delayq.protocol.results import Cancelled, Outcome, Settled
+from delayq.protocol.results import Cancelled, LostTask, Outcome, Settled
 from delayq.protocol.results import State as In
 from delayq.reaper.reaper import INDEXES
 
@@ -22,6 +25,12 @@ def of_kind(kind: str, version: int = 1, due_ms: int = NOW) -> bytes:
 
 def member(task_id: str, kind: str = "push", version: int = 1, due_ms: int = NOW) -> str:
     return f"{kind} {version:05d} {due_ms:015d} {task_id}"
+
+
+def park(shard: Shard, *members: str | bytes, commands: Commands | None = None) -> list[Settled]:
+    """Park tasks that were due now."""
+    flat = [item for each in members for item in (each, NOW)]
+    return shard.run((commands or shard.commands).park(0, flat))
 
 
 PUSH = of_kind("push")
@@ -41,8 +50,8 @@ def test_a_claimed_task_is_parked_uncharged_with_what_its_envelope_says(shard: S
             attempts={"a": f"1 0 @{NOW + 5} no"},
         )
     )
-    members = [b"a:1", b"b:7:2", b"plain:3", b"gone:9"]
-    settled = shard.run(shard.commands.park(0, members))
+    members = ["a:1", "b:7:2", "plain:3", "gone:9"]
+    settled = park(shard, *members)
     assert settled == [*[Settled.PARKED] * 3, Settled.LEASE_LOST]
     parked = [member("a", due_ms=NOW + 5), member("b:7", version=65_535), member("plain", "-", 0)]
     expected = before.but(processing={"c:4": NOW + 9}, parked=dict.fromkeys(parked, 0))
@@ -145,8 +154,6 @@ def test_a_repair_leaves_parked_tasks_alone_and_parking_never_doubles_a_task(sha
 
 
 def test_a_parked_task_that_lost_its_index_is_restored_and_one_that_has_it_is_not(shard: Shard) -> None:
-    from delayq.protocol.results import LostTask  # noqa: PLC0415
-
     before = shard.seed(ONE.but(tasks={"a": PUSH, "lost": PUSH}))
     lost = [LostTask(b"a"), LostTask(b"lost")]
     found = shard.run(shard.commands.restore_orphans(0, lost))
@@ -167,9 +174,88 @@ def test_the_next_claim_has_a_later_token_than_the_parked_run(shard: Shard) -> N
     """Fencing: whoever was told the earlier token is told from the run after the task was unparked."""
     shard.seed(State(delayed={"a": NOW}, tasks={"a": PUSH}))
     [first] = shard.run(shard.commands.claim(0, 1, 1000)).leases
-    shard.run(shard.commands.park(0, [first.member]))
+    park(shard, first.member)
     shard.run(shard.commands.unpark(0, [("push", 1)]))
     [second] = shard.run(shard.commands.claim(0, 1, 1000)).leases
     assert second.task.token > first.task.token
     assert second.task.attempt == first.task.attempt == 1
     assert shard.run(shard.commands.ack(0, [first.member])) == [Settled.LEASE_LOST]
+
+
+def test_a_task_that_was_leased_unseen_between_two_parkings_is_not_restored(shard: Shard) -> None:
+    """A search for orphans reads leases page by page: a task may be parked and leased again between two pages."""
+    leases = {f"t{n}:{n + 1}": NOW + 60_000 for n in range(3000)}
+    shard.seed(State(processing=leases, tasks={f"t{n}": PUSH for n in range(3000)}))
+    shard.redis.hset(shard.keys.stats, "token", 10_000)
+    found = shard.run(shard.commands.restore_orphans(0, [LostTask(b"t10")]))
+    if found.cursor == "0" or not found.left:
+        pytest.skip("this server has t10 on the first page")
+    park(shard, "t10:11")
+    shard.run(shard.commands.unpark(0, [("push", 1)]))
+    [lease] = shard.run(shard.commands.claim(0, 1, 60_000)).leases
+    assert lease.task.id == "t10"
+    restored = list[bytes]()
+    while found.cursor != "0":
+        found = shard.run(shard.commands.restore_orphans(0, found.left, found.cursor))
+        restored += found.ids
+    assert restored == []
+
+
+def test_a_follow_up_replaces_a_task_that_would_be_parked(shard: Shard) -> None:
+    """The task has not begun, and could not: `replace` means the follow-up."""
+    follow_up = of_kind("known", due_ms=NOW + 9)
+    shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": PUSH}, followups={"a": follow_up}))
+    assert park(shard, "a:1") == [Settled.PARKED]
+    after = shard.whole()
+    assert (after.delayed, after.parked, after.followups) == ({"a": NOW + 9}, {}, {})
+    assert after.envelopes == {"a": follow_up}
+
+
+def test_a_task_that_an_older_client_moved_to_an_earlier_time_is_not_parked_until_its_first_due_time(
+    shard: Shard,
+) -> None:
+    """Clients of 0.2 change the index only, because they cannot read the envelope."""
+    shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": of_kind("push", due_ms=NOW + 10**9)}))
+    park(shard, "a:1")
+    assert shard.whole().parked == {member("a"): 0}
+    shard.run(shard.commands.unpark(0, [("push", 1)]))
+    assert shard.whole().delayed == {"a": NOW}
+
+
+def test_a_suspect_is_one_again_after_parking(shard: Shard) -> None:
+    """Its crash must not make suspects of others."""
+    shard.seed(State(suspect={"a": 5}, tasks={"a": PUSH}, attempts={"a": "0 1 "}))
+    [lease] = shard.run(shard.commands.isolate(0, 1, 1000)).leases
+    park(shard, lease.member)
+    shard.run(shard.commands.unpark(0, [("push", 1)]))
+    after = shard.whole()
+    assert (list(after.suspect), after.retry, after.delayed, after.wake) == (["a"], {}, {}, 1)
+
+
+def test_parked_tasks_take_no_start_of_the_rate(shard: Shard) -> None:
+    limited = Commands(shard.commands.queue, limits=Limits(rate_per_second=5, burst=10))
+    shard.seed(State(delayed=dict.fromkeys("abcdefgh", NOW), tasks=dict.fromkeys("abcdefgh", PUSH)))
+    leases = shard.run(limited.claim(0, 8, 1000)).leases
+    assert shard.redis.exists(shard.keys.rate)
+    members = [lease.member for lease in leases]
+    park(shard, *members[:3], commands=limited)
+    assert int(shard.redis.get(shard.keys.rate) or 0) == NOW * 1000 + 5 * 200_000
+    park(shard, *members[3:], commands=limited)
+    assert not shard.redis.exists(shard.keys.rate)
+
+
+def test_a_key_of_another_type_takes_no_task_out_of_its_lease(shard: Shard) -> None:
+    shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": PUSH}))
+    shard.redis.set(shard.keys.parked, "not a zset")
+    with pytest.raises(DelayQError, match="WRONGTYPE"):
+        park(shard, "a:1")
+    assert shard.redis.zcard(shard.keys.processing) == 1
+    shard.redis.delete(shard.keys.parked)
+
+
+def test_bytes_of_another_program_do_not_stop_the_others(shard: Shard) -> None:
+    foreign = b"\x21\x01\x03a b\x00\x01{}" + NOW.to_bytes(6, "big")
+    shard.seed(State(processing={"x:1": NOW + 9, "a:2": NOW + 9}, tasks={"x": foreign, "a": PUSH}))
+    park(shard, "x:1", "a:2")
+    assert shard.whole().parked == {member("a"): 0, member("x", "-", 0): 0}
+    assert shard.run(shard.commands.unpark(0, None)) == (2, 0)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Callable  # noqa: TC003 -- annotations that are read
+from contextlib import asynccontextmanager, nullcontext, suppress
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq import App, Bury, Context, Retry
-from delayq.contract import parse
+from delayq import App, Bury, Context, Retry, SyncClient
+from delayq.client.encoding import NewTask
+from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.testing import Queue
 
+from tests.unit.handlers.support import document
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from delayq.app import TaskKind
+    from delayq.contract import DelayQueue
 
 app = App()
 MAILS: list[tuple[int, int]] = []
@@ -97,6 +104,140 @@ def test_tasks_run_in_due_order_and_each_outcome_is_told(queue: Queue) -> None:
     assert queue.client.counts().parked == 1
 
 
+def sharded(**spec: object) -> DelayQueue:
+    """A document with three shards."""
+    return document({"python": {"app": "shop:app"}}, shards=3, **spec)
+
+
+def test_what_is_scheduled_is_compared_as_the_function_receives_it(queue: Queue) -> None:
+    @app.task
+    def ship(day: date, raw: bytes, *, fast: bool = False) -> None: ...
+
+    try:
+        ship.options(delay="1d").schedule_sync(date(2026, 1, 2), b"\xff")
+        found = queue.assert_scheduled(ship, {"day": date(2026, 1, 2), "raw": b"\xff", "fast": False})
+        assert found.arguments == {"day": date(2026, 1, 2), "raw": b"\xff", "fast": False}
+        for wrong in ({"day": date(2026, 1, 3)}, {"fast": True}, {"slow": False}):
+            with pytest.raises(AssertionError, match="found 0"):
+                queue.assert_scheduled(ship, wrong)
+    finally:
+        del app._kinds["ship", 1]
+    queue.client.schedule([1], delay_ms=9999, kind="report", task_id="x")
+    assert [dict(each.arguments) for each in queue.scheduled(report)] == [{"": [1]}]
+
+
+def test_limits_hold_nothing_back_and_shards_run_in_one_due_order(
+    delayq_queue: Callable[[App, DelayQueue], Queue],
+) -> None:
+    queue = delayq_queue(app, sharded(limits={"ratePerSecond": 1, "burst": 3, "maxInFlight": 3}))
+    ids = [f"n{n:02d}" for n in range(30)]
+    for n, each in enumerate(ids):
+        report.options(delay=timedelta(milliseconds=60_000 + n), id=each).schedule_sync("a", order=1)
+    assert len({queue.commands.shard_of(f"report:{each}") for each in ids}) == 3
+    queue.advance(minutes=2)
+    assert [run.id for run in queue.run_due()] == ids
+
+
+def test_all_parked_tasks_run_when_their_kind_is_known(queue: Queue) -> None:
+    tasks = [NewTask({}, 0, kind="once_unknown", task_id=f"n{n}") for n in range(BATCH * 2 + 1)]
+    queue.client.schedule_many(tasks)
+    assert {run.outcome for run in queue.run_due()} == {Settled.PARKED}
+
+    @app.task
+    def once_unknown() -> None: ...
+
+    try:
+        assert len(queue.run_due()) == len(tasks)
+    finally:
+        del app._kinds["once_unknown", 1]
+
+
+def test_an_app_is_bound_as_before_when_its_queue_is_closed(delayq_redis_url: str) -> None:
+    shop = App(sharded(), url="redis://127.0.0.1:1")
+    with SyncClient(delayq_redis_url, queue="mine") as mine:
+        shop.bind(mine)
+        with Queue(shop, delayq_redis_url) as queue:
+            assert shop.sync_client.queue == queue.client.queue
+        assert shop.sync_client is mine
+        shop.bind_document(None)
+        with pytest.raises(RuntimeError, match="no queue"):
+            shop.sync_client  # noqa: B018
+
+
+async def test_a_queue_is_not_made_for_an_app_that_is_open(delayq_redis_url: str) -> None:
+    shop = App(sharded())
+    async with shop:
+        with pytest.raises(RuntimeError, match="leave `async with app` before"):
+            Queue(shop, delayq_redis_url)
+        assert shop.client.queue == "orders"
+
+
+def test_a_lifespan_that_failed_once_leaves_nothing_open(delayq_queue: Callable[[App], Queue]) -> None:
+    states = [OSError("no database"), "state"]
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[object]:
+        state = states.pop(0)
+        if isinstance(state, OSError):
+            raise state
+        yield state
+
+    shop = App(lifespan=lifespan)
+
+    @shop.task
+    async def again(context: Context) -> None:
+        assert context.state == "state"
+        await again.options(delay="1d").schedule()
+
+    queue = delayq_queue(shop)
+    again.schedule_sync()
+    with pytest.raises(OSError, match="no database"):
+        queue.run_due()
+    [run] = queue.run_due()
+    assert run.outcome is Settled.ACKED
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, pytest.fail.Exception, GeneratorExit])
+def test_what_is_no_exception_of_a_task_ends_run_due(
+    delayq_queue: Callable[[App], Queue], error: type[BaseException], *, plain: bool
+) -> None:
+    shop = App()
+
+    async def run() -> None:
+        raise error("enough")
+
+    def run_plain() -> None:
+        raise error("enough")
+
+    kind: TaskKind[..., object] = shop.task(name="run")(run_plain if plain else run)
+    queue = delayq_queue(shop)
+    kind.schedule_sync()
+    with pytest.raises(error, match="enough"):
+        queue.run_due()
+    assert queue.assert_scheduled(kind).attempt == 1
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_a_cancellation_of_run_due_is_none_of_the_task(
+    delayq_queue: Callable[[App], Queue], *, swallows: bool
+) -> None:
+    shop = App()
+
+    @shop.task
+    async def waits() -> None:
+        with suppress(asyncio.CancelledError) if swallows else nullcontext():
+            await asyncio.sleep(60)
+
+    queue = delayq_queue(shop)
+    waits.schedule_sync()
+    waits.schedule_sync()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await queue.run_due_async()
+    assert [each.attempt for each in queue.scheduled()] == [1, 1]
+
+
 async def test_inside_an_event_loop(queue: Queue) -> None:
     async with app:
         await report.options(delay="1d").schedule("a", order=1)
@@ -107,26 +248,16 @@ async def test_inside_an_event_loop(queue: Queue) -> None:
 
 
 def test_each_test_has_a_queue_of_its_own_and_leaves_nothing(delayq_redis_url: str) -> None:
-    document = parse(
-        {
-            "apiVersion": "delayq.dev/v1alpha1",
-            "kind": "DelayQueue",
-            "metadata": {"name": "orders"},
-            "spec": {
-                "redis": {"standalone": {"host": "redis.invalid"}},
-                "handler": {"python": {"app": "shop:app"}},
-                "shards": 3,
-                "delivery": {"maxAttempts": 1},
-            },
-        }
-    )
     shop = App()
 
     @shop.task
     def fails() -> None:
         raise ValueError("no")
 
-    with Queue(shop, delayq_redis_url, document) as one, Queue(App(), delayq_redis_url) as other:
+    with (
+        Queue(shop, delayq_redis_url, sharded(delivery={"maxAttempts": 1})) as one,
+        Queue(App(), delayq_redis_url) as other,
+    ):
         for _ in range(9):
             fails.schedule_sync()
         assert {run.outcome for run in one.run_due()} == {Settled.BURIED}
@@ -134,7 +265,5 @@ def test_each_test_has_a_queue_of_its_own_and_leaves_nothing(delayq_redis_url: s
         client, url = one.client, one.client.address
     with pytest.raises(RuntimeError, match="this App has no queue"):
         fails.schedule_sync()
-    from delayq import SyncClient  # noqa: PLC0415
-
     with SyncClient(url, queue=client.queue, shards=3) as left:
         assert left.counts().dead == 0

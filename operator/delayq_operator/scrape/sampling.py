@@ -31,6 +31,7 @@ def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet
         overdue=due,
         overdue_seconds=_overdue_seconds(reading) if due else 0.0,
         in_flight=_in_flight(reading),
+        parked=reading.total(table.TASKS, state="parked"),
         due_within=_due_within(reading, asked),
         next_due_seconds=_next_due(reading),
         fallen_due=_fallen_due(reading, due),

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable  # noqa: TC003 -- an annotation that is read
+import runpy
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator  # noqa: TC003 -- annotations that are read
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID, uuid4
 
 import pytest
-from delayq import App, Context
+from delayq import App, Context, SyncClient
 from delayq.app import arguments
 from delayq.errors import InvalidDueTime, InvalidTask
+from delayq.handlers.app import AppHandler
+from pydantic import BaseModel, Field
+
+from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
     from delayq.app import TaskKind
 
+QUEUE = document({"python": {"app": "shop:app"}})
+OTHER = replace(QUEUE, spec=replace(QUEUE.spec, queue_name="other"))
 app = App()
 DAY, AT = date(2026, 1, 2), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -141,6 +154,21 @@ def late(order: int, ctx: Context) -> None: ...
 def unknown(order: "Unheard") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
 def odd(order: Callable[[], None]) -> None: ...
 def wrong(order: int = "seven") -> None: ...  # type: ignore[assignment]
+def by_name(*, ctx: Context, order: int) -> None: ...
+def generator(order: int) -> Iterator[int]:
+    yield order
+
+
+async def agenerator(order: int) -> AsyncIterator[int]:
+    yield order
+
+
+class Shop:
+    def method(self, order: int) -> None: ...
+    @classmethod
+    def create(cls, order: int) -> None: ...
+    def generate(self, order: int) -> Iterator[int]:
+        yield order
 
 
 @pytest.mark.parametrize(
@@ -153,6 +181,12 @@ def wrong(order: int = "seven") -> None: ...  # type: ignore[assignment]
         (unknown, "Unheard"),
         (odd, "order|JSON|Callable"),
         (wrong, "the default of order does not fit"),
+        (by_name, "ctx: a Context has to be the first parameter, and positional"),
+        (generator, "generator function"),
+        (agenerator, "generator function"),
+        (Shop().generate, "generator function"),
+        (Shop.method, "it is a method, and a task has no self"),
+        (Shop.create.__func__, "a task has no cls"),  # type: ignore[attr-defined]
     ],
 )
 def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
@@ -173,16 +207,33 @@ def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
         ({"version": 0}, "version: expected 1 to 65535, got 0"),
         ({"version": 65_536}, "version"),
         ({"version": True}, "version"),
-        ({"max_attempts": 0}, "max_attempts: expected a whole number from 1"),
+        ({"max_attempts": 0}, "max_attempts: expected 1 to 10000, got 0"),
+        ({"max_attempts": 10_001}, "max_attempts"),
+        ({"timeout": 604_801}, "timeout: expected at most 604800 s, got 604801"),
+        ({"retry_delays": [0] * 101}, "retry_delays: expected 1 to 100, got 101"),
+        ({"retry_delays": [31_536_001]}, "retry_delays: expected at most 31536000 s"),
         ({"timeout": "2 minutes"}, "timeout: expected a duration like"),
         ({"timeout": -1}, "timeout: expected 0 or more"),
-        ({"retry_delays": []}, "retry_delays: expected at least one"),
+        ({"retry_delays": []}, "retry_delays: expected 1 to 100, got 0"),
         ({"retry_delays": [1.5]}, "retry_delays: expected a duration like"),
     ],
 )
 def test_options_that_cannot_be_are_refused_when_defined(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         App().task(**options)(one(int))
+
+
+def test_the_bounds_of_a_policy_are_those_of_the_document() -> None:
+    shop = App()
+    shop.task(max_attempts=10_000, timeout=604_800, retry_delays=[31_536_000] * 100)(one(int))
+    [kind] = shop
+    policy = kind.policy
+    delivery = {
+        "maxAttempts": policy.max_attempts,
+        "handlerTimeoutSeconds": policy.timeout_seconds,
+        "backoff": {"delaysSeconds": list(policy.delays_seconds or ())},
+    }
+    document({"python": {"app": "shop:app"}}, delivery=delivery)
 
 
 def test_a_kind_is_defined_once_for_each_version() -> None:
@@ -212,8 +263,46 @@ def test_options_are_checked_when_scheduled() -> None:
     for options in [*wrong, {"delay": 1, "due": AT}, {"due": "2026-01-02"}]:
         with pytest.raises(InvalidDueTime):
             cancel_unpaid.options(**options).task(7)
-    with pytest.raises(InvalidTask, match="id: expected a string, got 7"):
-        cancel_unpaid.options(id=7).task(7)  # type: ignore[arg-type]
+    for value in (7, ""):
+        with pytest.raises(InvalidTask, match="id: expected a string that is not empty, got"):
+            cancel_unpaid.options(id=value).task(7)  # type: ignore[arg-type]
+
+
+def test_bound_methods_and_parameters_named_self_are_allowed() -> None:
+    shop = App()
+    assert payload(shop.task(Shop().method), order=7) == {"order": 7}
+    assert payload(shop.task(Shop.create), order=7) == {"order": 7}
+
+    @shop.task
+    def plain(self: int) -> int:
+        return self
+
+    assert plain(self=7) == 7
+    assert plain.options(id="a").task(self=7).payload == b'{"self":7}'
+
+
+class Line(BaseModel):
+    id: UUID = Field(default_factory=uuid4)
+    count: int = 1
+
+
+def test_defaults_are_stored_inside_a_model_and_not_for_arguments() -> None:
+    """A default_factory would give another value when the task runs."""
+
+    @App().task
+    def ship(line: Line, *, fast: bool = False) -> None: ...
+
+    line = Line()
+    text = ship.encode((line,), {})
+    assert json.loads(text) == {"line": {"id": str(line.id), "count": 1}}
+    assert ship.arguments.decode(text) == {"line": line, "fast": False}
+
+
+def test_pydantic_1_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = ModuleType("pydantic")
+    old.VERSION = "1.10.26"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pydantic", old)
+    assert runpy.run_path(arguments.__file__)["VALIDATES"] is False
 
 
 async def test_an_app_without_a_queue_says_what_to_do() -> None:
@@ -226,12 +315,84 @@ async def test_an_app_without_a_queue_says_what_to_do() -> None:
             pass
 
 
+async def test_an_app_that_could_not_open_is_closed_with_its_first_block() -> None:
+    shop = App()
+    with pytest.raises(RuntimeError, match="no queue"):
+        await shop.__aenter__()
+    shop.bind_document(QUEUE)
+    async with shop:
+        pass
+    with pytest.raises(RuntimeError, match="not open"):
+        shop.client  # noqa: B018
+
+
+def test_an_app_opens_again_in_another_event_loop_after_a_block_that_was_not_left() -> None:
+    """As in a child that was forked inside `async with app`: Client.open treats both alike."""
+    shop = App(QUEUE)
+
+    async def enter() -> None:
+        await shop.__aenter__()
+        assert shop.client._connection is not None
+
+    asyncio.run(enter())
+    asyncio.run(enter())
+
+
+async def test_an_app_is_bound_to_another_queue_when_no_client_of_the_earlier_one_is_open() -> None:
+    shop, mine = App(QUEUE), SyncClient(queue="mine")
+    sync = shop.sync_client
+    async with shop:
+        for other in (OTHER, None):
+            with pytest.raises(RuntimeError, match="leave `async with app` before"):
+                shop.bind_document(other)
+        shop.bind_document(QUEUE)
+    assert sync._open is not None
+    shop.bind_document(OTHER)
+    assert sync._open is None
+    shop.bind(mine)
+    with shop.bound_to(QUEUE):
+        inside = shop.sync_client
+        assert inside.queue == "orders"
+    assert inside._open is None
+    assert shop.sync_client is mine
+    async with shop:
+        assert shop.client.queue == "other"
+
+
+@pytest.mark.parametrize("fails", ["at the start", "at the end"])
+async def test_a_lifespan_that_fails_leaves_the_app_closed(fails: str) -> None:
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        if fails == "at the start":
+            raise OSError(fails)
+        yield
+        raise OSError(fails)
+
+    shop = App(lifespan=lifespan)
+    shop.task(one(int))
+    handler = AppHandler(shop, QUEUE)
+    sync = shop.sync_client
+
+    async def work() -> None:
+        await handler.start()
+        await handler.close()
+
+    with pytest.raises(OSError, match=fails):
+        await work()
+    assert sync._open is None
+    shop.bind_document(None)  # refused while the App is open
+
+
 class TestWithoutPydantic:
     """The extra delayq[pydantic] is optional: JSON values travel as they are."""
 
     @pytest.fixture(autouse=True)
     def _absent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(arguments, "VALIDATES", False)
+
+    def test_defaults_come_back(self) -> None:
+        kind = App().task(one(int, 7))
+        assert kind.arguments.decode(kind.encode((), {})) == {"value": 7}
 
     def test_json_values_come_back(self) -> None:
         kind = App().task(one(dict[str, list[int | None]] | Literal["none"]))
@@ -242,7 +403,7 @@ class TestWithoutPydantic:
         with pytest.raises(TypeError, match=r"no JSON type; install delayq\[pydantic\]"):
             App().task(one(annotation))
 
-    @pytest.mark.parametrize("value", [(1, 2), {1: 2}, DAY, float("nan"), b"a"])
+    @pytest.mark.parametrize("value", [(1, 2), {1: 2}, DAY, float("nan"), b"a", "\ud800"], ids=ascii)
     def test_a_value_that_is_no_json_is_refused(self, value: object) -> None:
         kind = App().task(one(Any))
         with pytest.raises(InvalidTask):

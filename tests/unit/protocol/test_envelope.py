@@ -46,7 +46,7 @@ def test_any_bytes_of_any_type_come_back(
     assert size == len(payload)
 
 
-@given(st.binary() | JSON_VALUES, HEADERS, DUES, st.from_regex(r"\A[a-z.]{1,64}\Z"))
+@given(st.binary() | JSON_VALUES, HEADERS, DUES, st.from_regex(r"\A[a-z_][a-z.-]{0,63}\Z"))
 def test_a_kind_and_its_version_come_back_and_change_nothing_else(
     payload: object, headers: dict[str, str], due_ms: int, kind: str
 ) -> None:
@@ -121,6 +121,7 @@ def test_fields_that_only_a_newer_delayq_knows_are_left_to_it(fields: int) -> No
         b"\x12\x00\x00\x05ab" + bytes(6),
         b"\x21\x01\x09kind" + bytes(6),
         b"\x21\x01\x01\xff\x00\x01" + bytes(6),
+        b"\x21\x01\x03a b\x00\x01" + bytes(6),
     ],
     ids=[
         "empty",
@@ -131,6 +132,7 @@ def test_fields_that_only_a_newer_delayq_knows_are_left_to_it(fields: int) -> No
         "field too long",
         "kind too long",
         "kind not UTF-8",
+        "kind with a space",
     ],
 )
 def test_what_is_no_envelope_says_so(envelope: bytes) -> None:

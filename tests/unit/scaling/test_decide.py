@@ -23,6 +23,9 @@ NEVER_FEWER = policy(behavior=Behavior(scale_down=ScaleDown(select_policy="Disab
     [
         (sample(next_due_seconds=30 * 86_400.0), 0, None, 0, "None", 0),  # next month's tasks ask for nobody
         (sample(in_flight=1, ready=1), 1, None, 1, "None", 1),
+        # Parked tasks are no demand, but without a worker none would ever get them back.
+        (sample(parked=100_000), 0, None, 1, "None", 1),
+        (sample(parked=100_000, ready=4), 4, None, 1, "None", 1),
         (sample((12.0, 2000)), 0, None, 20, "MaxReplicas", 32),
         (sample(), 2, policy(min_replicas=2), 2, "MinReplicas", 0),
         (sample(ready=5), 5, NEVER_FEWER, 5, "ScaleDownPolicy", 0),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import update_wrapper
@@ -51,6 +52,11 @@ R = TypeVar("R")
 Duration = str | timedelta | int
 
 _NAME: Final = re.compile(KIND_NAME)
+# The bounds of spec.delivery, which a policy replaces.
+MAX_ATTEMPTS: Final = 10_000
+MAX_TIMEOUT_SECONDS: Final = 604_800
+MAX_DELAYS: Final = 100
+MAX_DELAY_SECONDS: Final = 31_536_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ class TaskKind(Generic[P, R]):
         self.app, self.function, self.name, self.version, self.policy = app, function, name, version, policy
         self._signature = inspect.Signature(parameters)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now, as in a unit test; nothing is scheduled."""
         return self.function(*args, **kwargs)
 
@@ -113,11 +119,11 @@ class TaskKind(Generic[P, R]):
         """
         return Call(self, Options(delay, due, id, if_exists, headers))
 
-    async def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+    async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store a task that is due now. Raises as Client.schedule, and InvalidTask for arguments that do not fit."""
         return await Call(self, Options()).schedule(*args, **kwargs)
 
-    def schedule_sync(self, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+    def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store a task that is due now, without asyncio."""
         return Call(self, Options()).schedule_sync(*args, **kwargs)
 
@@ -145,11 +151,12 @@ class Call(Generic[P]):
     kind: TaskKind[P, Any]
     options: Options = field(default_factory=Options)
 
-    def task(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+    def task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Return the task as schedule_many takes it. InvalidTask when the arguments or the options do not fit."""
         kind, options = self.kind, self.options
-        if options.id is not None and not isinstance(options.id, str):
-            raise InvalidTask("", f"task {kind.name}: id: expected a string, got {options.id!r:.60}")
+        if options.id is not None and (type(options.id) is not str or not options.id):
+            expected = "expected a string that is not empty"
+            raise InvalidTask("", f"task {kind.name}: id: {expected}, got {options.id!r:.60}")
         task_id = None if options.id is None else f"{kind.name}:{options.id}"
         delay_ms, due_ms = options.moment()
         payload = kind.encode(args, kwargs)
@@ -157,12 +164,12 @@ class Call(Generic[P]):
             payload, delay_ms, due_ms, task_id, options.headers, JSON_TYPE, kind.name, kind.version
         )
 
-    async def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+    async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task. Raises as Client.schedule."""
         task = self.task(*args, **kwargs)
         return await self.kind.app.client.schedule(**task._asdict(), if_exists=self.options.if_exists)
 
-    def schedule_sync(self, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+    def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task, without asyncio."""
         task = self.task(*args, **kwargs)
         return self.kind.app.sync_client.schedule(**task._asdict(), if_exists=self.options.if_exists)
@@ -270,11 +277,34 @@ class App:
     def bind_document(
         self, document: DelayQueue | str | Path | None, *, url: str | Address | None = None
     ) -> Self:
-        """Schedule into the queue of this document, None: of no one. A worker binds the App to its own queue."""
+        """Schedule into the queue of this document, None: of no one. A worker binds the App to its own queue.
+
+        Another document closes the client of schedule_sync() and drops clients of bind(). RuntimeError inside
+        `async with app`, which has a client open for the earlier document.
+        """
         if (document, url) != (self._document, self._url):
+            if self._opened is not None:
+                raise RuntimeError(
+                    "this App is open: leave `async with app` before it is bound to another queue"
+                )
+            self.close()
             self._document, self._url = document, url
             self._client = self._sync_client = None
         return self
+
+    @contextmanager
+    def bound_to(
+        self, document: DelayQueue | str | Path, *, url: str | Address | None = None
+    ) -> Iterator[Self]:
+        """Schedule into the queue of this document inside the block, and then as before."""
+        self.close()
+        before = self._document, self._url, self._client, self._sync_client
+        self.bind_document(document, url=url)
+        try:
+            yield self
+        finally:
+            self.bind_document(None)
+            self._document, self._url, self._client, self._sync_client = before
 
     @property
     def client(self) -> Client:
@@ -296,9 +326,11 @@ class App:
 
     async def __aenter__(self) -> Self:
         """Open a client for the document's queue. Blocks may be nested."""
-        self._blocks += 1
         if self._client is None:
-            self._client = self._opened = await Client.from_document(self._bound(), url=self._url).open()
+            self._client = self._opened = Client.from_document(self._bound(), url=self._url)
+        if self._opened is not None:
+            await self._opened.open()  # again after a fork, or in another event loop
+        self._blocks += 1
         return self
 
     async def __aexit__(
@@ -339,17 +371,22 @@ class Decorator(Protocol):
 def _policy(
     max_attempts: int | None, timeout: Duration | None, retry_delays: Iterable[Duration] | None
 ) -> Policy:
-    if max_attempts is not None and (type(max_attempts) is not int or max_attempts < 1):
-        raise ValueError(f"max_attempts: expected a whole number from 1, got {max_attempts!r:.60}")
-    delays = None if retry_delays is None else tuple(_seconds(each, "retry_delays") for each in retry_delays)
-    if delays == ():
-        raise ValueError("retry_delays: expected at least one")
-    seconds = None if timeout is None else max(1, _seconds(timeout, "timeout"))
+    if max_attempts is not None and (type(max_attempts) is not int or not 1 <= max_attempts <= MAX_ATTEMPTS):
+        raise ValueError(f"max_attempts: expected 1 to {MAX_ATTEMPTS}, got {max_attempts!r:.60}")
+    delays = None
+    if retry_delays is not None:
+        delays = tuple(_seconds(each, "retry_delays", MAX_DELAY_SECONDS) for each in retry_delays)
+        if not 1 <= len(delays) <= MAX_DELAYS:
+            raise ValueError(f"retry_delays: expected 1 to {MAX_DELAYS}, got {len(delays)}")
+    seconds = None if timeout is None else max(1, _seconds(timeout, "timeout", MAX_TIMEOUT_SECONDS))
     return Policy(max_attempts=max_attempts, timeout_seconds=seconds, delays_seconds=delays)
 
 
-def _seconds(value: Duration, name: str) -> int:
+def _seconds(value: Duration, name: str, most: int) -> int:
     try:
-        return -(-milliseconds(value, name) // 1000)
+        found = -(-milliseconds(value, name) // 1000)
     except InvalidDueTime as error:
         raise ValueError(str(error)) from None
+    if found > most:
+        raise ValueError(f"{name}: expected at most {most} s, got {value!r:.60}")
+    return found

@@ -19,12 +19,13 @@ try:
 except ImportError:  # the optional extra delayq[pydantic]
     VALIDATES = False
 else:
-    VALIDATES = True
+    VALIDATES = not pydantic.VERSION.startswith("1.")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 JSON_TYPES: Final = (int, float, str, bool, types.NoneType, list, dict, Any, object)
+POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -51,16 +52,33 @@ def parameters_of(function: Callable[..., object], where: str) -> tuple[list[ins
         signature = inspect.signature(function, eval_str=True)
     except (NameError, TypeError, ValueError) as error:
         raise TypeError(f"{where}: cannot read its signature: {error}") from error
+    for part in (function, function.__call__):  # type: ignore[operator]
+        if inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part):
+            raise TypeError(f"{where}: a call of a generator function does not run it; remove its yield")
     found = list(signature.parameters.values())
-    context = bool(found) and getattr(found[0].annotation, "IS_CONTEXT", False) is True
+    if found and found[0].name in ("self", "cls") and _is_in_class(function):
+        raise TypeError(
+            f"{where}: it is a method, and a task has no {found[0].name}; move it out of its class"
+        )
+    context = bool(found) and found[0].kind in POSITIONAL and _is_context(found[0])
     found = found[1:] if context else found
     for each in found:
         if each.kind not in BY_NAME:
             what = str(each) if each.kind is not each.POSITIONAL_ONLY else f"{each.name}, positional-only,"
             raise TypeError(f"{where}: parameter {what} cannot be given by name; payloads are JSON objects")
-        if getattr(each.annotation, "IS_CONTEXT", False):
-            raise TypeError(f"{where}: parameter {each.name}: a Context has to be the first parameter")
+        if _is_context(each):
+            problem = "a Context has to be the first parameter, and positional"
+            raise TypeError(f"{where}: parameter {each.name}: {problem}")
     return found, context
+
+
+def _is_context(parameter: inspect.Parameter) -> bool:
+    return getattr(parameter.annotation, "IS_CONTEXT", False) is True
+
+
+def _is_in_class(function: Callable[..., object]) -> bool:
+    around = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return around != "" and not around.endswith("<locals>")
 
 
 def arguments_of(parameters: Sequence[inspect.Parameter], where: str) -> Arguments:
@@ -88,17 +106,18 @@ class _Plain:
                     f"{where}: parameter {each.name}: {name} is no JSON type; install delayq[pydantic] for it"
                 )
         self._names = {each.name for each in parameters}
-        self._required = {each.name for each in parameters if each.default is each.empty}
+        self._defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+        self._required = self._names - self._defaults.keys()
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
         try:
-            text = encode_json(dict(values))
+            text = encode_json(dict(values)).encode()
             same = bool(json.loads(text) == values)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArguments(str(error)) from error
         if not same:  # a tuple, or a mapping with keys that are no strings
             raise InvalidArguments("a value would not be the same after JSON")
-        return text.encode()
+        return text
 
     def decode(self, payload: bytes) -> dict[str, Any]:
         try:
@@ -110,7 +129,7 @@ class _Plain:
         if wrong := sorted(self._required - found.keys()) + sorted(found.keys() - self._names):
             state = "missing" if wrong[0] in self._required else "unknown"
             raise InvalidArguments(f"{wrong[0]}: {state} argument")
-        return found
+        return self._defaults | found
 
 
 def _is_json(annotation: object) -> bool:
@@ -151,7 +170,9 @@ class _Validated:
     def encode(self, values: Mapping[str, Any]) -> bytes:
         try:
             model = self._validator.validate_python(dict(values))
-            text: bytes = self._serialize(model, by_alias=True, exclude_unset=True)
+            # A default is not stored, so that a new version of the function decides. Those of nested models are.
+            unset = {alias for alias, _ in self._aliases} - model.model_fields_set
+            text: bytes = self._serialize(model, by_alias=True, exclude=unset)
             again = self._validator.validate_json(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidArguments(_said(error)) from None

@@ -147,6 +147,8 @@ class Client(QueueClient):
         …), which stores nothing, or Unavailable, after which the task may or may not be stored: call again with the
         same task_id and if_exists="keep", which stores a second task only if the first has finished by then. With
         `durability`, NotConfirmed means that the task is stored, but was not confirmed in time; the same applies.
+
+        Concurrent calls share round trips, except with `durability`. Those about one ID have no order: await each.
         """
         task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version)
         return await self._batches.schedule(self._connection, task, if_exists)

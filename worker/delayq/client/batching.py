@@ -1,21 +1,25 @@
 """Groups calls of Client.schedule: those that arrive during a round trip go out together in the next one.
 
 There is no timer, so a single call waits for nothing. A group has one shard and one `if_exists`, so that a server that
-does not answer delays only the calls for its own shards.
+does not answer delays only the calls for its own shards. A group waits for one round trip only: tasks that must be sent
+again, to another shard or after an outage, delay no other call. Concurrent calls about one ID have no order.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.client.encoding import CHUNK, CHUNK_BYTES
+from delayq.client.enqueue import Results
+from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from delayq.client.encoding import Chunk, NewTask
-    from delayq.client.enqueue import IfExists, Results, TaskWriter
+    from delayq.client.enqueue import IfExists, TaskWriter
     from delayq.client.routing import Operation
     from delayq.connection import AsyncConnection
     from delayq.protocol.results import Scheduled
@@ -42,49 +46,76 @@ class ScheduleBatches:
     ) -> None:
         """`run` performs an operation's I/O."""
         self._writer, self._run = writer, run
-        self._waiting: dict[Group, list[Waiting]] = {}  # of the groups with a round trip under way
+        # Of the groups with a round trip under way. Each round trip has a list of its own.
+        self._waiting: dict[Group, list[Waiting]] = {}
         self._tasks = set[asyncio.Task[None]]()
 
     async def schedule(self, connection: AsyncConnection, task: NewTask, if_exists: IfExists) -> Scheduled:
-        """Store one task: at once, or behind the round trip of its group that is under way."""
+        """Store one task: at once, or behind the round trip of its group that is under way.
+
+        With `durability`, always at once: a round trip takes up to a second, and the connection shares confirmations.
+        If a call raises Unavailable before its round trip (it could not read the shard map), the calls that wait for it
+        raise Unavailable too, and are not stored: with tries of their own they would wait twice as long.
+        """
         chunk = self._writer.chunk(task)
+        if self._writer.confirms:
+            return (await self._run(self._writer.store(chunk, if_exists), connection)).one(0)
         group = Group(chunk.shard_map, chunk.shard, chunk.passing, if_exists)
         waiting = self._waiting.get(group)
         if waiting is not None:
             future: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
             waiting.append((chunk, future))
             return await future
-        self._waiting[group] = []
+        behind = self._waiting[group] = []
+        start_next = partial(self._start_next, connection, group, behind)
         try:
-            results = await self._run(self._writer.store(chunk, if_exists), connection)
+            results = await self._run(self._writer.store(chunk, if_exists, Results(), start_next), connection)
+        except Unavailable as error:
+            self._fail_waiting(group, behind, error)
+            raise
         finally:
-            self._start_next(connection, group)
+            start_next()
         return results.one(0)
 
-    def _start_next(self, connection: AsyncConnection, group: Group) -> None:
-        batch, self._waiting[group] = _split(self._waiting[group])
+    def _start_next(self, connection: AsyncConnection, group: Group, behind: list[Waiting]) -> None:
+        """Send the calls `behind` a round trip, unless that was done already."""
+        if self._waiting.get(group) is not behind:
+            return
+        batch, rest = _split(behind)
         if not batch:
             del self._waiting[group]
             return
-        task = asyncio.get_running_loop().create_task(self._store(connection, group, batch))
+        self._waiting[group] = rest
+        task = asyncio.get_running_loop().create_task(self._store(connection, group, batch, rest))
         self._tasks.add(task)  # the loop itself keeps no reference
         task.add_done_callback(self._tasks.discard)
 
-    async def _store(self, connection: AsyncConnection, group: Group, batch: list[Waiting]) -> None:
+    async def _store(
+        self, connection: AsyncConnection, group: Group, batch: list[Waiting], behind: list[Waiting]
+    ) -> None:
+        results = Results()
+
+        def recorded() -> None:
+            _settle(batch, results)
+            self._start_next(connection, group, behind)
+
         try:
-            results = await self._run(self._writer.store(_joined(batch), group.if_exists), connection)
+            await self._run(
+                self._writer.store(_joined(batch), group.if_exists, results, recorded), connection
+            )
         except BaseException as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+            _settle(batch, results)
+            _fail(batch, error)
+            if isinstance(error, Unavailable):
+                self._fail_waiting(group, behind, error)
             if not isinstance(error, Exception):
                 raise
-        else:
-            for at, (_, future) in enumerate(batch):
-                if not future.done():
-                    _settle(future, results, at)
         finally:
-            self._start_next(connection, group)
+            self._start_next(connection, group, behind)
+
+    def _fail_waiting(self, group: Group, behind: list[Waiting], error: Unavailable) -> None:
+        if self._waiting.get(group) is behind:
+            _fail(behind, error)
 
 
 def _split(waiting: list[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
@@ -105,8 +136,32 @@ def _joined(batch: list[Waiting]) -> Chunk:
     return batch[0][0]._replace(positions=list(range(len(batch))), flat=flat)
 
 
-def _settle(future: asyncio.Future[Scheduled], results: Results, at: int) -> None:
-    try:
-        future.set_result(results.one(at))
-    except Exception as error:  # noqa: BLE001 -- it is the caller's
-        future.set_exception(error)
+def _settle(batch: list[Waiting], results: Results) -> None:
+    """Set the futures of the tasks that have a result."""
+    for at, (_, future) in enumerate(batch):
+        if future.done():
+            continue
+        if at in results.refused:
+            future.set_exception(results.refused[at])
+        elif at in results.stored:
+            future.set_result(results.stored[at])
+
+
+def _fail(batch: list[Waiting], error: BaseException) -> None:
+    """Fail the calls that have no result."""
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(_copy(error)) if isinstance(error, Exception) else future.cancel()
+
+
+def _copy(error: Exception) -> Exception:
+    """Return an error for one caller, because raising an object in several coroutines mixes their tracebacks.
+
+    copy.copy() would call __init__ with other arguments than these classes take.
+    """
+    if not isinstance(error, DelayQError):
+        return error
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__ = error
+    return copied

@@ -27,6 +27,7 @@ MAX_ID_BYTES = 200
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 _KIND = re.compile(envelope.KIND_NAME)
+_IMPLIED_TYPES = (envelope.JSON_TYPE, envelope.BYTES_TYPE)  # the envelope does not store their names
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate cannot be encoded
 
@@ -137,7 +138,8 @@ class TaskEncoder:
                 task_id, f"content_type of task {task_id}: {expected}, got {content_type!r:.60}"
             )
         # Encoding the envelope checks whether each text can be encoded.
-        size = len("".join([*_texts(headers), content_type]).encode(errors="replace"))
+        stored_type = "" if content_type in _IMPLIED_TYPES else content_type
+        size = len("".join([*_texts(headers), stored_type]).encode(errors="replace"))
         if size > self._limits.max_header_bytes:
             raise PayloadTooLarge(task_id, "headers", size=size, limit=self._limits.max_header_bytes)
 

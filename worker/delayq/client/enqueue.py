@@ -36,7 +36,7 @@ from delayq.protocol.results import Outcome, Scheduled
 from delayq.protocol.write_durability import Shortfall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from delayq.client.encoding import NewTask
     from delayq.contract import Limits
@@ -151,12 +151,26 @@ class TaskWriter:
         """Return a chunk of this task alone; Refused if it is malformed or too large."""
         return self._encoder.chunk(task, self._commands.shard_map)
 
-    def store(self, chunk: Chunk, if_exists: IfExists) -> Operation[Results]:
-        """Store one chunk. Unlike many(), this needs no two round trips under way."""
+    @property
+    def confirms(self) -> bool:
+        """Whether each round trip waits for a confirmation."""
+        return self._confirming is not None
+
+    def store(
+        self,
+        chunk: Chunk,
+        if_exists: IfExists,
+        results: Results | None = None,
+        recorded: Callable[[], None] | None = None,
+    ) -> Operation[Results]:
+        """Store one chunk. Unlike many(), this needs no two round trips under way.
+
+        `recorded` is called after each round trip. `results` has the results so far then, and also if this raises.
+        """
         _check(if_exists)
-        results = Results()
+        results = Results() if results is None else results
         chunks = yield from self._ready([chunk])
-        yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results)
+        yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results, recorded)
         return results
 
     def many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
@@ -208,8 +222,13 @@ class TaskWriter:
     def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
         return Each([self._store(chunk, if_exists) for chunk in chunks], self._confirm_commands(results))
 
-    def _collect(
-        self, asked: Finish | Each, chunks: Sequence[Chunk], if_exists: IfExists, results: Results
+    def _collect(  # noqa: PLR0917 -- the state of one request
+        self,
+        asked: Finish | Each,
+        chunks: Sequence[Chunk],
+        if_exists: IfExists,
+        results: Results,
+        recorded: Callable[[], None] | None = None,
     ) -> Operation[None]:
         """Record the result of each chunk; send again tasks that belong to another shard, or whose reply was lost.
 
@@ -218,6 +237,8 @@ class TaskWriter:
         outages, sent_on = iter((0.0, *PAUSES_SECONDS)), 0
         while True:
             left = yield from self._record_all(chunks, (yield from _answers(asked, chunks)), results)
+            if recorded:
+                recorded()
             if not (left.lost or left.stale or left.onward):
                 return
             if left.outage:

@@ -29,7 +29,12 @@ def build(queue: DelayQueue, *, secrets_dir: Path, address: Address | None = Non
     if spec.python and spec.python.callable:
         from delayq.handlers.python import PythonHandler  # noqa: PLC0415 -- see above
 
-        return PythonHandler(spec.python.callable, concurrency=concurrency, transactions=transactions)
+        return PythonHandler(
+            spec.python.callable,
+            concurrency=concurrency,
+            transactions=transactions,
+            delivery=queue.spec.delivery,
+        )
     if spec.python and spec.python.app:
         from delayq.handlers.app import AppHandler, load  # noqa: PLC0415 -- see above
 

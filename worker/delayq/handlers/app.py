@@ -52,7 +52,7 @@ class AppHandler:
             problem = "under a SQL guard either every task takes a Context, with its connection, or none does"
             raise HandlerSetupError(FIELD, problem)
         self._state: Any = None
-        self._lifespan = AsyncExitStack()
+        self._opened = AsyncExitStack()  # the App and its lifespan
         self._calls = {(kind.name, kind.version): self._call_of(kind) for kind in app}
         self.call: HandlerCall = self._dispatch
 
@@ -103,16 +103,18 @@ class AppHandler:
         return self.call
 
     async def start(self) -> None:
-        """Open the App's client, for tasks that schedule others, and enter its lifespan."""
-        await self._lifespan.enter_async_context(self._app)
-        if self._app.lifespan is not None:
-            self._state = await self._lifespan.enter_async_context(self._app.lifespan())
+        """Open the App's client, for tasks that schedule others, and enter its lifespan; close both if one fails."""
+        async with AsyncExitStack() as stack:
+            stack.callback(self._app.close)
+            await stack.enter_async_context(self._app)
+            if self._app.lifespan is not None:
+                self._state = await stack.enter_async_context(self._app.lifespan())
+            self._opened = stack.pop_all()
 
     async def close(self) -> None:
-        """Leave the lifespan; a stuck thread does not prevent the process from exiting."""
+        """Leave the lifespan, close the App; a stuck thread does not prevent the process from exiting."""
         self._threads.close()
-        await self._lifespan.aclose()
-        self._app.close()
+        await self._opened.aclose()
 
 
 def load(path: str) -> App:

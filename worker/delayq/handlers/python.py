@@ -21,11 +21,13 @@ from delayq.handlers.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from delayq.contract import Delivery
     from delayq.guards import Guard
     from delayq.handlers.base import HandlerCall
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.python.callable"
+NO_KIND = ("", 0)
 GUARDS = "spec.guard.sqlUnique, sqlPessimistic and sqlOptimistic"
 
 
@@ -33,15 +35,18 @@ class PythonHandler:
     """The user's coroutine function, or a plain function that runs in threads."""
 
     call: HandlerCall
-    kinds = None
 
-    def __init__(self, path: str, *, concurrency: int, transactions: bool = False) -> None:
+    def __init__(
+        self, path: str, *, concurrency: int, transactions: bool = False, delivery: Delivery | None = None
+    ) -> None:
         """Import now: without a usable callable, the worker must not claim tasks.
 
         `transactions`: whether the document's guard has transactions, in which the function can take part.
         """
         self._target = target = load(path, FIELD, takes=TASK_OR_BOTH)
         self._threads = Threads(concurrency)
+        # Not tasks of an App, whose arguments it does not expect: during a change from one to the other, they wait.
+        self.kinds = None if delivery is None else {NO_KIND: delivery}
         self.joins = transactions and takes_connection(target)
         if needs_connection(target) and not transactions:
             only = f"which only {GUARDS} give; spec.guard is none of them"

@@ -264,9 +264,11 @@ class Commands:
         """Return tasks to their index without charging an attempt; `settles` is flat: member, due ms."""
         return self._call("release", shard, replies.settled(len(settles) // 2, "released"), settles)
 
-    def park(self, shard: int, members: Sequence[bytes]) -> Call[Settlements]:
-        """Set tasks aside whose kind or version this worker does not know, without charging an attempt."""
-        return self._call("park", shard, replies.settled(len(members), "parked"), members)
+    def park(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
+        """Set tasks aside whose kind or version this worker does not know; `settles` is flat: member, due ms."""
+        interval_us = self._quota(shard)["interval_us"]
+        decode = replies.settled(len(settles) // 2, "parked")
+        return self._call("park", shard, decode, settles, interval_us=interval_us)
 
     def unpark(
         self, shard: int, kinds: Iterable[tuple[str, int]] | None, *, limit: int = BATCH

@@ -11,6 +11,7 @@ as in version 1. Tasks without such fields stay in version 1, which costs no byt
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,7 @@ KIND = (
 )
 KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
 JSON_TYPE, BYTES_TYPE = "application/json", "application/octet-stream"
+_KIND = re.compile(KIND_NAME)
 DUE_BYTES = 6
 _PLAIN_JSON = bytes((PLAIN << 4 | JSON,))
 _NO_HEADERS: Mapping[str, str] = {}
@@ -130,7 +132,10 @@ def _decode_kind(envelope: bytes) -> tuple[int, str, int]:
     end = 3 + envelope[2]
     if end + 2 > len(envelope) - DUE_BYTES:
         raise ValueError(f"{len(envelope)} bytes announce a kind up to byte {end + 2}")
-    return end + 2, envelope[3:end].decode(), int.from_bytes(envelope[end : end + 2], "big")
+    kind = envelope[3:end].decode()
+    if not _KIND.fullmatch(kind):
+        raise ValueError(f"invalid kind {kind!r:.80}")
+    return end + 2, kind, int.from_bytes(envelope[end : end + 2], "big")
 
 
 def _decode_rest(envelope: bytes, at: int, flags: int, found: Envelope) -> Envelope:

@@ -85,6 +85,8 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
 
 def _demand(sample: Sample, policy: Policy, previous: Memory, now: float) -> _Demand:
     replicas, start, rate = _needed(sample, policy, previous, now)
+    if sample.parked:
+        replicas = max(1, replicas)
     again = replicas
     if replicas < previous.replicas and policy.cooldown_seconds > policy.window(start):
         farther = load(sample, rate, policy.cooldown_seconds)

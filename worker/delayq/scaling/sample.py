@@ -37,6 +37,11 @@ class Sample:
     """How long the oldest of them has been due."""
     in_flight: int = 0
     """Tasks with a lease."""
+    parked: int = 0
+    """Tasks of kinds that no worker knew. They are no demand, but one worker stays for them.
+
+    They wait for a version of it that knows them, which a queue without workers would never start.
+    """
     due_within: tuple[tuple[float, int], ...] = ()
     """Seconds from now, ascending → tasks that fall due by then; each includes those before it."""
     next_due_seconds: float | None = None

@@ -49,6 +49,7 @@ def _demand(decision: Decision, sample: Sample) -> str:
     soon = sample.within(window)
     found = [f"{counted(sample.overdue, 'task')} due"] if sample.overdue else []
     found += [f"{sample.in_flight:,} in flight"] if sample.in_flight else []
+    found += [f"{sample.parked:,} parked"] if sample.parked else []
     found += [f"{soon:,} due within {seconds(window)}"] if soon else []
     if decision.unforeseen_rate:
         found.append(f"{decision.unforeseen_rate:,.3g} a second arriving at short notice")

@@ -7,17 +7,19 @@ import hashlib
 import json
 import time
 import uuid
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from delayq.app import App
+from delayq.app.arguments import InvalidArguments
 from delayq.client.blocking import SyncClient
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.contract import DelayQueue, parse
 from delayq.handlers.app import AppHandler
-from delayq.protocol.commands import BATCH, Call
+from delayq.protocol.commands import BATCH, Call, Commands
 from delayq.protocol.envelope import JSON_TYPE
 from delayq.protocol.results import Settled, State
 from delayq.protocol.scripts import Script
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from delayq.app import TaskKind
+    from delayq.handlers.base import HandlerCall
+    from delayq.protocol.envelope import Task
     from delayq.protocol.results import Lease, TaskView
 
 LEASE_MS = 60_000
@@ -55,7 +59,7 @@ class ScheduledTask(NamedTuple):
     kind: str
     id: str
     due: datetime
-    arguments: Mapping[str, Any]  # as JSON values
+    arguments: Mapping[str, Any]  # as the function receives them; of unknown kinds, as JSON values
     attempt: int  # of its next run
 
 
@@ -63,23 +67,29 @@ class Queue:
     """The queue of an App. It binds the App, and deletes its tasks when it is closed."""
 
     def __init__(self, app: App, url: str, document: DelayQueue | None = None) -> None:
-        """`url` names the Redis. `document` has limits and retry policy; its name and spec.redis are not used."""
+        """`url` names the Redis. `document` has shards and retry policy; its name and spec.redis are not used."""
         if not isinstance(app, App):
             raise TypeError(f"expected an App, got {type(app).__name__}")
         self._document = _named(document, f"test-{uuid.uuid4().hex}")
         self.app, self._address = app, Address.from_url(url)
-        self._connection = SyncConnection(self._address)
-        self.client = SyncClient.from_document(self._document, url=self._address).open()
-        self.commands = self.client.commands
-        app.bind_document(self._document, url=self._address)
+        spec = self._document.spec
+        # Without limits, which would hold due tasks back.
+        self._claims = Commands(self._document.queue, prefix=spec.redis.key_prefix, shards=spec.shards)
+        with ExitStack() as stack:
+            stack.enter_context(app.bound_to(self._document, url=self._address))
+            self.client = stack.enter_context(SyncClient.from_document(self._document, url=self._address))
+            self.commands = self.client.commands
+            self._connection = SyncConnection(self._address)
+            stack.callback(self._connection.close)
+            stack.callback(self._erase)
+            self._opened = stack.pop_all()
+
+    def _erase(self) -> None:
+        self._connection.run([self.commands.erase(keys.shard) for keys in self.commands.shards])
 
     def close(self) -> None:
-        """Delete the tasks. The App is bound to no queue afterwards."""
-        self._connection.run([self.commands.erase(keys.shard) for keys in self.commands.shards])
-        self._connection.close()
-        self.client.close()
-        self.app.close()
-        self.app.bind_document(None)
+        """Delete the tasks, and bind the App as it was before."""
+        self._opened.close()
 
     def __enter__(self) -> Self:
         """Return the queue."""
@@ -112,48 +122,63 @@ class Queue:
 
     async def run_due_async(self) -> list[Run]:
         """Do the same inside an event loop."""
-        handler = AppHandler(self.app, self._document, self._address)
-        await handler.start()
-        connection = AsyncConnection(self._address)
-        executor = Executor(
-            handler.call,
-            self._document.spec.delivery,
-            WorkerCounters("worker", self._document.queue),
-            handler.kinds,
-        )
+        async with AsyncExitStack() as stack:
+            handler = AppHandler(self.app, self._document, self._address)
+            stack.push_async_callback(handler.close)
+            await handler.start()
+            connection = AsyncConnection(self._address)
+            stack.push_async_callback(connection.close)
+            return await self._run_all(connection, handler)
+
+    async def _run_all(self, connection: AsyncConnection, handler: AppHandler) -> list[Run]:
+        for keys in self.commands.shards:
+            while (await connection.one(self.commands.unpark(keys.shard, handler.kinds)))[0] == BATCH:
+                pass
+        ending = _Ending(handler.call)
+        delivery, counters = self._document.spec.delivery, WorkerCounters("worker", self._document.queue)
+        executor = Executor(ending.call, delivery, counters, handler.kinds)
         runs: list[Run] = []
-        try:
-            for keys in self.commands.shards:
-                await connection.one(self.commands.unpark(keys.shard, handler.kinds))
-            while leases := await self._claim(connection):
-                runs += [await self._run(connection, executor, lease) for lease in leases]
-                if len(runs) > MOST_RUNS:
-                    raise AssertionError(
-                        f"more than {MOST_RUNS:,} runs: do tasks schedule each other without end?"
-                    )
-        finally:
-            await connection.close()
-            await handler.close()
+        while lease := await self._claim(connection):
+            runs.append(await self._run(connection, executor, lease, ending))
+            if len(runs) > MOST_RUNS:
+                raise AssertionError(
+                    f"more than {MOST_RUNS:,} runs: do tasks schedule each other without end?"
+                )
         return runs
 
-    async def _claim(self, connection: AsyncConnection) -> list[Lease]:
-        calls = [self.commands.claim(keys.shard, 1, LEASE_MS) for keys in self.commands.shards]
-        return [lease for claimed in await connection.run(calls) for lease in claimed.leases]
+    async def _claim(self, connection: AsyncConnection) -> Lease | None:
+        """Claim the task of all shards that is due first. One at a time: a handler may cancel the next one."""
+        shards = [keys.shard for keys in self._claims.shards]
+        counts = await connection.run([self._claims.counts(shard) for shard in shards])
+        due = [
+            (each.oldest_due_ms or 0, shard) for each, shard in zip(counts, shards, strict=True) if each.due
+        ]
+        for _, shard in sorted(due):
+            claimed = await connection.one(self._claims.claim(shard, 1, LEASE_MS))
+            if claimed.leases:
+                return claimed.leases[0]
+        return None
 
-    async def _run(self, connection: AsyncConnection, executor: Executor, lease: Lease) -> Run:
-        if not executor.knows(lease.task):
-            settlement: Settlement | None = Settlement("park", lease)
+    async def _run(
+        self, connection: AsyncConnection, executor: Executor, lease: Lease, ending: _Ending
+    ) -> Run:
+        task = lease.task
+        if not executor.knows(task):
+            settlement: Settlement | None = Settlement("park", lease, (lease.task.due_ms,))
         else:
             now = time.monotonic()
             settlement = await executor.run(Running(lease, now, now + LEASE_MS))
+        error = ending.error()
+        if error is not None:
+            settlement = Settlement("release", lease, (task.due_ms,))
         if settlement is None:
-            raise AssertionError(f"task {lease.task.id} ran longer than its lease of {LEASE_MS // 1000} s")
-        policy = executor.policy(lease.task)
+            raise AssertionError(f"task {task.id} ran longer than its lease of {LEASE_MS // 1000} s")
+        policy = executor.policy(task)
         [outcome] = await connection.one(settle_call(self.commands, [settlement], policy.max_attempts))
-        error = str(settlement.arguments[-1]) if settlement.verb in ("retry", "bury") else ""
-        return Run(
-            lease.task.kind, _own_id(lease.task.kind, lease.task.id), lease.task.attempt, outcome, error
-        )
+        if error is not None:
+            raise error
+        text = str(settlement.arguments[-1]) if settlement.verb in ("retry", "bury") else ""
+        return Run(task.kind, _own_id(task.kind, task.id), task.attempt, outcome, text)
 
     def scheduled(self, kind: TaskKind[..., Any] | None = None) -> list[ScheduledTask]:
         """Return the tasks that wait, due or not, the earliest due first; of one kind if given."""
@@ -163,7 +188,7 @@ class Queue:
         ]
         found = [(row.at_ms, view) for row in rows if (view := self.client.get(row.id)) is not None]
         return [
-            _waiting(view, at_ms)
+            self._waiting(view, at_ms)
             for at_ms, view in sorted(found, key=lambda each: each[0])
             if kind is None or (view.kind, view.kind_version) == (kind.name, kind.version)
         ]
@@ -180,9 +205,9 @@ class Queue:
         AssertionError, with what is scheduled, when there is none or more than one.
         """
         tasks = self.scheduled(kind)
-        wanted = json.loads(json.dumps(dict(arguments or {}), default=str))
+        wanted = dict(arguments or {})
         found = [
-            each for each in tasks if wanted.items() <= dict(each.arguments).items() and id in (None, each.id)
+            each for each in tasks if id in (None, each.id) and {**each.arguments, **wanted} == each.arguments
         ]
         if len(found) != 1:
             shown = "\n".join(f"  {each}" for each in tasks) or "  nothing"
@@ -190,6 +215,55 @@ class Queue:
                 f"expected one task {kind.name} with {wanted}, found {len(found)}; scheduled:\n{shown}"
             )
         return found[0]
+
+    def _waiting(self, view: TaskView, due_ms: int) -> ScheduledTask:
+        return ScheduledTask(
+            kind=view.kind,
+            id=_own_id(view.kind, view.id),
+            due=datetime.fromtimestamp(due_ms / 1000, UTC),
+            arguments=self._arguments(view),
+            attempt=view.failed.failures + view.failed.crashes + 1,
+        )
+
+    def _arguments(self, view: TaskView) -> Mapping[str, Any]:
+        if view.content_type != JSON_TYPE:
+            return {}
+        kind = self.app.find(view.kind, view.kind_version)
+        if kind is not None:
+            with suppress(InvalidArguments):
+                return kind.arguments.decode(view.body)
+        found = json.loads(view.body)
+        return found if isinstance(found, dict) else {"": found}
+
+
+class _Ending:
+    """Notices what ends run_due: a cancellation of it, or an exception of a handler that is no Exception."""
+
+    def __init__(self, call: HandlerCall) -> None:
+        """`call` is the handler's."""
+        self._call, self._cancels = call, _cancels()
+        self._error: BaseException | None = None
+
+    async def call(self, task: Task) -> object:
+        """Call the handler."""
+        try:
+            return await self._call(task)
+        except BaseException as error:
+            raised = (
+                error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
+            )  # of a thread
+            if not isinstance(raised, (Exception, asyncio.CancelledError)):
+                self._error = raised  # such as KeyboardInterrupt, and the outcomes of pytest
+            raise
+
+    def error(self) -> BaseException | None:
+        """Return what has to be raised instead of the next run."""
+        return asyncio.CancelledError() if _cancels() > self._cancels else self._error
+
+
+def _cancels() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _named(document: DelayQueue | None, name: str) -> DelayQueue:
@@ -212,14 +286,3 @@ def _named(document: DelayQueue | None, name: str) -> DelayQueue:
 
 def _own_id(kind: str, task_id: str) -> str:
     return task_id.removeprefix(f"{kind}:")
-
-
-def _waiting(view: TaskView, due_ms: int) -> ScheduledTask:
-    arguments = json.loads(view.body) if view.content_type == JSON_TYPE else {}
-    return ScheduledTask(
-        kind=view.kind,
-        id=_own_id(view.kind, view.id),
-        due=datetime.fromtimestamp(due_ms / 1000, UTC),
-        arguments=arguments if isinstance(arguments, dict) else {"": arguments},
-        attempt=view.failed.failures + view.failed.crashes + 1,
-    )

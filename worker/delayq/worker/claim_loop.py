@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 # The shortest and the longest retry delay of a task that only a newer worker can read.
 TOO_NEW_PAUSE_MS = (30_000, 600_000)
+LOG_SECONDS = 60.0  # between two lines about parked tasks of one kind
 
 
 class Claim(NamedTuple):
@@ -63,6 +64,8 @@ class ClaimLoop:
         self._block_seconds = self._delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0  # monotonic seconds
         self._backoff = ClaimBackoff()
+        self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
+        self._parked_logged: dict[tuple[str, int], float] = {}
         self._loop = asyncio.get_running_loop()
         self.alarm = group_state.exchange_alarm
 
@@ -286,7 +289,7 @@ class ClaimLoop:
         late = self._slots.draining or claim.isolated != self._slots.suspects.running
         room = 0 if late else max(0, self._slots.free)
         for lease in leases[:room]:
-            if self._runner.kinds is not None:
+            if not self._runner.uniform:
                 deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
             # Not for a released task: it counts when it is claimed again and starts.
             self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
@@ -305,10 +308,14 @@ class ClaimLoop:
                 yield lease
             else:
                 unknown[task.kind, task.kind_version] += 1
-                self._group_state.outbox.waiting.append(Settlement("park", lease))
-        for (kind, version), count in unknown.items():
-            fields = {"kind": kind, "version": version, "tasks": count}
-            log.warning("kind_unknown", extra={"fields": fields})
+                self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
+        now = time.monotonic()
+        for kind, count in unknown.items():
+            self._parked[kind] += count
+            if now - self._parked_logged.get(kind, -LOG_SECONDS) >= LOG_SECONDS:
+                self._parked_logged[kind] = now
+                fields = {"kind": kind[0], "version": kind[1], "tasks": self._parked.pop(kind)}
+                log.warning("kind_unknown", extra={"fields": fields})
 
     def _note_suspects(self, shard: int, answer: Claimed) -> None:
         self._slots.suspects.note(shard, answer.suspects, time.monotonic())
@@ -348,13 +355,13 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
     shard, verb = batch[0].lease.shard, batch[0].verb
     if verb == "ack":
         return commands.ack(shard, [each.lease.member for each in batch])
-    if verb == "park":
-        return commands.park(shard, [each.lease.member for each in batch])
     flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
     if verb == "retry":
         return commands.retry(shard, flat, max_attempts=batch[0].max_attempts or max_attempts)
     if verb == "bury":
         return commands.bury(shard, flat)
+    if verb == "park":
+        return commands.park(shard, flat)
     return commands.release(shard, flat)
 
 

@@ -48,6 +48,8 @@ class Executor:
     ) -> None:
         """`call` and `kinds` are the handler's."""
         self._call, self._delivery, self._counters, self.kinds = call, delivery, counters, kinds
+        self.uniform = kinds is None or all(each is delivery for each in kinds.values())
+        """Whether all tasks are delivered as the document says."""
         self._lease_seconds = delivery.lease_duration_seconds
 
     def knows(self, task: Task) -> bool:
@@ -56,7 +58,11 @@ class Executor:
 
     def policy(self, task: Task) -> Delivery:
         """Return how a task is delivered: as its kind says, or as the document does."""
-        return (self.kinds or {}).get((task.kind, task.kind_version), self._delivery)
+        return (
+            self._delivery
+            if self.uniform
+            else (self.kinds or {}).get((task.kind, task.kind_version), self._delivery)
+        )
 
     async def run(self, running: Running) -> Settlement | None:
         """Run one task to its end. None when there is nothing to settle, because the lease is lost."""

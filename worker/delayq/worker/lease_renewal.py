@@ -57,7 +57,7 @@ class LeaseRenewal:
     def _enforce_timeouts(self, now: float) -> None:
         for running in self._group_state.running.values():
             if running.deadline > now:
-                if self._runner.kinds is None:
+                if self._runner.uniform:
                     break  # in the order of their start, and so of their deadlines
                 continue
             if running.cancelled_for is None:

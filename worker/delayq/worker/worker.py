@@ -82,7 +82,7 @@ class Worker:
         if guard_breaker is not None:
             self.services.add(guard_breaker)
         self.services.add(ShardMapSync(commands, self._renewal_connection))
-        self.services.add(Unparking(commands, self._renewal_connection, kinds))
+        self.services.add(Unparking(commands, self._renewal_connection, self.slots, kinds))
         self.services.open()
 
     @property

@@ -2,24 +2,49 @@
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS tasks       hash  id -> envelope
 -- KEYS attempts    hash  id -> failures, crashes, due ms, last error
+-- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS delayed     zset  id -> due ms
+-- KEYS wake        list  token that wakes an idle worker
+-- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
+-- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
--- ARGV member ...  leases, id:token
+-- ARGV interval_us  of spec.limits.ratePerSecond: parked tasks take no start of it; 0: no limit
+-- ARGV member due_ms ...  lease id:token, and when the task was due
 -- RETURNS positions of the leases that were lost
-local processing, tasks, attempts, stats, parked = unpack(KEYS)
-local lost, count = {}, 0
-for i, lease in ipairs(ARGV) do
-  local id = id_of(lease)
-  local member = id and parked_member(id, redis.call('HGET', tasks, id) or '', redis.call('HGET', attempts, id))
-  if member and redis.call('ZREM', processing, lease) == 1 then
-    redis.call('ZADD', parked, 0, member)
+local processing, tasks, attempts, followups, delayed, wake, alarm, stats, rate, parked = unpack(KEYS)
+local us, lost, count = now_us(), {}, 0
+local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+redis.call('ZCARD', parked) -- a key of another type must fail before any task is taken
+
+-- A client of 0.2 moves a task of version 2 to an earlier time in its index only: the envelope follows.
+local function set_aside(id, due)
+  if succeed(id) then return end -- it has not begun, and its follow-up replaces it
+  local envelope, entry = redis.call('HGET', tasks, id) or '', redis.call('HGET', attempts, id)
+  if #envelope > 6 and kept_due(envelope) > due then
+    envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
+    redis.call('HSET', tasks, id, envelope)
+  end
+  redis.call('ZADD', parked, 0, parked_member(id, envelope, entry))
+end
+
+for i = 2, #ARGV, 2 do
+  local id = id_of(ARGV[i])
+  if id and redis.call('ZREM', processing, ARGV[i]) == 1 then
+    set_aside(id, tonumber(ARGV[i + 1]))
     count = count + 1
   else
-    lost[#lost + 1] = i - 1
+    lost[#lost + 1] = (i - 2) / 2
   end
 end
 if count > 0 then
   tally(stats, 'parked', count)
   require_format(stats, 3)
+  local dry = (tonumber(redis.call('GET', rate)) or us) - ARGV[1] * count
+  if dry <= us then
+    redis.call('DEL', rate)
+  else
+    redis.call('SET', rate, string.format('%.0f', dry), 'PX', math.ceil((dry - us) / 1000))
+  end
 end
 return lost

@@ -247,7 +247,8 @@ local function parked_member(id, envelope, entry)
   local first, fields, size = string.byte(envelope, 1, 3)
   local kind, version = '-', 0
   if size and math.floor(first / 16) == 2 and fields % 2 == 1 and #envelope >= size + 11 then
-    kind, version = string.sub(envelope, 4, 3 + size), struct.unpack('>I2', string.sub(envelope, 4 + size, 5 + size))
+    local name, number = string.sub(envelope, 4, 3 + size), struct.unpack('>I2', string.sub(envelope, 4 + size, 5 + size))
+    if string.match(name, '^[%w_][%w_.-]*$') then kind, version = name, number end -- else another program wrote it
   end
   return string.format('%s %05d %015.0f %s', kind, version, kept_due(envelope, entry), id)
 end

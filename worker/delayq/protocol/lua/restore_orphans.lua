@@ -36,8 +36,9 @@ end
 -- A scan returns each lease that exists from its first page to its last. A task that changes leases meanwhile is in an index
 -- in between; the script that puts it there increments a counter here, or stores another envelope. If any of these differs,
 -- the task may have been leased unseen, and is not restored.
-local counted = redis.call('HMGET', stats, 'retried', 'released', 'reclaimed', 'redriven', 'adopted')
-for i = 1, 5 do counted[i] = counted[i] or '' end
+local kept = { 'retried', 'released', 'reclaimed', 'redriven', 'adopted', 'parked', 'unparked' }
+local counted = redis.call('HMGET', stats, unpack(kept))
+for i = 1, #kept do counted[i] = counted[i] or '' end
 local story = server_run() .. ' ' .. table.concat(counted, ' ') .. ' '
 
 for i = 3, #ARGV, 2 do

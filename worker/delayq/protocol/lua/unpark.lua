@@ -2,6 +2,7 @@
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
+-- KEYS suspect   zset  id -> token of the run whose group it belongs to
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS wake      list  token that wakes an idle worker
 -- KEYS alarm     list  token that wakes the sleeping scanner
@@ -9,7 +10,7 @@
 -- ARGV limit             how many tasks at most
 -- ARGV prefix ...  of `parked`: the kinds that the caller knows; none: all tasks
 -- RETURNS how many were returned, how many tasks remain parked
-local parked, delayed, retry, attempts, wake, alarm, stats = unpack(KEYS)
+local parked, delayed, retry, suspect, attempts, wake, alarm, stats = unpack(KEYS)
 local left, at, count = redis.call('ZCARD', parked), now(), 0
 local fresh, fresh_announce = announcer(delayed, at, wake, alarm)
 local again, again_announce = announcer(retry, at, wake, alarm)
@@ -18,10 +19,19 @@ local function take(low, high)
   local found = redis.call('ZRANGEBYLEX', parked, low, high, 'LIMIT', 0, ARGV[1] - count)
   for _, member in ipairs(found) do
     local _, _, due, id = parked_task(member)
-    local retried = redis.call('HEXISTS', attempts, id) == 1
+    local entry = redis.call('HGET', attempts, id)
+    local _, _, _, _, mark = attempts_of(entry)
     redis.call('ZREM', parked, member) -- first, as in hint(), in case memory is full
-    redis.call('ZADD', retried and retry or delayed, due, id)
-    if retried then again(due) else fresh(due) end
+    if mark.group > 0 then -- it was claimed as a suspect, and has not run since
+      redis.call('ZADD', suspect, string.format('%.0f', mark.group), id)
+      hint(wake)
+    elseif entry then
+      redis.call('ZADD', retry, due, id)
+      again(due)
+    else
+      redis.call('ZADD', delayed, due, id)
+      fresh(due)
+    end
   end
   count = count + #found
 end

@@ -154,9 +154,8 @@ class _Validated:
         try:
             for (alias, name), each in zip(self._aliases, parameters, strict=True):
                 annotation = Any if each.annotation is each.empty else each.annotation
-                pydantic.TypeAdapter(annotation).json_schema(
-                    mode="serialization"
-                )  # fails if it cannot be JSON
+                # Fails if it cannot be JSON.
+                pydantic.TypeAdapter(annotation).json_schema(mode="serialization")
                 default = ... if each.default is each.empty else each.default
                 fields[alias] = (annotation, pydantic.Field(default, alias=name))
             model = pydantic.create_model("Arguments", __config__=config, **fields)

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 PLAIN, EXTENDED = 1, 2  # versions
 JSON, HEADERS, CONTENT_TYPE = 1, 2, 4
-KIND = (
-    1  # the first further flag; its field: a byte with the length of the name, the name, two bytes of version
-)
+# The first further flag. Its field: a byte with the length of the name, the name, two bytes of version.
+KIND = 1
 KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
 JSON_TYPE, BYTES_TYPE = "application/json", "application/octet-stream"
 _KIND = re.compile(KIND_NAME)

@@ -78,8 +78,8 @@ class Keys:
     parked = _Key()
     """Sorted set: `kind version due id` of tasks whose kind or version no worker here knew, all with score 0.
 
-    In lexical order, so tasks of one kind and version are neighbours, the earliest due first. They are no demand. A
-    worker that knows the kind returns them to `delayed` or `retry`. limits.maxLength counts them.
+    In lexical order, so tasks of one kind and version are neighbours, the earliest due first. A worker that knows the
+    kind returns them to `delayed`, `retry` or `suspect`. limits.maxLength counts them.
     """
     wake = _Key()
     """List: at most one token that idle workers block on."""

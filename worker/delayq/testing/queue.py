@@ -249,9 +249,8 @@ class _Ending:
         try:
             return await self._call(task)
         except BaseException as error:
-            raised = (
-                error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
-            )  # of a thread
+            # An error of a thread is the cause of a RuntimeError.
+            raised = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
             if not isinstance(raised, (Exception, asyncio.CancelledError)):
                 self._error = raised  # such as KeyboardInterrupt, and the outcomes of pytest
             raise

@@ -27,21 +27,11 @@ class Server:
 
     def __init__(self) -> None:
         """Start it and wait until it answers."""
-        self._dir = tempfile.TemporaryDirectory(
-            prefix="delayq-"
-        )  # short: a socket's path has 107 bytes at most
+        # A short name: the path of a socket has 107 bytes at most.
+        self._dir = tempfile.TemporaryDirectory(prefix="delayq-")
         socket = Path(self._dir.name) / "redis.sock"
-        argv = (
-            str(find().path),
-            "--port",
-            "0",
-            "--unixsocket",
-            str(socket),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        )
+        files = ("--save", "", "--appendonly", "no")
+        argv = (str(find().path), "--port", "0", "--unixsocket", str(socket), *files)
         self._process = subprocess.Popen(  # noqa: S603 -- Redis, as `delayq run` finds it
             tied(os.getpid(), argv, signal.SIGKILL),
             cwd=self._dir.name,

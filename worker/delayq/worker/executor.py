@@ -58,11 +58,9 @@ class Executor:
 
     def policy(self, task: Task) -> Delivery:
         """Return how a task is delivered: as its kind says, or as the document does."""
-        return (
-            self._delivery
-            if self.uniform
-            else (self.kinds or {}).get((task.kind, task.kind_version), self._delivery)
-        )
+        if self.uniform or self.kinds is None:
+            return self._delivery
+        return self.kinds.get((task.kind, task.kind_version), self._delivery)
 
     async def run(self, running: Running) -> Settlement | None:
         """Run one task to its end. None when there is nothing to settle, because the lease is lost."""
@@ -144,11 +142,8 @@ class Executor:
         charge: bool = True,
         event: str = _EVENTS[Retry],
     ) -> Settlement:
-        task, failures, policy = (
-            running.lease.task,
-            running.lease.failures + 1,
-            self.policy(running.lease.task),
-        )
+        task, failures = running.lease.task, running.lease.failures + 1
+        policy = self.policy(task)
         if delay_ms is None:
             delay_ms = backoff.delay_ms(failures, policy.backoff, random.random())  # noqa: S311 -- jitter
         fields: dict[str, Any] = {"task_id": task.id, "attempt": task.attempt}

@@ -221,6 +221,15 @@ def test_a_task_that_an_older_client_moved_to_an_earlier_time_is_not_parked_unti
     assert shard.whole().delayed == {"a": NOW}
 
 
+def test_a_retry_that_was_due_before_its_first_time_keeps_that_time(shard: Shard) -> None:
+    """Redis' clock stepped back after the first attempt."""
+    first = of_kind("push", due_ms=NOW + 5)
+    before = shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": first}, attempts={"a": "1 0 no"}))
+    assert park(shard, "a:1") == [Settled.PARKED]
+    parked = {member("a", due_ms=NOW + 5): 0}
+    assert shard.whole() == before.but(processing={}, parked=parked, stats={"parked": 1, "format": 3})
+
+
 def test_a_suspect_is_one_again_after_parking(shard: Shard) -> None:
     """Its crash must not make suspects of others."""
     shard.seed(State(suspect={"a": 5}, tasks={"a": PUSH}, attempts={"a": "0 1 "}))

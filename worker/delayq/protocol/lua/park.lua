@@ -17,11 +17,12 @@ local us, lost, count = now_us(), {}, 0
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 redis.call('ZCARD', parked) -- a key of another type must fail before any task is taken
 
--- A client of 0.2 moves a task of version 2 to an earlier time in its index only: the envelope follows.
+-- A client of 0.2 moves a task of version 2 to an earlier time in its index only: the envelope follows. Not that of a task that
+-- failed: its due time is that of the next attempt, and earlier than the first one after Redis' clock stepped back.
 local function set_aside(id, due)
   if succeed(id) then return end -- it has not begun, and its follow-up replaces it
   local envelope, entry = redis.call('HGET', tasks, id) or '', redis.call('HGET', attempts, id)
-  if #envelope > 6 and kept_due(envelope) > due then
+  if not entry and #envelope > 6 and kept_due(envelope) > due then
     envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
     redis.call('HSET', tasks, id, envelope)
   end

@@ -32,9 +32,11 @@ TYPES = {
     **dict.fromkeys(
         ("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"), "zset"
     ),
+    **dict.fromkeys(("deadlines", "tags", "finished"), "zset"),
     **dict.fromkeys(
         ("tasks", "attempts", "dlq_info", "cursors", "stats", "moving_info", "arrived", "followups"), "hash"
     ),
+    "finished_info": "hash",
     **dict.fromkeys(("wake", "alarm"), "list"),
     **dict.fromkeys(("leader", "lock", "recovery_lock", "claim", "rate", "shard_map", "isolation"), "string"),
     "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only
@@ -125,12 +127,14 @@ def declared(verb: str) -> list[tuple[str, str]]:
 
 def destructured(verb: str) -> list[str]:
     """The locals that the first line of code takes from KEYS, in order."""
-    first, second, *_ = body(verb)
+    first, *more = body(verb)
     names, _, values = first.removeprefix("local ").partition(" = ")
     if values == "unpack(KEYS)":
         found = names.split(", ")
-        if second.endswith(f" = unpack(KEYS, {len(found) + 1})"):  # too many for one line
-            found += second.removeprefix("local ").partition(" = ")[0].split(", ")
+        for line in more:  # too many for one line
+            if not line.endswith(f" = unpack(KEYS, {len(found) + 1})"):
+                break
+            found += line.removeprefix("local ").partition(" = ")[0].split(", ")
         return found
     positions = [int(at) for at in re.findall(r"KEYS\[(\d)\]", values)]
     assert positions == list(range(1, len(positions) + 1))

@@ -41,8 +41,7 @@ class Life:
 
     @property
     def kind(self) -> tuple[str, int]:
-        found = decode(self.envelope)
-        return found.kind, found.kind_version
+        return decode(self.envelope).further[:2]
 
     def member(self, task_id: str) -> str:
         """The task in the index in which it is."""

@@ -12,7 +12,7 @@ import pytest
 from delayq.contract import Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
-from delayq.protocol.envelope import JSON_TYPE, Task, encode, with_kind
+from delayq.protocol.envelope import JSON_TYPE, Further, Task, encode, with_fields
 from delayq.protocol.results import INDEXES as INDEX_OF
 from delayq.protocol.results import Claimed, Counts, Outcome, TaskRow, TaskView, Ticket, Verdict
 from delayq.protocol.results import State as In
@@ -127,7 +127,7 @@ class Queue(RuleBasedStateMachine):
         else:
             self.payload += 1
             body = encode(self.payload, None, {"n": str(self.payload)})[0]
-            body = with_kind(body, *kind) if kind[0] else body
+            body = with_fields(body, Further(*kind))
             self.payloads[body] = self.payload
         self.last = task_id, body, relative
         index, model = self.at(task_id)

@@ -8,7 +8,7 @@ import pytest
 from delayq.contract import Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
-from delayq.protocol.envelope import encode, with_kind
+from delayq.protocol.envelope import Further, encode, with_fields
 from delayq.protocol.results import Cancelled, LostTask, Outcome, Settled
 from delayq.protocol.results import State as In
 from delayq.reaper.reaper import INDEXES
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def of_kind(kind: str, version: int = 1, due_ms: int = NOW) -> bytes:
-    return with_kind(encode(None, None, None)[0], kind, version) + due_ms.to_bytes(6, "big")
+    return with_fields(encode(None, None, None)[0], Further(kind, version)) + due_ms.to_bytes(6, "big")
 
 
 def member(task_id: str, kind: str = "push", version: int = 1, due_ms: int = NOW) -> str:
@@ -59,6 +59,15 @@ def test_a_claimed_task_is_parked_uncharged_with_what_its_envelope_says(shard: S
     counts = shard.run(shard.commands.counts(0, [10**9]))
     assert (counts.parked, counts.due, counts.scheduled, counts.due_within[10**9]) == (3, 0, 0, 0)
     assert (counts.next_due_ms, counts.oldest_due_ms) == (None, None)
+
+
+def test_the_kind_is_found_beside_all_other_fields(shard: Shard) -> None:
+    further = Further("push", 7, deadline_ms=2**40 - 1, latest_ms=NOW, tags=("customer:7", "ü"))
+    envelope = with_fields(encode({"a": 1}, None, {"h": "v"})[0], further) + NOW.to_bytes(6, "big")
+    cut = envelope[:20] + NOW.to_bytes(6, "big")  # bytes of another program
+    shard.seed(State(processing={"a:1": NOW + 9, "b:2": NOW + 9}, tasks={"a": envelope, "b": cut}))
+    park(shard, "a:1", "b:2")
+    assert shard.whole().parked == {member("a", version=7): 0, member("b", "-", 0): 0}
 
 
 def test_a_worker_gets_back_what_it_knows_in_bounded_calls_and_nothing_early(shard: Shard) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 from delayq.errors import EnvelopeError, EnvelopeTooNew
-from delayq.protocol.envelope import BYTES_TYPE, JSON_TYPE, Envelope, Task, decode, encode, with_kind
+from delayq.protocol.envelope import (
+    BYTES_TYPE,
+    JSON_TYPE,
+    Envelope,
+    Further,
+    Task,
+    decode,
+    encode,
+    with_fields,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,14 +55,32 @@ def test_any_bytes_of_any_type_come_back(
     assert size == len(payload)
 
 
-@given(st.binary() | JSON_VALUES, HEADERS, DUES, st.from_regex(r"\A[a-z_][a-z.-]{0,63}\Z"))
-def test_a_kind_and_its_version_come_back_and_change_nothing_else(
-    payload: object, headers: dict[str, str], due_ms: int, kind: str
+KINDS = st.just(("", 0)) | st.tuples(st.from_regex(r"\A[a-z_][a-z.-]{0,63}\Z"), st.integers(1, 0xFFFF))
+TAGS = st.lists(st.from_regex(r"\A[a-z:0-9ü-]{1,40}\Z"), max_size=8).map(tuple)
+
+
+@given(
+    st.binary() | JSON_VALUES,
+    HEADERS,
+    DUES,
+    KINDS,
+    st.none() | st.integers(0, 2**40 - 1),
+    st.none() | DUES,
+    TAGS,
+)
+def test_further_fields_come_back_and_change_nothing_else(  # noqa: PLR0917 -- each is drawn
+    payload: object,
+    headers: dict[str, str],
+    due_ms: int,
+    kind: tuple[str, int],
+    deadline_ms: int | None,
+    latest_ms: int | None,
+    tags: tuple[str, ...],
 ) -> None:
-    version = 1 + due_ms % 0xFFFF
+    further = Further(*kind, deadline_ms, latest_ms, tags)
     body, _ = encode(payload, None, headers)
-    plain, content = decode(stored(body, due_ms)), decode(stored(with_kind(body, kind, version), due_ms))
-    assert content == plain._replace(kind=kind, kind_version=version)
+    plain, content = decode(stored(body, due_ms)), decode(stored(with_fields(body, further), due_ms))
+    assert content == plain._replace(further=further)
 
 
 @pytest.mark.parametrize("view", [bytes, bytearray, memoryview])
@@ -79,8 +106,16 @@ def test_the_bytes_of_version_1_never_change() -> None:
 
 
 def test_the_bytes_of_version_2_never_change() -> None:
-    assert with_kind(encode({"a": 1}, None, None)[0], "push", 258) == b'\x21\x01\x04push\x01\x02{"a":1}'
-    assert with_kind(b"\x16\x00\x00\x03a/b", "p", 1) == b"\x26\x01\x01p\x00\x01\x00\x00\x03a/b"
+    kind = Further("push", 258)
+    assert with_fields(encode({"a": 1}, None, None)[0], kind) == b'\x21\x01\x04push\x01\x02{"a":1}'
+    assert with_fields(b"\x16\x00\x00\x03a/b", Further("p", 1)) == b"\x26\x01\x01p\x00\x01\x00\x00\x03a/b"
+    every = Further("p", 1, 258, 259, ("a:1", "b"))
+    assert (
+        with_fields(b"\x11{}", every) == b"\x21\x0f\x01p\x00\x01"
+        b"\x00\x00\x00\x01\x02"
+        b"\x00\x00\x00\x00\x01\x03"
+        b"\x00\x05a:1 b{}"
+    )
     assert decode(stored(b"\x21\x00{}", 5)) == Envelope(b"{}", JSON_TYPE, {}, 5)
 
 
@@ -104,9 +139,9 @@ def test_a_newer_version_is_told_from_garbage(head: int) -> None:
         decode(bytes([head]) + bytes(6))
 
 
-@pytest.mark.parametrize("fields", [2, 4, 8, 0x83, 0xFF])
+@pytest.mark.parametrize("fields", [0x10, 0x20, 0x80, 0x8F, 0xFF])
 def test_fields_that_only_a_newer_delayq_knows_are_left_to_it(fields: int) -> None:
-    with pytest.raises(EnvelopeTooNew, match=f"unknown fields 0x{fields & ~1:02x}"):
+    with pytest.raises(EnvelopeTooNew, match=f"unknown fields 0x{fields & 0xF0:02x}"):
         decode(bytes([0x21, fields]) + b"\x01k\x00\x01{}" + bytes(6))
 
 
@@ -122,6 +157,9 @@ def test_fields_that_only_a_newer_delayq_knows_are_left_to_it(fields: int) -> No
         b"\x21\x01\x09kind" + bytes(6),
         b"\x21\x01\x01\xff\x00\x01" + bytes(6),
         b"\x21\x01\x03a b\x00\x01" + bytes(6),
+        b"\x21\x02\x00\x00\x00\x00" + bytes(6),
+        b"\x21\x08\x00\x09a" + bytes(6),
+        b"\x21\x08\x00\x01\xff" + bytes(6),
     ],
     ids=[
         "empty",
@@ -133,6 +171,9 @@ def test_fields_that_only_a_newer_delayq_knows_are_left_to_it(fields: int) -> No
         "kind too long",
         "kind not UTF-8",
         "kind with a space",
+        "deadline too long",
+        "tags too long",
+        "tags not UTF-8",
     ],
 )
 def test_what_is_no_envelope_says_so(envelope: bytes) -> None:

@@ -125,7 +125,7 @@ class TaskEncoder:
         if size > self._limits.max_payload_bytes:
             raise PayloadTooLarge(task_id, "payload", size=size, limit=self._limits.max_payload_bytes)
         if kind is not None:
-            body = envelope.with_kind(body, *_checked_kind(task_id, kind, version))
+            body = envelope.with_fields(body, envelope.Further(*_checked_kind(task_id, kind, version)))
         return task_id, moment, body
 
     def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:

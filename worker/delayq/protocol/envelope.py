@@ -4,8 +4,9 @@ Envelope, version 1: one byte of version (high nibble) and flags, then the field
 unchanged, and the due time as 6 big-endian bytes, which the scripts append by Redis' clock. Seven bytes
 around the payload keep a 100-byte payload inside one 112-byte allocation: 16 bytes per task less than with eight more.
 
-Version 2 is for tasks with a kind: the first byte is followed by a byte of further flags and their fields, then all is
-as in version 1. Tasks without such fields stay in version 1, which costs no byte more and which older workers can run.
+Version 2 is for tasks with further fields, such as a kind: the first byte is followed by a byte of further flags and
+their fields in this order, then all is as in version 1. Tasks without such fields stay in version 1, which costs no
+byte more and which older workers can run. fields_of() in prelude.lua reads the same bytes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 PLAIN, EXTENDED = 1, 2  # versions
 JSON, HEADERS, CONTENT_TYPE = 1, 2, 4
-# The first further flag. Its field: a byte with the length of the name, the name, two bytes of version.
-KIND = 1
+# The further flags. The fields: of KIND a byte with the length of the name, the name, two bytes of version; of DEADLINE
+# five bytes, ms after the due time; of LATEST six bytes, ms, which schedule.lua writes; of TAGS two bytes with the
+# length, and the tags with spaces between them.
+KIND, DEADLINE, LATEST, TAGS = 1, 2, 4, 8
+_KNOWN = KIND | DEADLINE | LATEST | TAGS
 KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
 JSON_TYPE, BYTES_TYPE = "application/json", "application/octet-stream"
 _KIND = re.compile(KIND_NAME)
@@ -53,11 +57,25 @@ class Task:
     shard: int = 0  # of the claim; a running task does not migrate
     kind: str = ""  # "" for a task without a kind
     kind_version: int = 0  # of its arguments; 0 for a task without a kind
+    tags: tuple[str, ...] = ()
 
     @cached_property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
         """The payload as it was scheduled: a JSON value, or bytes for any other content type."""
         return json.loads(self.body) if self.content_type == JSON_TYPE else self.body
+
+
+class Further(NamedTuple):
+    """The further fields of version 2, with the values that a task of version 1 has."""
+
+    kind: str = ""
+    kind_version: int = 0
+    deadline_ms: int | None = None  # after the due time; the task is not claimed later
+    latest_ms: int | None = None  # the latest due time that if_exists="debounce" may give it
+    tags: tuple[str, ...] = ()
+
+
+PLAIN_TASK = Further()
 
 
 class Envelope(NamedTuple):
@@ -67,15 +85,26 @@ class Envelope(NamedTuple):
     content_type: str
     headers: Mapping[str, str]
     due_ms: int
-    kind: str = ""
-    kind_version: int = 0
+    further: Further = PLAIN_TASK
 
 
-def with_kind(envelope: bytes, kind: str, version: int) -> bytes:
-    """Return an envelope of version 1 as one of version 2 with this kind."""
-    name = kind.encode()
-    first = bytes((EXTENDED << 4 | envelope[0] & 15, KIND, len(name)))
-    return b"".join((first, name, version.to_bytes(2, "big"), envelope[1:]))
+def with_fields(envelope: bytes, further: Further) -> bytes:
+    """Return an envelope of version 1 as one of version 2 with these fields; unchanged if there are none."""
+    kind, version, deadline_ms, latest_ms, tags = further
+    flags, fields = 0, b""
+    if kind:
+        flags, name = KIND, kind.encode()
+        fields = b"".join((bytes((len(name),)), name, version.to_bytes(2, "big")))
+    if deadline_ms is not None:
+        flags, fields = flags | DEADLINE, fields + deadline_ms.to_bytes(5, "big")
+    if latest_ms is not None:
+        flags, fields = flags | LATEST, fields + latest_ms.to_bytes(6, "big")
+    if tags:
+        joined = " ".join(tags).encode()
+        flags, fields = flags | TAGS, fields + len(joined).to_bytes(2, "big") + joined
+    if not flags:
+        return envelope
+    return b"".join((bytes((EXTENDED << 4 | envelope[0] & 15, flags)), fields, envelope[1:]))
 
 
 def encode(payload: object, content_type: str | None, headers: Mapping[str, str] | None) -> tuple[bytes, int]:
@@ -116,25 +145,38 @@ def decode(envelope: bytes) -> Envelope:
     if version < PLAIN or flags > CONTENT_TYPE | HEADERS | JSON:
         raise EnvelopeError(f"unknown envelope header byte 0x{envelope[0]:02x}")
     try:
-        at, kind, kind_version = (1, "", 0) if version == PLAIN else _decode_kind(envelope)
-        return _decode_rest(envelope, at, flags, Envelope(b"", "", _NO_HEADERS, due_ms, kind, kind_version))
+        at, further = (1, PLAIN_TASK) if version == PLAIN else _decode_further(envelope)
+        return _decode_rest(envelope, at, flags, Envelope(b"", "", _NO_HEADERS, due_ms, further))
     except (ValueError, RecursionError) as error:
         raise EnvelopeError(f"unreadable envelope: {error}") from error
 
 
-def _decode_kind(envelope: bytes) -> tuple[int, str, int]:
-    """Return where the further fields end, the kind and its version."""
-    if envelope[1] & ~KIND:
-        raise EnvelopeTooNew(f"envelope with the unknown fields 0x{envelope[1] & ~KIND:02x}")
-    if not envelope[1]:
-        return 2, "", 0
-    end = 3 + envelope[2]
-    if end + 2 > len(envelope) - DUE_BYTES:
-        raise ValueError(f"{len(envelope)} bytes announce a kind up to byte {end + 2}")
-    kind = envelope[3:end].decode()
-    if not _KIND.fullmatch(kind):
-        raise ValueError(f"invalid kind {kind!r:.80}")
-    return end + 2, kind, int.from_bytes(envelope[end : end + 2], "big")
+def _decode_further(envelope: bytes) -> tuple[int, Further]:
+    """Return where the further fields end, and the fields."""
+    flags, at = envelope[1], 2
+    if flags & ~_KNOWN:
+        raise EnvelopeTooNew(f"envelope with the unknown fields 0x{flags & ~_KNOWN:02x}")
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        at += size
+        if at > len(envelope) - DUE_BYTES:
+            raise ValueError(f"{len(envelope)} bytes announce a field up to byte {at}")
+        return envelope[at - size : at]
+
+    found = PLAIN_TASK
+    if flags & KIND:
+        kind = take(take(1)[0]).decode()
+        if not _KIND.fullmatch(kind):
+            raise ValueError(f"invalid kind {kind!r:.80}")
+        found = found._replace(kind=kind, kind_version=int.from_bytes(take(2), "big"))
+    if flags & DEADLINE:
+        found = found._replace(deadline_ms=int.from_bytes(take(5), "big"))
+    if flags & LATEST:
+        found = found._replace(latest_ms=int.from_bytes(take(6), "big"))
+    if flags & TAGS:
+        found = found._replace(tags=tuple(take(int.from_bytes(take(2), "big")).decode().split()))
+    return at, found
 
 
 def _decode_rest(envelope: bytes, at: int, flags: int, found: Envelope) -> Envelope:

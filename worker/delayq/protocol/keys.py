@@ -10,7 +10,7 @@ from typing import Final
 
 SLOTS: Final = 16_384
 """Hash slots of a Redis Cluster."""
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The newest format of a shard's keys that this delayq supports, as in prelude.lua.
 
 The field `format` of `stats` is a shard's format, 1 by default. A script raises it when it first writes a key that
@@ -19,6 +19,7 @@ older processes do not support. These continue to schedule, claim and settle, bu
 1: every key below but followups.
 2: followups, too.
 3: parked, too.
+4: deadlines, tags, finished and finished_info, too.
 """
 
 
@@ -81,6 +82,21 @@ class Keys:
     In lexical order, so tasks of one kind and version are neighbours, the earliest due first. A worker that knows the
     kind returns them to `delayed`, `retry` or `suspect`. limits.maxLength counts them.
     """
+    deadlines = _Key()
+    """Sorted set: task id to a time from which the task may have missed its deadline, ms.
+
+    A hint: the envelope says what the deadline is. Scanners look at an entry from its time on; entries of tasks that
+    are in flight are postponed, and those of tasks without a deadline removed.
+    """
+    tags = _Key()
+    """Sorted set: `tag id`, all with score 0, so that the tasks of one tag are neighbours.
+
+    A hint: the envelope says what the tags are. The reaper removes entries whose task does not exist or has other tags.
+    """
+    finished = _Key()
+    """Sorted set: task id to the time, ms, at which it was done; only with spec.retention.finished."""
+    finished_info = _Key()
+    """Hash: task id to what `get` says about a finished task."""
     wake = _Key()
     """List: at most one token that idle workers block on."""
     alarm = _Key()

@@ -155,9 +155,9 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
                 task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
                 unreadable.append((Lease(task, shard, member, 0), error))
                 continue
-            body, content_type, headers, scheduled_ms, kind, version = content
+            body, content_type, headers, scheduled_ms, (kind, version, _, _, tags) = content
             run = (failures + crashes + 1, token, due_ms, scheduled_ms)
-            task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version)
+            task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags)
             leases.append(Lease(task, shard, member, failures))
         return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us), suspects=suspects)
 
@@ -231,7 +231,8 @@ def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes)
     # Redis does not store the due time of the run, only that for which the task was scheduled.
     run = (failures + crashes + 1, number, found.due_ms, found.due_ms)
     content = (found.body, found.content_type, found.headers)
-    return Task(task_id, queue, *run, *content, kind=found.kind, kind_version=found.kind_version)
+    kind, version, _, _, tags = found.further
+    return Task(task_id, queue, *run, *content, kind=kind, kind_version=version, tags=tags)
 
 
 def reconciled_page(reply: list[Any]) -> ReconciledPage:
@@ -320,8 +321,8 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
             state=STATE_OF[state.decode()],
             at_ms=_at_ms(STATE_OF[state.decode()], at_ms),
             scheduled_ms=content.due_ms,
-            kind=content.kind,
-            kind_version=content.kind_version,
+            kind=content.further.kind,
+            kind_version=content.further.kind_version,
             body=content.body,
             content_type=content.content_type,
             headers=content.headers,

@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "sorted set": (
         "ZCARD",
-        ("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"),
+        (
+            *("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"),
+            *("deadlines", "tags", "finished"),
+        ),
     ),
     "hash": (
         "HLEN",
-        ("tasks", "attempts", "dlq_info", "followups", "cursors", "stats", "moving_info", "arrived"),
+        (
+            *("tasks", "attempts", "dlq_info", "followups", "cursors", "stats", "moving_info", "arrived"),
+            "finished_info",
+        ),
     ),
     "list": ("LLEN", ("wake", "alarm")),
     "string": ("GET", ("leader", "rate", "shard_map", "isolation")),

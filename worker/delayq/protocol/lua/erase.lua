@@ -21,10 +21,15 @@
 -- KEYS arrived     hash    batches that have migrated here
 -- KEYS rate        string  time from which the next claim is within the rate
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags      zset  tag and id
+-- KEYS finished  zset  id -> time at which the task was done, ms
+-- KEYS finished_info  hash  id -> what is known of a finished task
 -- ARGV gone_ms  how long to remember until when shard maps are those of a queue that is no more
 -- RETURNS how many keys there were, how many tasks they held
 local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake = unpack(KEYS)
 local alarm, cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked = unpack(KEYS, 12)
+local deadlines, tags, finished, finished_info = unpack(KEYS, 23)
 local newer = newer_format(stats)
 if newer then return newer end
 local held, known = redis.call('HLEN', tasks), redis.call('GET', shard_map) or ''
@@ -32,7 +37,8 @@ local already = known ~= '' and not string.find(known, ' ')
 -- UNLINK, because a DEL of ten million tasks would block Redis for seconds: it frees the memory in the background.
 local keys = redis.call(
   'UNLINK', delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake, alarm,
-  cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked
+  cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked,
+  deadlines, tags, finished, finished_info
 )
 -- Callers with an earlier shard map are refused: a queue of the same name may have other shards.
 local until_ms = math.max(now(), (tonumber(string.match(known, '^%d+')) or 0) + (already and 0 or 1))

@@ -103,7 +103,7 @@ local function readable(stats, count)
 end
 
 -- The format of a shard's keys, see keys.py. A shard without the field has format 1; erase.lua deletes keys of any type.
-local FORMAT = 3
+local FORMAT = 4
 
 local function format_of(stats)
   local found = redis.pcall('HGET', stats, 'format')
@@ -242,15 +242,33 @@ local function parked_id(member)
   return string.match(member, '^%S+ %d+ %d+ (.*)$')
 end
 
--- The member of `parked` for a task. A kind is in the envelopes of version 2, see envelope.py.
-local function parked_member(id, envelope, entry)
-  local first, fields, size = string.byte(envelope, 1, 3)
-  local kind, version = '-', 0
-  if size and math.floor(first / 16) == 2 and fields % 2 == 1 and #envelope >= size + 11 then
-    local name, number = string.sub(envelope, 4, 3 + size), struct.unpack('>I2', string.sub(envelope, 4 + size, 5 + size))
-    if string.match(name, '^[%w_][%w_.-]*$') then kind, version = name, number end -- else another program wrote it
+-- The further fields of an envelope, see envelope.py: the kind, its version, the deadline in ms after the due time, the latest
+-- due time for if_exists = debounce with its position, and the tags with spaces between them; nil for each that it does not
+-- have. All are nil if another program wrote bytes that are no envelope.
+local function fields_of(envelope)
+  local first, flags = string.byte(envelope, 1, 2)
+  if not flags or math.floor(first / 16) ~= 2 or flags > 15 then return end
+  local at, last, kind, version, deadline, latest, latest_at, tags = 3, #envelope - 6
+  local function number(size)
+    at = at + size
+    return at - 1 <= last and struct.unpack('>I' .. size, string.sub(envelope, at - size, at - 1)) or 0
   end
-  return string.format('%s %05d %015.0f %s', kind, version, kept_due(envelope, entry), id)
+  local function text(size)
+    at = at + size
+    return string.sub(envelope, at - size, at - 1)
+  end
+  if flags % 2 == 1 then kind, version = text(number(1)), number(2) end
+  if flags % 4 > 1 then deadline = number(5) end
+  if flags % 8 > 3 then latest, latest_at = number(6), at - 6 end
+  if flags > 7 then tags = text(number(2)) end
+  if at - 1 > last or kind and not string.match(kind, '^[%w_][%w_.-]*$') then return end
+  return kind, version, deadline, latest, latest_at, tags
+end
+
+-- The member of `parked` for a task.
+local function parked_member(id, envelope, entry)
+  local kind, version = fields_of(envelope)
+  return string.format('%s %05d %015.0f %s', kind or '-', version or 0, kept_due(envelope, entry), id)
 end
 
 -- The member with which a task is parked; nil if it is not.

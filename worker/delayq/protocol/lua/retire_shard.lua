@@ -17,10 +17,15 @@
 -- KEYS delayed     zset    id -> due ms
 -- KEYS attempts    hash    id -> failures, crashes, due ms, last error
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags      zset  tag and id
+-- KEYS finished  zset  id -> time at which the task was done, ms
+-- KEYS finished_info  hash  id -> what is known of a finished task
 -- ARGV by  the caller's shard map, in which this shard is dropped
 -- RETURNS the shard's current shard map, the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)
-local leader, scanners, suspect, isolation, rate, stats, delayed, attempts, parked = unpack(KEYS, 10)
+local leader, scanners, suspect, isolation, rate, stats, delayed, attempts, parked, deadlines, tags = unpack(KEYS, 10)
+local finished, finished_info = unpack(KEYS, 21)
 local newer = outdated(shard_map, ARGV[1])
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
 local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.call('ZCARD', processing)
@@ -32,7 +37,10 @@ if not newer and held == 0 and not newer_format(stats) then
     local page = redis.call('HSCAN', followups, 0, 'COUNT', 100)[2]
     for i = 1, #page, 2 do succeed(page[i]) end
   else
-    redis.call('UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate, parked)
+    redis.call(
+      'UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate, parked,
+      deadlines, tags, finished, finished_info
+    )
   end
 end
 return { redis.call('GET', shard_map) or '', home, redis.call('HLEN', tasks) }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ LARGEST = (
     "limits.maxBytes divided by shards must hold a task of maxPayloadBytes, maxHeaderBytes and 1024 bytes "
 )
 LARGEST += "for all else"
+VARIABLES = "expected names of variables: letters, digits and underscores"
+TASK_KINDS = "expected names of kinds: at most 64 letters, digits, dots, dashes and underscores, "
+TASK_KINDS += "no dot or dash at the start"
 HEADERS = "expected header names of letters, digits and !#$%&'*+.^_`|~-"
 
 
@@ -106,9 +110,25 @@ CASES: dict[tuple[str, str], Case] = {
         {"handler": {"http": HTTP | {"headers": {"X-Shop": "1", "!#$%&'*+.^_`|~-": "2"}}}},
         {"handler": {"http": HTTP | {"headers": {"X Shop": "1"}}}},
     ),
-    ("spec.handler.exec.env", "expected names of variables: letters, digits and underscores"): Case(
+    ("spec.handler.exec.env", VARIABLES): Case(
         {"handler": {"exec": {"command": ["true"], "env": {"_SHOP_1": "a"}}}},
         {"handler": {"exec": {"command": ["true"], "env": {"1SHOP": "a"}}}},
+    ),
+    ("spec.handler.kinds", TASK_KINDS): Case(
+        {"handler": {"python": PYTHON, "kinds": {"push.1-a": {"http": HTTP}, "9" * 64: {"python": PYTHON}}}},
+        {"handler": {"python": PYTHON, "kinds": {"-push": {"http": HTTP}}}},
+    ),
+    ("spec.handler.kinds[]", "expected exactly one of python, http, exec"): Case(
+        {"handler": {"python": PYTHON, "kinds": {"push": {"exec": {"command": ["true"]}}}}},
+        {"handler": {"python": PYTHON, "kinds": {"push": {"http": HTTP, "python": PYTHON}}}},
+    ),
+    ("spec.handler.kinds[].http.headers", HEADERS): Case(
+        {"handler": {"http": HTTP, "kinds": {"push": {"http": HTTP | {"headers": {"X-Shop": "1"}}}}}},
+        {"handler": {"http": HTTP, "kinds": {"push": {"http": HTTP | {"headers": {"X Shop": "1"}}}}}},
+    ),
+    ("spec.handler.kinds[].exec.env", VARIABLES): Case(
+        {"handler": {"http": HTTP, "kinds": {"push": {"exec": {"command": ["true"], "env": {"A": "1"}}}}}},
+        {"handler": {"http": HTTP, "kinds": {"push": {"exec": {"command": ["true"], "env": {"1A": "1"}}}}}},
     ),
     ("spec.worker", "terminationGracePeriodSeconds must exceed drainTimeoutSeconds"): Case(
         {"worker": {"drainTimeoutSeconds": 59, "terminationGracePeriodSeconds": 60}},
@@ -186,7 +206,7 @@ def assert_refused_for(caught: pytest.ExceptionInfo[Refused], path: str, message
     found = [
         (cause["field"], cause["message"].removeprefix("Invalid value: ")) for cause in caught.value.causes
     ]
-    assert [field.replace("<nil>", "") for field, _ in found] == [path]
+    assert [re.sub(r"\[\w+\]", "[]", field.replace("<nil>", "")) for field, _ in found] == [path]
     assert found[0][1].endswith(message)
 
 

@@ -207,6 +207,11 @@ def test_a_handler_that_no_worker_could_start_with_is_a_failure(
         ('{python: {callable: "no_such_shop:cancel"}}', 'no module "no_such_shop"'),
         ("{exec: {command: [no-such-command]}}", '"no-such-command" is not on the PATH'),
         ("{exec: {command: [cat]}}", ""),
+        ("{http: {url: 'http://x'}, kinds: {a: {exec: {command: [no-such-command]}}}}", 'kinds["a"].exec'),
+        (
+            "{exec: {command: [cat]}, kinds: {a: {http: {url: 'http://x', signingSecretRef: {name: x}}}}}",
+            "",
+        ),
     ):
         path = document(tmp_path, aof_server.port, handler=handler)
         found = findings(path, code=int(bool(said)))["handler"]

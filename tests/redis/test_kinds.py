@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
 from delayq import App, Client
 from delayq.connection import Address
 from delayq.handlers import HandlerSetupError, build
@@ -20,6 +21,7 @@ from delayq.worker.worker import Worker
 
 from tests.redis import shop
 from tests.redis.recovering import until
+from tests.unit.handlers.receivers import Receiver
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
@@ -38,12 +40,12 @@ def _new(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def working(url: str, handler: dict[str, str], **spec: object) -> AsyncIterator[Worker]:
-    """A worker of the queue `orders`."""
-    queue, address = (
-        document({"python": handler}, delivery={"maxBlockMilliseconds": 100}, **spec),
-        Address.from_url(url),
-    )
+async def working(
+    url: str, handler: dict[str, str], kinds: dict[str, object] | None = None, **spec: object
+) -> AsyncIterator[Worker]:
+    """A worker of the queue `orders`; `kinds` are routed to other handlers."""
+    routed = {"python": handler} | ({"kinds": kinds} if kinds else {})
+    queue, address = document(routed, delivery={"maxBlockMilliseconds": 100}, **spec), Address.from_url(url)
     made = build(queue, secrets_dir=Path("none"), address=address)
     await made.start()
     worker = Worker(queue.spec, Commands("orders"), address, made.call, kinds=made.kinds)
@@ -182,3 +184,56 @@ def test_what_is_no_app_is_refused_before_anything_is_claimed(path: str, why: st
 
 
 EMPTY = App()
+
+
+async def test_one_queue_serves_an_app_a_service_and_a_command_each_with_its_kinds(
+    client: Client, redis_url: str, tmp_path: Path
+) -> None:
+    """Old workers park what only the routes know, in whichever version."""
+    await client.schedule({"to": 7}, delay_ms=0, kind="push", version=9, task_id="push")
+    await client.schedule({"to": 8}, delay_ms=0, kind="thumbnail", task_id="thumbnail")
+    await client.schedule({}, delay_ms=0, kind="other", task_id="other")
+    async with working(redis_url, APP):
+        await has(client, parked=3)
+    save = 'cat >> "$OUT"; echo " $DELAYQ_TASK_ID $DELAYQ_KIND $DELAYQ_KIND_VERSION" >> "$OUT"'
+    command = {"command": ["sh", "-c", save], "env": {"OUT": str(tmp_path / "out")}}
+    async with Receiver.listening() as receiver:
+        routes: dict[str, object] = {"push": {"http": {"url": receiver.url}}, "thumbnail": {"exec": command}}
+        async with working(redis_url, APP, routes):
+            await shop.refund.schedule(3)
+            await has(client, parked=1, waiting=0, in_flight=0)
+    assert [(each["Delayq-Kind"], each["Delayq-Kind-Version"]) for each in receiver.headers] == [
+        ("push", "9")
+    ]
+    assert receiver.bodies == [b'{"to":7}']
+    assert (tmp_path / "out").read_text() == '{"to":8} thumbnail thumbnail 1\n'
+    assert ("refund", 3) in shop.RAN
+    assert {each.id for each in await client.list(In.PARKED)} == {"other"}
+
+
+async def test_a_routed_kind_of_the_app_has_its_policy_and_runs_elsewhere(
+    client: Client, redis_url: str
+) -> None:
+    await shop.refund.options(id="7").schedule(7)
+    async with Receiver.listening() as receiver:
+        receiver.answers += [web.Response(status=503), web.Response(status=503)]
+        async with working(redis_url, APP, {"refund": {"http": {"url": receiver.url}}}):
+            await has(client, dead=1)
+    assert receiver.bodies == [b'{"order":7}'] * 2
+    assert [name for name, _ in shop.RAN] == ["began", "ended"]
+
+
+async def test_a_callable_runs_tasks_without_a_kind_next_to_routed_ones(
+    client: Client, redis_url: str
+) -> None:
+    await client.schedule({}, delay_ms=0, kind="other", task_id="other")
+    await client.schedule({}, delay_ms=0, task_id="plain")
+    await client.schedule({}, delay_ms=0, kind="push", task_id="push")
+    routes: dict[str, object] = {"push": {"python": {"callable": "tests.redis.test_kinds:anything"}}}
+    async with working(redis_url, {"callable": "tests.redis.test_kinds:unkind"}, routes):
+        await has(client, parked=1, waiting=0, in_flight=0)
+    assert sorted(shop.RAN) == [("anything", "push"), ("unkind", "")]
+
+
+async def unkind(task: object) -> None:
+    shop.RAN.append(("unkind", getattr(task, "kind", "")))

@@ -78,6 +78,7 @@ def test_a_worker_gets_back_what_it_knows_in_bounded_calls_and_nothing_early(sha
     assert shard.run(shard.commands.unpark(0, [])) == (0, 4)
     assert shard.run(shard.commands.unpark(0, [("pus", 1), ("push", 3)])) == (0, 4)
     assert shard.whole() == before
+    assert shard.run(shard.commands.unpark(0, [("pus", None), ("", None)])) == (0, 4)
     assert shard.run(shard.commands.unpark(0, [("none", 1), ("push", 1)], limit=2)) == (2, 2)
     assert (shard.whole().delayed, shard.whole().retry) == ({"late": NOW - 9}, {"now": NOW})
     assert shard.run(shard.commands.unpark(0, [("push", 1)])) == (1, 1)
@@ -90,6 +91,19 @@ def test_a_worker_gets_back_what_it_knows_in_bounded_calls_and_nothing_early(sha
         alarm=1,
         stats={"unparked": 3},
     )
+
+
+def test_a_handler_of_every_version_gets_back_those_of_its_kind(shard: Shard) -> None:
+    names = {
+        "a": member("a"),
+        "b": member("b", version=65_535),
+        "c": member("c", "pushy"),
+        "d": member("d", "-", 0),
+    }
+    shard.seed(State(parked=dict.fromkeys(names.values(), 0)))
+    assert shard.run(shard.commands.unpark(0, [("push", None)])) == (2, 2)
+    assert shard.whole().delayed == {"a": NOW, "b": NOW}
+    assert set(shard.whole().parked) == {names["c"], names["d"]}
 
 
 def test_a_handler_of_every_task_gets_back_all(shard: Shard) -> None:

@@ -75,8 +75,11 @@ def _scale(version: Schema) -> Iterator[str]:
 
 def _rules(schema: Schema) -> Iterator[str]:
     yield "\n## Rules\n\nWhat fields must satisfy together, as CEL. A refused apply names the path and the sentence.\n"
+    same: dict[tuple[str, str], list[str]] = {}  # message and rule to the paths
     for path, rule in _validations(schema, ""):
-        yield f"- `{path or 'the whole'}`: {rule['message']}\n\n  ```text\n  {rule['rule']}\n  ```"
+        same.setdefault((rule["message"], rule["rule"]), []).append(f"`{path or 'the whole'}`")
+    for (message, expression), paths in same.items():
+        yield f"- {', '.join(paths)}: {message}\n\n  ```text\n  {expression}\n  ```"
     yield STORED.rstrip("\n")
 
 
@@ -84,8 +87,9 @@ def _validations(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
     yield from ((path, rule) for rule in schema.get("x-kubernetes-validations", ()))
     for name, inner in schema.get("properties", {}).items():
         yield from _validations(inner, f"{path}.{name}" if path else name)
-    if "items" in schema:
-        yield from _validations(schema["items"], f"{path}[]")
+    for key, suffix in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(schema.get(key), dict):
+            yield from _validations(schema[key], path + suffix)
 
 
 def _status(schema: Schema) -> Iterator[str]:

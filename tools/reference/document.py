@@ -50,7 +50,8 @@ in [crd](crd.md). Further sections have pages of their own:
 
 PAGES: Final = {
     "document-redis": ("spec.redis",),
-    "document-delivery": ("spec.delivery", "spec.durability", "spec.handler", "spec.recovery", "spec.guard"),
+    "document-delivery": ("spec.delivery", "spec.durability", "spec.recovery", "spec.guard"),
+    "document-handler": ("spec.handler",),
     "document-processes": ("spec.scanner", "spec.worker", "spec.autoscaling", "spec.reaper"),
 }
 """File name to the sections on it, and in them; all others are on document.md."""
@@ -84,6 +85,8 @@ def _inside(kind: Kind) -> tuple[type[DataclassInstance] | None, str]:
         return kind.record, ""
     if isinstance(kind, Listing) and isinstance(kind.item, Section):
         return kind.item.record, "[]"
+    if isinstance(kind, Dictionary) and isinstance(kind.value, Section):
+        return kind.value.record, "{}"
     return None, ""
 
 

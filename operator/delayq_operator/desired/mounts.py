@@ -6,6 +6,7 @@ certificate is not mounted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -17,7 +18,7 @@ from delayq_operator.base import names
 from delayq_operator.desired.config import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from delayq_operator.desired.child import Object
 
@@ -44,8 +45,8 @@ def mounted_keys(*sections: object) -> Keys:
 
 
 def _keys(value: object) -> Iterator[tuple[Named, str]]:
-    if isinstance(value, tuple):
-        for item in value:
+    if isinstance(value, tuple | Mapping):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from _keys(item)
     if not is_dataclass(value):
         return

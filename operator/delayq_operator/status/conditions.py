@@ -228,7 +228,7 @@ def _rollout_paused(view: View) -> str:
 def no_image(view: View) -> str:
     """Return a hint if workers cannot import the handler because spec.worker.image is not set; else empty."""
     spec = view.queue.spec if view.queue else None
-    if spec is None or spec.handler.python is None or spec.worker.image:
+    if spec is None or spec.worker.image or not any(each.python for each in spec.handler.each):
         return ""
     if "no module" not in view.troubles.get("worker", ""):
         return ""

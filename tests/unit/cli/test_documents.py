@@ -103,6 +103,7 @@ def test_explain_describes_a_field_and_what_is_inside_it() -> None:
     assert result.stdout.startswith("spec.delivery: a mapping; default: its defaults\n")
     assert "maxAttempts" in result.stdout
     assert run("explain", "spec.redis.sentinel.nodes").exit_code == 0
+    assert "signingSecretRef" in run("explain", "spec.handler.kinds.http").stdout
     leaf = json.loads(run("explain", "spec.delivery.leaseDurationSeconds", "-o", "json").stdout)
     assert (leaf["field"], leaf["default"], leaf["fields"]) == ("leaseDurationSeconds", 30, [])
 

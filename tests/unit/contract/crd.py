@@ -158,7 +158,8 @@ def _children(kind: Kind, schema: Schema) -> Iterator[tuple[str, Kind, Schema, S
             doc = item.record.__doc__ if isinstance(item, Section) else None
             yield "[]", item, schema.get("items", {}), {}, doc
         case Dictionary(value=value):
-            yield "{}", value, schema.get("additionalProperties", {}), {}, None
+            doc = value.record.__doc__ if isinstance(value, Section) else None
+            yield "{}", value, schema.get("additionalProperties", {}), {}, doc
         case _:
             return
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 def records(record: Record = DelayQueue) -> Iterator[Record]:
     yield record
     for field in declared(record):
-        inner = field.kind.item if isinstance(field.kind, Listing) else field.kind
+        inner = field.kind
+        if isinstance(inner, Listing | Dictionary):
+            inner = inner.item if isinstance(inner, Listing) else inner.value
         if isinstance(inner, Section):
             yield from records(inner.record)
 
@@ -47,8 +49,8 @@ def annotation(kind: object) -> Json:  # noqa: PLR0911 - one for each kind
             return Literal[options] if len(options) > 1 else str
         case Freeform():
             return Mapping[str, object]
-        case Dictionary():
-            return Mapping[str, str]
+        case Dictionary(value=value):
+            return types.GenericAlias(Mapping, (str, annotation(value)))
         case Listing(item=item):
             return types.GenericAlias(tuple, (annotation(item), ...))
         case Section(record):

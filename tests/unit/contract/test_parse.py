@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
-from delayq.contract import Backoff, Delivery, Limits, SpecError, parse
+from delayq.contract import Backoff, Delivery, Limits, SpecError, parse, to_document
+from delayq.contract.words import TASK_KIND
+from delayq.protocol.envelope import KIND_NAME
 
 from tests.unit.contract.documents import Json, document
 
@@ -27,6 +31,27 @@ def test_redis_and_handler_are_enough_and_the_rest_has_defaults() -> None:
 def test_the_queue_is_named_after_the_object_unless_the_spec_names_it() -> None:
     assert parse(document()).queue == "orders"
     assert parse(document(queueName="orders-2")).queue == "orders-2"
+
+
+URL = {"url": "https://shop"}
+HTTP = {"http": URL}
+
+
+def test_handlers_of_single_kinds_are_absent_or_read_with_their_defaults() -> None:
+    assert parse(document()).spec.handler.kinds is None
+    written = cast("dict[str, Json]", to_document(parse(document())))
+    assert "kinds" not in written["spec"]["handler"]  # older workers refuse the field
+    found = parse(document(handler=HTTP | {"kinds": {"push": HTTP}}))
+    assert found.spec.handler.kinds is not None
+    push = found.spec.handler.kinds["push"]
+    assert (push.http, push.python) == (found.spec.handler.http, None)
+    assert list(found.spec.handler.each) == [found.spec.handler, push]
+    assert parse(to_document(found)) == found
+
+
+def test_a_route_can_have_the_name_of_every_kind_and_no_other() -> None:
+    """The API server matches without `fullmatch`, so the document has anchors and a bound."""
+    assert (TASK_KIND.pattern, TASK_KIND.max_length) == (f"^{KIND_NAME.replace('{0,63}', '*')}$", 64)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +78,26 @@ def test_the_queue_is_named_after_the_object_unless_the_spec_names_it() -> None:
         (
             {"delivery": {"backoff": {"delaysSeconds": ["x"] * 1_000_000}}},
             "delivery.backoff.delaysSeconds: expected a list of 1 to 100 items, got 1000000",
+        ),
+        (
+            {"handler": HTTP | {"kinds": {"push": {"http": {"url": "ftp://push"}}}}},
+            'handler.kinds["push"].http.url: expected an http or https URL without user name and password, got text',
+        ),
+        (
+            {"handler": HTTP | {"kinds": {"push": {"python": {"callable": "shop:push", "app": "shop:app"}}}}},
+            'handler.kinds["push"].python.app: unknown field, expected callable',
+        ),
+        (
+            {"handler": HTTP | {"kinds": {"push": HTTP | {"kinds": {}}}}},
+            'handler.kinds["push"].kinds: unknown field, expected python or http or exec',
+        ),
+        (
+            {"handler": HTTP | {"kinds": {"push": {}}}},
+            'handler.kinds["push"]: expected exactly one of python, http, exec, got nothing',
+        ),
+        (
+            {"handler": HTTP | {"kinds": {f"push-{at}": HTTP for at in range(33)}}},
+            "handler.kinds: expected a mapping of at most 32 entries, got 33",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -37,7 +37,7 @@ async def main():
         for _ in range(5):
             await handler.call(a_task())
         patience = time.monotonic() + 10
-        while handler._ended and time.monotonic() < patience:
+        while handler._groups.ended and time.monotonic() < patience:
             await handler.call(a_task(b"", task_id="next"))
     try:
         sys.exit(f"left: {os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)}")

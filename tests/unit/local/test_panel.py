@@ -6,7 +6,7 @@ import pytest
 from delayq.client.document import parse_text
 from delayq.contract.metrics import LATENESS_BUCKETS
 from delayq.local.measures import PARTS, Window, resharded
-from delayq.local.panel import moving, scanner_line, status_line, worker_line
+from delayq.local.panel import handler, moving, scanner_line, status_line, worker_line
 from delayq.local.relay import Relay
 from delayq.protocol.results import Counts
 from delayq.protocol.shard_map import ShardMap
@@ -43,6 +43,13 @@ def test_the_workers_line_names_a_hold(policy: str, said: str) -> None:
     worker = Relay("worker-1", lambda *_: None, lambda: None)
     worker.port = 1
     assert worker_line([worker], queue) == f"32 slots, handler json:dumps{said}"
+
+
+def test_the_workers_line_names_the_handlers_of_single_kinds() -> None:
+    text = DOCUMENT.replace("PORT", "1").replace(
+        "handler: {", "handler: {kinds: {push: {exec: {command: [cat, x]}}}, "
+    )
+    assert handler(parse_text(text.encode(), "queue.yaml")) == "json:dumps, push: cat x"
 
 
 @pytest.mark.parametrize(

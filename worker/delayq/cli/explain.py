@@ -9,7 +9,7 @@ import click
 
 from delayq.cli.exits import NOT_FOUND, CommandError
 from delayq.cli.output import Table, emit, output_option
-from delayq.contract.kinds import Listing
+from delayq.contract.kinds import Dictionary, Listing
 from delayq.contract.problems import quote
 from delayq.contract.queue import DelayQueue
 from delayq.contract.record import Section, declared
@@ -40,7 +40,9 @@ def explain(path: str, *, output: Output) -> None:
 def _find(path: str) -> tuple[Declared | None, Any]:
     about: Declared | None = None
     record: Any = DelayQueue
-    for at, name in enumerate(words := [word.removesuffix("[]") for word in path.split(".") if word]):
+    for at, name in enumerate(
+        words := [word.removesuffix("[]").removesuffix("{}") for word in path.split(".") if word]
+    ):
         known = {field.name: field for field in declared(record)} if record else {}
         if name not in known:
             raise CommandError(_unknown(".".join(words[:at]), name, list(known)), code=NOT_FOUND)
@@ -56,7 +58,9 @@ def _unknown(parent: str, name: str, known: list[str]) -> str:
 
 
 def _inside(field: Declared) -> Any:  # noqa: ANN401 -- a dataclass
-    kind = field.kind.item if isinstance(field.kind, Listing) else field.kind
+    kind = field.kind
+    if isinstance(kind, Listing | Dictionary):
+        kind = kind.item if isinstance(kind, Listing) else kind.value
     return kind.record if isinstance(kind, Section) else None
 
 

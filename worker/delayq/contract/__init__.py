@@ -10,7 +10,7 @@ from delayq.contract.check import Check
 from delayq.contract.delivery import Backoff, Delivery, Exponential
 from delayq.contract.document import parse, to_document
 from delayq.contract.guard import Guard
-from delayq.contract.handler import ExecHandler, Handler, HttpHandler, PythonHandler
+from delayq.contract.handler import ExecHandler, Handler, HttpHandler, KindHandler, PythonHandler
 from delayq.contract.limits import Limits, Objective, Retention
 from delayq.contract.problems import Problem, SpecError
 from delayq.contract.processes import Reaper, Scanner, Worker
@@ -38,6 +38,7 @@ __all__ = [
     "Guard",
     "Handler",
     "HttpHandler",
+    "KindHandler",
     "Limits",
     "Metadata",
     "Monitoring",

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from delayq.contract.fields import dictionary, listing, section, text, whole
+from delayq.contract.fields import dictionary, listing, section, sections_by_name, text, whole
 from delayq.contract.record import Shape
 from delayq.contract.references import SigningSecretRef
 from delayq.contract.words import (
@@ -14,12 +14,16 @@ from delayq.contract.words import (
     CALLABLE,
     HEADER_NAME,
     HEADER_VALUE,
+    TASK_KIND,
     URL,
     VARIABLE_NAME,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+
+MOST_KINDS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,20 @@ class PythonHandler:
     def target(self) -> str:
         """Module and object, whichever is given."""
         return self.callable or self.app or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonFunction:
+    """A Python function, called inside the worker."""
+
+    callable: str = text(
+        CALLABLE, doc='Module and function, as in "shop.orders:cancel_unpaid"; async or not.'
+    )
+
+    @property
+    def target(self) -> str:
+        """Module and function."""
+        return self.callable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +104,19 @@ class ExecHandler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KindHandler:
+    """What is called with tasks of one kind, in every version: exactly one of python, http, exec."""
+
+    SHAPE: ClassVar[Shape] = Shape(one_of=("python", "http", "exec"))
+
+    python: PythonFunction | None = section(
+        PythonFunction, default=None, doc="A Python function, called inside the worker."
+    )
+    http: HttpHandler | None = section(HttpHandler, default=None, doc="A POST to an HTTP service.")
+    exec: ExecHandler | None = section(ExecHandler, default=None, doc="A command.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
     """What is called when a task falls due: exactly one of python, http, exec."""
 
@@ -98,3 +129,15 @@ class Handler:
     )
     http: HttpHandler | None = section(HttpHandler, default=None, doc="A POST to an HTTP service.")
     exec: ExecHandler | None = section(ExecHandler, default=None, doc="A command.")
+    kinds: Mapping[str, KindHandler] | None = sections_by_name(
+        KindHandler,
+        name=TASK_KIND,
+        most=MOST_KINDS,
+        doc="Kinds of task that have a handler of their own.",
+    )
+
+    @property
+    def each(self) -> Iterator[Handler | KindHandler]:
+        """The handler itself, and those of single kinds."""
+        yield self
+        yield from (self.kinds or {}).values()

@@ -186,4 +186,6 @@ class Dictionary(Kind):
 
     def write(self, value: object) -> object:
         """Return a copy, so that callers cannot change the model."""
-        return dict(value) if isinstance(value, Mapping) else value
+        if not isinstance(value, Mapping):
+            return value
+        return {name: self.value.write(item) for name, item in value.items()}

@@ -52,6 +52,11 @@ CALLABLE: Final = Text(
     max_length=512,
     pattern=rf"^{_IDENTIFIER}(\.{_IDENTIFIER})*:{_IDENTIFIER}(\.{_IDENTIFIER})*$",
 )
+TASK_KIND: Final = Text(
+    expected="names of kinds: at most 64 letters, digits, dots, dashes and underscores, no dot or dash at the start",
+    max_length=64,
+    pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
+)
 URL: Final = Text(
     expected="an http or https URL without user name and password",
     max_length=2048,

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.connection import Address
-    from delayq.contract import DelayQueue
+    from delayq.contract import DelayQueue, KindHandler
+    from delayq.contract import Handler as HandlerSpec
+    from delayq.handlers.base import Kinds
+    from delayq.handlers.exec import ProcessGroups
 
 __all__ = ["Handler", "HandlerSetupError", "build", "cancelled"]
 
@@ -24,34 +27,63 @@ def build(queue: DelayQueue, *, secrets_dir: Path, address: Address | None = Non
 
     `address` is that of Redis, if it is not the document's.
     """
-    spec, guard, concurrency = queue.spec.handler, queue.spec.guard, queue.spec.worker.concurrency
-    transactions = guard is not None and guard.sql is not None
-    if spec.python and spec.python.callable:
-        from delayq.handlers.python import PythonHandler  # noqa: PLC0415 -- see above
+    builder = _Builder(queue, secrets_dir=secrets_dir, address=address)
+    default, kinds = builder.default(), queue.spec.handler.kinds
+    if not kinds:
+        return default
+    from delayq.handlers.routing import RoutingHandler  # noqa: PLC0415 -- see above
 
-        return PythonHandler(
-            spec.python.callable,
-            concurrency=concurrency,
-            transactions=transactions,
-            delivery=queue.spec.delivery,
-        )
-    if spec.python and spec.python.app:
-        from delayq.handlers.app import AppHandler, load  # noqa: PLC0415 -- see above
-
-        return AppHandler(load(spec.python.app), queue, address, transactions=transactions)
-    if spec.http:
-        from delayq.handlers.http import HttpHandler  # noqa: PLC0415 -- see above
-
-        timeout_seconds = _http_timeout(
-            spec.http.timeout_seconds, queue.spec.delivery.handler_timeout_seconds
-        )
-        return HttpHandler(spec.http, timeout_seconds=timeout_seconds, secrets_dir=secrets_dir)
-    if spec.exec:
-        from delayq.handlers.exec import ExecHandler  # noqa: PLC0415 -- see above
-
-        return ExecHandler(spec.exec)
-    raise HandlerSetupError("spec.handler", "expected one of python, http, exec")
+    routes = {kind: builder.route(kind, spec, default.kinds or {}) for kind, spec in kinds.items()}
+    return RoutingHandler(default, routes, queue.spec.delivery)
 
 
-def _http_timeout(own_seconds: int | None, handler_seconds: int) -> int:
-    return handler_seconds if own_seconds is None else min(own_seconds, handler_seconds)
+class _Builder:
+    """Makes the handlers of one document and process."""
+
+    def __init__(self, queue: DelayQueue, *, secrets_dir: Path, address: Address | None = None) -> None:
+        """See `build`."""
+        self._queue, self._secrets_dir, self._address = queue, secrets_dir, address
+        guard = queue.spec.guard
+        self._transactions = guard is not None and guard.sql is not None
+        self._groups: ProcessGroups | None = None
+
+    def default(self) -> Handler:
+        """Return the handler of all tasks, except for kinds that have their own."""
+        spec, delivery = self._queue.spec.handler, self._queue.spec.delivery
+        if spec.python and spec.python.app:
+            from delayq.handlers.app import AppHandler, load  # noqa: PLC0415 -- see above
+
+            app = load(spec.python.app)
+            return AppHandler(app, self._queue, self._address, transactions=self._transactions)
+        return self._make(spec, "spec.handler", delivery.handler_timeout_seconds)
+
+    def route(self, kind: str, spec: KindHandler, known: Kinds) -> Handler:
+        """Return the handler of one kind; `known` are those of the default handler."""
+        versions = [delivery for (name, _), delivery in known.items() if name == kind]
+        longest = max(each.handler_timeout_seconds for each in (self._queue.spec.delivery, *versions))
+        return self._make(spec, f'spec.handler.kinds["{kind}"]', longest)
+
+    def _make(self, spec: HandlerSpec | KindHandler, field: str, timeout_seconds: int) -> Handler:
+        if spec.python and spec.python.callable:
+            from delayq.handlers.python import PythonHandler  # noqa: PLC0415 -- see above
+
+            return PythonHandler(
+                spec.python.callable,
+                concurrency=self._queue.spec.worker.concurrency,
+                transactions=self._transactions,
+                delivery=self._queue.spec.delivery,
+                field=f"{field}.python.callable",
+            )
+        if spec.http:
+            from delayq.handlers.http import HttpHandler  # noqa: PLC0415 -- see above
+
+            seconds = min(spec.http.timeout_seconds or timeout_seconds, timeout_seconds)
+            return HttpHandler(
+                spec.http, timeout_seconds=seconds, secrets_dir=self._secrets_dir, field=f"{field}.http"
+            )
+        if spec.exec:
+            from delayq.handlers.exec import ExecHandler, ProcessGroups  # noqa: PLC0415 -- see above
+
+            self._groups = self._groups or ProcessGroups()
+            return ExecHandler(spec.exec, groups=self._groups, field=f"{field}.exec")
+        raise HandlerSetupError(field, "expected one of python, http, exec")

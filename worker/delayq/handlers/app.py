@@ -18,13 +18,13 @@ from delayq.handlers.threads import Threads
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from delayq.app import TaskKind
     from delayq.connection import Address
     from delayq.contract import DelayQueue, Delivery
     from delayq.guards import Guard
-    from delayq.handlers.base import HandlerCall
+    from delayq.handlers.base import HandlerCall, Kinds
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.python.app"
@@ -33,7 +33,7 @@ FIELD = "spec.handler.python.app"
 class AppHandler:
     """The functions of an App, coroutine functions or plain ones, which run in threads."""
 
-    kinds: Mapping[tuple[str, int], Delivery]
+    kinds: Kinds
 
     def __init__(
         self, app: App, queue: DelayQueue, address: Address | None = None, *, transactions: bool = False

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 HandlerCall: TypeAlias = "Callable[[Task], Awaitable[object]]"
+Kinds: TypeAlias = "Mapping[tuple[str, int | None], Delivery]"
+"""Kinds and versions, None for every version, and how each is delivered."""
 
 
 class Handler(Protocol):
@@ -30,8 +32,8 @@ class Handler(Protocol):
         """What the worker awaits for each task; the value is ignored."""
 
     @property
-    def kinds(self) -> Mapping[tuple[str, int], Delivery] | None:
-        """The kinds and versions that it can run, and how each is delivered; None: every task, as in the document."""
+    def kinds(self) -> Kinds | None:
+        """The kinds that it can run; None: every task, delivered as in the document."""
 
     @property
     def joins(self) -> bool:

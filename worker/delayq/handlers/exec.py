@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIELD = "spec.handler.exec.command"
+FIELD = "spec.handler.exec"
 GRACE_SECONDS = 5.0
 ERROR_LINES, ERROR_CHARS = 10, 1_000
 
@@ -38,20 +38,42 @@ class ExecFailed(Exception):
     """The command ended with an exit code other than 0, or by a signal."""
 
 
+class ProcessGroups:
+    """The process groups of all tasks that run commands now, also of several commands.
+
+    Process 1 reaps the ended children that are not here, so two handlers of one process must share it.
+    """
+
+    def __init__(self) -> None:
+        """No command runs yet."""
+        self.running: set[Child] = set()
+        self.ended: set[Child] = set()  # finished, but some processes may not have exited yet
+        self.warden: Warden | None = None
+
+
 class ExecHandler:
     """A command, and the process groups of the tasks that run it now."""
 
     kinds, joins = None, False
 
-    def __init__(self, spec: ExecSpec, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        """`grace_seconds`: time from SIGTERM to SIGKILL when a task is cancelled."""
+    def __init__(
+        self,
+        spec: ExecSpec,
+        *,
+        groups: ProcessGroups | None = None,
+        grace_seconds: float = GRACE_SECONDS,
+        field: str = FIELD,
+    ) -> None:
+        """`groups` are those of all commands in this process.
+
+        `grace_seconds`: time from SIGTERM to SIGKILL when a task is cancelled. `field` is the path in the document that
+        errors name.
+        """
+        self._groups, self._field = groups or ProcessGroups(), field
         self._argv = tuple(spec.command)
         self._max_output_bytes = spec.max_output_bytes
         self._env = exec_env.base(os.environ, spec.env)
         self._grace_seconds = grace_seconds
-        self._warden: Warden | None = None
-        self._running: set[Child] = set()
-        self._ended: set[Child] = set()  # finished, but some processes may not have exited yet
 
     def under(self, guard: Guard[Any]) -> HandlerCall:
         """Run the command inside the guard's block."""
@@ -60,20 +82,24 @@ class ExecHandler:
     async def start(self) -> None:
         """Check that the command is there, without running it."""
         if shutil.which(self._argv[0], path=self._env.get("PATH")) is None:
-            raise HandlerSetupError(FIELD, f'"{self._argv[0]}" is not on the PATH, or not executable')
+            raise HandlerSetupError(
+                f"{self._field}.command", f'"{self._argv[0]}" is not on the PATH, or not executable'
+            )
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
             # Some launchers ignore SIGCHLD. The kernel then discards exit codes, and every failure would be an ack.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if os.getpid() != 1:  # if process 1 of a container ends, the kernel kills all others
-            self._warden = Warden()
+        if os.getpid() != 1 and self._groups.warden is None:
+            # If process 1 of a container ends, the kernel kills all others.
+            self._groups.warden = Warden()
 
     async def close(self) -> None:
         """Wait for the last killed commands, then stop the warden."""
-        for child in tuple(self._ended):
+        for child in tuple(self._groups.ended):
             await child.collected()
         self._reap()
-        if self._warden:
-            await asyncio.to_thread(self._warden.close)
+        warden, self._groups.warden = self._groups.warden, None
+        if warden:
+            await asyncio.to_thread(warden.close)
 
     async def call(self, task: Task) -> None:
         """Run the command once and settle by its exit code."""
@@ -90,15 +116,17 @@ class ExecHandler:
 
     def _start(self, task: Task) -> Child:
         process = spawn(self._argv, self._env | exec_env.of_task(task))
-        if self._warden:
-            self._warden.watch(process.pid)  # before it gets the payload, so that it does no work unwatched
+        if self._groups.warden:
+            self._groups.warden.watch(
+                process.pid
+            )  # before it gets the payload, so that it does no work unwatched
         child = Child(process, body=task.body, max_output_bytes=self._max_output_bytes)
-        self._running.add(child)
+        self._groups.running.add(child)
         return child
 
     def _forget(self, child: Child) -> None:
-        self._running.remove(child)
-        self._ended.add(child)
+        self._groups.running.remove(child)
+        self._groups.ended.add(child)
         self._reap()
 
     def _reap(self) -> None:
@@ -107,12 +135,13 @@ class ExecHandler:
         Killed grandchildren become children of process 1. In a container that may be this process, which must then reap
         them. Groups with remaining processes are checked again after the next task.
         """
-        for child in tuple(self._ended):
+        groups = self._groups
+        for child in tuple(groups.ended):
             if not child.running and not _has_children(child.group):
-                self._ended.remove(child)
-                if self._warden:
-                    self._warden.forget(child.group)
-        orphans.collect({child.group for child in self._running | self._ended if child.running})
+                groups.ended.remove(child)
+                if groups.warden:
+                    groups.warden.forget(child.group)
+        orphans.collect({child.group for child in groups.running | groups.ended if child.running})
 
 
 def settle(code: int, errors: bytes) -> None:

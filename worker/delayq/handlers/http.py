@@ -36,13 +36,18 @@ class HttpHandler:
 
     kinds, joins = None, False
 
-    def __init__(self, spec: HttpSpec, *, timeout_seconds: float, secrets_dir: Path) -> None:
-        """`timeout_seconds` bounds a whole run, the wait for a connection included."""
+    def __init__(
+        self, spec: HttpSpec, *, timeout_seconds: float, secrets_dir: Path, field: str = FIELD
+    ) -> None:
+        """`timeout_seconds` bounds a whole run, the wait for a connection included.
+
+        `field` is the path in the document that errors name.
+        """
         self._timeout_seconds = timeout_seconds
         bounds = Bounds(
             connections=spec.max_connections, timeout_seconds=timeout_seconds, body_seconds=BODY_SECONDS
         )
-        self._post = Post(spec, bounds, field=FIELD, secrets_dir=secrets_dir)
+        self._post = Post(spec, bounds, field=field, secrets_dir=secrets_dir)
 
     def under(self, guard: Guard[Any]) -> HandlerCall:
         """Call the service inside the guard's block."""

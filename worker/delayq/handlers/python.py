@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
-    from delayq.handlers.base import HandlerCall
+    from delayq.handlers.base import HandlerCall, Kinds
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.python.callable"
@@ -35,22 +35,30 @@ class PythonHandler:
     """The user's coroutine function, or a plain function that runs in threads."""
 
     call: HandlerCall
+    kinds: Kinds | None
 
     def __init__(
-        self, path: str, *, concurrency: int, transactions: bool = False, delivery: Delivery | None = None
+        self,
+        path: str,
+        *,
+        concurrency: int,
+        transactions: bool = False,
+        delivery: Delivery | None = None,
+        field: str = FIELD,
     ) -> None:
         """Import now: without a usable callable, the worker must not claim tasks.
 
-        `transactions`: whether the document's guard has transactions, in which the function can take part.
+        `transactions`: whether the document's guard has transactions, in which the function can take part. `field` is
+        the path in the document that errors name.
         """
-        self._target = target = load(path, FIELD, takes=TASK_OR_BOTH)
+        self._target = target = load(path, field, takes=TASK_OR_BOTH)
         self._threads = Threads(concurrency)
         # Not tasks of an App, whose arguments it does not expect: during a change from one to the other, they wait.
         self.kinds = None if delivery is None else {NO_KIND: delivery}
         self.joins = transactions and takes_connection(target)
         if needs_connection(target) and not transactions:
             only = f"which only {GUARDS} give; spec.guard is none of them"
-            raise HandlerSetupError(FIELD, f'"{path}" takes a {CONNECTION}, {only}')
+            raise HandlerSetupError(field, f'"{path}" takes a {CONNECTION}, {only}')
         self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
 
     def under(self, guard: Guard[Any]) -> HandlerCall:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from delayq.contract import DelayQueue
+    from delayq.contract import DelayQueue, Handler, KindHandler
     from delayq.local.binary import Server
     from delayq.local.measures import Lateness
     from delayq.local.relay import Relay
@@ -73,10 +73,15 @@ def guard_line(workers: Sequence[Relay]) -> str:
 
 
 def handler(queue: DelayQueue) -> str:
-    """Return the handler's callable, URL or command."""
+    """Return the handler's callable, URL or command, and those of single kinds: `shop.tasks:app, push: https://push`."""
     spec = queue.spec.handler
+    kinds = ("", *(f"{kind}: " for kind in spec.kinds or ()))
+    return ", ".join(kind + _target(each) for kind, each in zip(kinds, spec.each, strict=True))
+
+
+def _target(spec: Handler | KindHandler) -> str:
     if spec.python:
-        return spec.python.target
+        return spec.python.target or ""
     return spec.http.url if spec.http else " ".join(spec.exec.command) if spec.exec else ""
 
 

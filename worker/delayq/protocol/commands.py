@@ -271,13 +271,15 @@ class Commands:
         return self._call("park", shard, decode, settles, interval_us=interval_us)
 
     def unpark(
-        self, shard: int, kinds: Iterable[tuple[str, int]] | None, *, limit: int = BATCH
+        self, shard: int, kinds: Iterable[tuple[str, int | None]] | None, *, limit: int = BATCH
     ) -> Call[tuple[int, int]]:
-        """Return parked tasks of these kinds and versions, None: all, to their index.
+        """Return parked tasks of these kinds and versions to their index; None: of every version, of every kind.
 
         The reply has the numbers of returned tasks, and of those that are still parked.
         """
-        prefixes = [f"{kind or '-'} {version:05d}" for kind, version in kinds or ()]
+        prefixes = [
+            (kind or "-") + ("" if version is None else f" {version:05d}") for kind, version in kinds or ()
+        ]
         return self._call("unpark", shard, tuple, prefixes, limit=limit if kinds is None or prefixes else 0)
 
     # scanners and reapers

@@ -15,9 +15,10 @@ from delayq.worker import backoff
 from delayq.worker.slots import Running, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from delayq.contract import Delivery
+    from delayq.handlers.base import Kinds
     from delayq.protocol.envelope import Task
     from delayq.service.counters import WorkerCounters
 
@@ -44,7 +45,7 @@ class Executor:
         call: HandlerCall,
         delivery: Delivery,
         counters: WorkerCounters,
-        kinds: Mapping[tuple[str, int], Delivery] | None = None,
+        kinds: Kinds | None = None,
     ) -> None:
         """`call` and `kinds` are the handler's."""
         self._call, self._delivery, self._counters, self.kinds = call, delivery, counters, kinds
@@ -54,7 +55,8 @@ class Executor:
 
     def knows(self, task: Task) -> bool:
         """Whether the handler can run tasks of this kind and version."""
-        return self.kinds is None or (task.kind, task.kind_version) in self.kinds
+        kinds = self.kinds
+        return kinds is None or (task.kind, task.kind_version) in kinds or (task.kind, None) in kinds
 
     def policy(self, task: Task) -> Delivery:
         """Return how a task is delivered: as its kind says, or as the document does."""

@@ -34,9 +34,9 @@ class Unparking:
         commands: Commands,
         connection: AsyncConnection,
         slots: Slots,
-        kinds: Collection[tuple[str, int]] | None,
+        kinds: Collection[tuple[str, int | None]] | None,
     ) -> None:
-        """`kinds` are those that the handler can run; None: every task."""
+        """`kinds` are those that the handler can run, of every version with None; None: every task."""
         self._commands, self._connection, self._slots, self._kinds = commands, connection, slots, kinds
         self._app = kinds is not None and any(name for name, _ in kinds)
         self._left: dict[int, int] = {}  # shard to the number of tasks that the last look left parked

@@ -24,12 +24,13 @@ from delayq.worker.unparking import Unparking
 from delayq.worker.wake_listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from delayq.connection import Address
-    from delayq.contract import Delivery, Spec
+    from delayq.contract import Spec
     from delayq.guards import Guard
+    from delayq.handlers.base import Kinds
     from delayq.protocol.commands import Commands
     from delayq.service.loop import Loop, Service
     from delayq.service.shard_groups import ShardGroup
@@ -60,7 +61,7 @@ class Worker:
         call: HandlerCall,
         *,
         guard: Guard[Any] | None = None,
-        kinds: Mapping[tuple[str, int], Delivery] | None = None,
+        kinds: Kinds | None = None,
     ) -> None:
         """Connect nothing before run(). `call` calls the handler, under the guard if there is one.
 

@@ -218,6 +218,13 @@ def test_secrets_of_guards_and_checks_go_to_those_who_use_them(
     assert {component: found for component, each in made.items() if (found := _mounted(each))} == readers
 
 
+def test_the_key_of_a_routed_kind_goes_to_workers_alone() -> None:
+    of = queue(handler={**CODE, "kinds": {"push": SIGNED}})
+    found = {component: _mounted(each) for component, each in pods(of).items() if _mounted(each)}
+    assert found == {"worker": KEY}
+    assert referenced(of).secrets == {"signing"}
+
+
 def test_an_authority_in_a_config_map_is_mounted_where_processes_read_it() -> None:
     redis = {"standalone": {"host": "redis"}, "tls": {"caConfigMapRef": {"name": "redis"}}}
     for pod in pods(queue(redis=redis)).values():

@@ -71,6 +71,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
     (PRIORITY, {"scanner"}, {"pod template changed"}),
     ({"handler": {"http": {**HTTP, "url": "https://y"}}}, {"worker"}, {"spec.handler changed"}),
     (OTHER_SECRET, {"worker"}, {"spec.handler changed"}),
+    ({"handler": {"http": HTTP, "kinds": {"push": CHECK}}}, {"worker"}, {"spec.handler changed"}),
     ({"guard": {"redisLock": {}}}, {"worker"}, {"spec.guard changed"}),
     ({"worker": worker(concurrency=5)}, {"worker"}, {"spec.worker changed"}),
     ({"worker": worker(drainTimeoutSeconds=5)}, {"worker"}, {"spec.worker changed"}),

@@ -319,6 +319,7 @@ def test_ready_names_the_first_cause_and_not_what_follows_from_it() -> None:
 
 NO_IMAGE = {"worker": "orders-worker-1: ImagePullBackOff: no such image"}
 NO_CODE = {"worker": 'orders-worker-1: Error: spec.handler.python.callable: no module "shop" in /'}
+ROUTED = {"exec": {"command": ["true"]}, "kinds": {"push": {"python": {"callable": "shop:push"}}}}
 SET_IMAGE = "set spec.worker.image."
 QUOTA = replace(STARTING, refused="exceeded quota: compute")
 WAITING = {"worker": "orders-worker-1 runs and waits until Redis answers it"}
@@ -362,6 +363,7 @@ MESSAGES: list[tuple[str, View, str]] = [
         f"kubectl rollout resume deployment/{scanner(LONG)} --namespace",
     ),
     ("Ready", view(worker=STARTING, troubles=NO_CODE), SET_IMAGE),
+    ("Ready", view(queue=queue(handler=ROUTED), worker=STARTING, troubles=NO_CODE), SET_IMAGE),
     (
         "Accepted",
         view(problems=(*PROBLEM, Problem("spec.redis", "required"))),

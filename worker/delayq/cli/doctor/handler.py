@@ -14,6 +14,7 @@ from delayq.client.document import read
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
+from delayq.handlers.routing import RoutingHandler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,22 +36,23 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
     if target.document is None or elsewhere or target.document == Path(CONFIG_FILE):
         return
     document = read(target.document)
-    spec = document.spec.handler
-    if spec.http is not None:
+    local = [each for each in document.spec.handler.each if each.http is None]
+    if not local:
         return
     beside, where = str(target.document.absolute().parent), ""
     error = _error(document)  # as `delayq worker` in this directory
-    if error is not None and spec.python is not None and beside not in sys.path:
+    if error is not None and any(each.python for each in local) and beside not in sys.path:
         sys.path.insert(0, beside)  # as `delayq run`
         error = _error(document)
         where = f", found only beside the document: start delayq worker in {beside}"
     if error is not None:
         yield failed(NAME, str(error), BESIDE)
         return
-    yield ok(
-        NAME,
-        f"{spec.python.target}{where}" if spec.python else f"{spec.exec.command[0]} is on the PATH",  # type: ignore[union-attr] # one of three
+    targets = (
+        f"{each.python.target}{where}" if each.python else f"{each.exec.command[0]} is on the PATH"  # type: ignore[union-attr] # one of three
+        for each in local
     )
+    yield ok(NAME, ", ".join(targets))
 
 
 def _error(document: DelayQueue) -> InvalidDocument | None:
@@ -65,5 +67,8 @@ def _error(document: DelayQueue) -> InvalidDocument | None:
 
 async def _started(document: DelayQueue) -> None:
     made = handlers.build(document, secrets_dir=secrets_dir())
-    await made.start()
-    await made.close()
+    parts = made.handlers if isinstance(made, RoutingHandler) else (made,)
+    for each, spec in zip(parts, document.spec.handler.each, strict=True):
+        if spec.http is None:
+            await each.start()
+            await each.close()

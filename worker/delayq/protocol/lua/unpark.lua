@@ -8,7 +8,7 @@
 -- KEYS alarm     list  token that wakes the sleeping scanner
 -- KEYS stats     hash  monotonic counters
 -- ARGV limit             how many tasks at most
--- ARGV prefix ...  of `parked`: the kinds that the caller knows; none: all tasks
+-- ARGV prefix ...  of `parked`: the kinds that the caller knows, with or without a version; none: all tasks
 -- RETURNS how many were returned, how many tasks remain parked
 local parked, delayed, retry, suspect, attempts, wake, alarm, stats = unpack(KEYS)
 local left, at, count = redis.call('ZCARD', parked), now(), 0

@@ -1,0 +1,63 @@
+"""Handlers of single kinds, next to the handler of all other tasks (spec.handler.kinds)."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from delayq.handlers.base import HandlerSetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.contract import Delivery
+    from delayq.guards import Guard
+    from delayq.handlers.base import Handler, HandlerCall, Kinds
+    from delayq.protocol.envelope import Task
+
+FIELD = "spec.handler.kinds"
+
+
+class RoutingHandler:
+    """Calls the handler of a task's kind, or else the default one."""
+
+    def __init__(self, default: Handler, routes: Mapping[str, Handler], delivery: Delivery) -> None:
+        """`routes` has the handlers of single kinds. HandlerSetupError if one guard does not fit all handlers.
+
+        The default handler may know a routed kind too, as an App does from which the kind is scheduled: such a task is
+        delivered as the App says.
+        """
+        self.handlers = (default, *routes.values())
+        self.joins = default.joins
+        if any(each.joins != self.joins for each in self.handlers):
+            problem = "under a SQL guard either every handler takes its connection or none does; http and exec do not"
+            raise HandlerSetupError(FIELD, problem)
+        self.kinds: Kinds | None = None
+        if default.kinds is not None:
+            self.kinds = {(kind, None): delivery for kind in routes} | dict(default.kinds)
+        self._routes = routes
+        self._default_call = default.call
+        self._calls = {kind: each.call for kind, each in routes.items()}
+        self._opened = AsyncExitStack()  # the handlers that have started
+        self.call: HandlerCall = self._dispatch
+
+    async def _dispatch(self, task: Task) -> object:
+        return await self._calls.get(task.kind, self._default_call)(task)
+
+    def under(self, guard: Guard[Any]) -> HandlerCall:
+        """Call each handler inside the guard's block, as it does by itself."""
+        self._default_call = self.handlers[0].under(guard)
+        self._calls = {kind: each.under(guard) for kind, each in self._routes.items()}
+        return self.call
+
+    async def start(self) -> None:
+        """Start all handlers; close those that have started if one cannot."""
+        async with AsyncExitStack() as stack:
+            for each in self.handlers:
+                await each.start()
+                stack.push_async_callback(each.close)
+            self._opened = stack.pop_all()
+
+    async def close(self) -> None:
+        """Close all handlers, the default one last."""
+        await self._opened.aclose()

@@ -121,6 +121,10 @@ bench-shards: $(PYTHON_READY) $(SERVERS_READY) ## Measure 1, 2, 4 and 8 shards o
 bench-resident: $(PYTHON_READY) $(SERVERS_READY) ## Measure the memory of idle processes beside those of another commit; BENCH_ARGS="--against HEAD~1"
 	@$(BIN)/python -m benchmarks.resident $(BENCH_ARGS)
 
+.PHONY: bench-shop
+bench-shop: $(PYTHON_READY) $(SERVERS_READY) ## Measure the memory of a shop with five kinds of task beside Celery's
+	@$(BIN)/python -m benchmarks.shop $(BENCH_ARGS)
+
 .PHONY: bench-pairs
 bench-pairs: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed beside another commit, in alternation; BENCH_ARGS="--against HEAD~1"
 	@$(BIN)/python -m benchmarks.pairs $(BENCH_ARGS)

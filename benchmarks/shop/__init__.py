@@ -1,0 +1,1 @@
+"""The shop of examples/shop, with delayq and with Celery."""

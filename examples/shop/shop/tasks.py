@@ -1,0 +1,40 @@
+"""What the shop does later: four kinds of task in Python. The fifth, push, is an HTTP service, see queue.yaml."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from delayq import App, Bury, Context
+
+DOCUMENT = Path(__file__).parents[1] / "queue.yaml"
+app = App(DOCUMENT, url=os.environ.get("SHOP_REDIS_URL"))  # without a URL: spec.redis of the document
+
+
+@app.task(max_attempts=8, timeout="2m", retry_delays=["10s", "1m", "10m"])
+async def cancel_unpaid(order: int, *, reason: str = "unpaid") -> None:
+    """Cancel an order that was not paid in time, and schedule what follows from it."""
+    print(f"order {order} cancelled: {reason}", flush=True)
+    await refund.options(delay="1s", id=f"order-{order}").schedule(order=order, cents=995)
+
+
+@app.task
+async def remind(order: int, channel: str = "mail") -> None:
+    """Remind a customer."""
+    print(f"reminder about order {order} by {channel}", flush=True)
+
+
+@app.task(timeout="10m")
+def report(day: str) -> None:
+    """Write the report of a day. A plain function: it runs in a thread of the worker."""
+    print(f"report of {day} written", flush=True)
+
+
+@app.task(max_attempts=3, retry_delays=["1s"])
+async def refund(context: Context, order: int, cents: int) -> None:
+    """Pay the money back; the gateway is down at the first attempt."""
+    if cents <= 0:
+        raise Bury(f"order {order}: nothing to refund")
+    if context.task.attempt == 1:
+        raise ConnectionError("the gateway restarts")
+    print(f"order {order} refunded: {cents / 100:.2f}", flush=True)

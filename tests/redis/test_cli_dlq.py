@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.cli import dlq
+from delayq.protocol.envelope import with_kind
 
 from tests.redis.commands import DEAD, answer, on
 from tests.redis.state import NOW, State
@@ -53,6 +54,43 @@ def test_a_table_shows_the_first_line_of_an_error(orders: Shard) -> None:
         assert shown.endswith("  ValueError: nowhere (shop:remind line 7)\n"), command
     [row] = answer(orders, "dlq", "list", "orders")
     assert row["error"] == error
+
+
+def of_kinds() -> State:
+    """Two kinds that died of the same error, and a task without a kind."""
+    kinds = {"a": ("push", 1), "b": ("push", 2), "c": ("refund", 1)}
+    envelopes = {name: with_kind(b"\x11{}", *kind) + NOW.to_bytes(6, "big") for name, kind in kinds.items()}
+    envelopes["d"] = b"\x11{}" + NOW.to_bytes(6, "big")
+    return State(
+        dlq={name: NOW - 9000 + nth for nth, name in enumerate(envelopes)},
+        tasks=envelopes,
+        dlq_info=dict.fromkeys(envelopes, "3 0 attempts no answer"),
+    )
+
+
+def test_letters_are_grouped_and_chosen_by_kind(orders: Shard) -> None:
+    orders.seed(of_kinds())
+    assert on(orders, "dlq", "groups", "orders").stdout == (
+        "GROUP  KIND    COUNT  LAST  ERROR\n"
+        "    1  push        2  9s    no answer\n"
+        "    2              1  9s    no answer\n"
+        "    3  refund      1  9s    no answer\n"
+    )
+    [refund] = answer(orders, "dlq", "groups", "orders", "--kind", "refund")
+    assert (refund["group"], refund["kind"], refund["ids"]) == (3, "refund", ["c"])
+    shown = on(orders, "dlq", "list", "orders", "--kind", "push", "--offset", "1").stdout
+    assert [line.split()[:3] for line in shown.splitlines()] == [["ID", "KIND", "DIED"], ["b", "push", "2"]]
+    rows = answer(orders, "dlq", "list", "orders")
+    assert [(each["id"], each.get("kind"), each.get("kind_version")) for each in rows] == [
+        ("a", "push", 1),
+        ("b", "push", 2),
+        ("c", "refund", 1),
+        ("d", None, None),
+    ]
+    assert on(orders, "dlq", "redrive", "orders", "--kind", "push", "--group", "1").exit_code == 2
+    assert answer(orders, "dlq", "redrive", "orders", "--kind", "push")["count"] == 2
+    assert answer(orders, "dlq", "purge", "orders", "--kind", "", "--yes")["count"] == 1
+    assert list(orders.whole().dlq) == ["c"]
 
 
 def test_redrive_spreads_a_group_over_time_and_names_ids_that_are_no_letters(orders: Shard) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from delayq.protocol.commands import LEASES
+from delayq.protocol.commands import LEASES, PAGE_BYTES
 from delayq.protocol.results import Failures, Searching, TaskRow, TaskView
 from delayq.protocol.results import State as In
 
@@ -52,3 +52,20 @@ def test_an_entry_without_an_envelope_is_listed_with_zero_bytes(shard: Shard) ->
     shard.seed(State(delayed={"a": NOW}, tasks={}))
     rows = shard.run(shard.commands.list(0, In.SCHEDULED, offset=0, limit=10))
     assert rows == [TaskRow("a", In.SCHEDULED, NOW, 0, Failures())]
+
+
+def test_a_page_ends_after_a_mebibyte_of_envelopes_and_a_listing_continues(
+    shard: Shard, client: SyncClient
+) -> None:
+    """It reads whole envelopes for their kinds; a page of the largest would hold Redis for long."""
+    size = PAGE_BYTES // 3
+    envelope = b"\x11" + b" " * (size - 7) + NOW.to_bytes(6, "big")
+    shard.seed(
+        State(delayed={f"t{n}": NOW + n for n in range(8)}, tasks={f"t{n}": envelope for n in range(8)})
+    )
+    counts = [
+        len(shard.run(shard.commands.list(0, In.SCHEDULED, offset=0, limit=9, kinds=kinds)))
+        for kinds in (True, False)
+    ]
+    assert counts == [4, 8]
+    assert [row.id for row in client.list(In.SCHEDULED)] == [f"t{n}" for n in range(8)]

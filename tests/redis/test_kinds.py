@@ -223,6 +223,40 @@ async def test_a_routed_kind_of_the_app_has_its_policy_and_runs_elsewhere(
     assert [name for name, _ in shop.RAN] == ["began", "ended"]
 
 
+async def test_kinds_are_counted_and_logged(
+    client: Client, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await shop.refund.options(id="7").schedule(-1)
+    await shop.refund.schedule(3)
+    await client.schedule({}, delay_ms=0, kind="other", version=2)
+    async with working(redis_url, APP) as worker:
+        await has(client, parked=1, dead=1, waiting=0, in_flight=0)
+        await until(lambda: worker.counters.settled.total() == 4)
+    kinds = worker.counters.kinds
+    assert {kind: each.settled for kind, each in kinds.items() if each.settled} == {
+        "refund": {"retried": 1, "buried": 1, "acked": 1},
+        "other": {"parked": 1},
+    }
+    assert {kind: each.runs for kind, each in kinds.items()} == {
+        "refund": 3,
+        "remind": 0,
+        "push": 0,
+        "report": 0,  # those of the App, from the start
+        "other": 0,
+    }
+    assert 0 < kinds["refund"].seconds == pytest.approx(worker.counters.handler.total)
+    found = [each for each in caplog.records if each.getMessage() in ("handler_failed", "buried")]
+    assert [each.fields["task_id"] for each in found] == ["refund:7"] * 3  # type: ignore[attr-defined]
+    assert {(each.fields["kind"], each.fields["version"]) for each in found} == {("refund", 1)}  # type: ignore[attr-defined]
+
+
+async def test_tasks_without_a_kind_are_not_counted_by_kind(client: Client, redis_url: str) -> None:
+    await client.schedule({}, delay_ms=0)
+    async with working(redis_url, ANY) as worker:
+        await until(lambda: worker.counters.settled["acked"] == 1)
+    assert worker.counters.kinds == {}
+
+
 async def test_a_callable_runs_tasks_without_a_kind_next_to_routed_ones(
     client: Client, redis_url: str
 ) -> None:

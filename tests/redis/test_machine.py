@@ -218,7 +218,7 @@ class Queue(RuleBasedStateMachine):
         lives = [(life.at, name, life) for name, life in model.lives.items() if self.state(life) is state]
         lives.sort(key=lambda each: (state is not In.PARKED and each[0], each[2].member(each[1]).encode()))
         assert self.run(self.commands.list(index, state, offset=offset, limit=limit)) == [
-            TaskRow(name, state, self.shown(life), len(life.envelope), life.failed)
+            TaskRow(name, state, self.shown(life), len(life.envelope), life.failed, *life.kind)
             for _, name, life in lives[offset : offset + limit]
         ]
 

@@ -85,10 +85,10 @@ async def test_leases_that_one_reading_skips_are_found_by_the_other(
     shard.seed(State(processing={f"leased-{n:03}:{n + 1}": LATER + n for n in range(BATCH + 1)}))
     rows, asked = shard.commands.list, recorded(shard, monkeypatch)
 
-    def settling(at: int, state: In, *, offset: int, limit: int) -> Call[list[TaskRow]]:
+    def settling(at: int, state: In, *, offset: int, limit: int, kinds: bool) -> Call[list[TaskRow]]:
         if offset:
             shard.run(shard.commands.ack(0, [b"leased-000:1"]))
-        return rows(at, state, offset=offset, limit=limit)
+        return rows(at, state, offset=offset, limit=limit, kinds=kinds)
 
     monkeypatch.setattr(shard.commands, "list", settling)
     assert (await one_walk(shard, connection)).repaired == {}

@@ -8,7 +8,7 @@ import os
 from delayq.contract import metrics as m
 from delayq.protocol.due_histogram import asked
 from delayq.protocol.results import Counts
-from delayq.service.counters import WorkerCounters
+from delayq.service.counters import CountersByKind, WorkerCounters
 from delayq.service.exposition import Family, Sample, render
 from delayq.service.metrics import queue_families, worker_families
 from prometheus_client.parser import text_string_to_metric_families
@@ -43,6 +43,29 @@ def test_a_histogram_is_cumulative_and_has_sum_and_count() -> None:
     assert read["_bucket", "0.5"] == 2
     assert read["_bucket", "+Inf"] == read["_count", None] == 3
     assert read["_sum", None] == 9999.3004
+
+
+def test_kinds_are_counted_up_to_a_limit_and_those_of_the_handler_always() -> None:
+    counters = WorkerCounters("worker", "orders", kinds=CountersByKind({"push", "late"}))
+    counters.kinds["push"].settled["acked"] += 1
+    for nth in range(100):
+        counters.kinds[f"kind-{nth}"].settled["parked"] += 1
+    counters.kinds["late"].runs, counters.kinds["late"].seconds = 2, 0.5
+    counters.kinds["kind-99"].runs += 1
+    counters.kinds["late"].settled["gone"] += 1  # no outcome of a worker
+    families = {each.name: each for each in worker_families(counters)}
+    settled = {
+        (each.labels["kind"], each.labels["outcome"]): each.value
+        for each in families[m.WORKER_KIND_SETTLED.name].samples
+    }
+    ones = {(f"kind-{nth}", "parked"): 1 for nth in range(m.MOST_KINDS - 2)}
+    assert settled == {("push", "acked"): 1, ("other", "parked"): 100 - len(ones)} | ones
+
+    def of(name: str) -> dict[str, float]:
+        return {each.labels["kind"]: each.value for each in families[name].samples if each.value}
+
+    assert of(m.WORKER_KIND_RUNS.name) == {"late": 2, "other": 1}
+    assert of(m.WORKER_KIND_HANDLER_SECONDS.name) == {"late": 0.5}
 
 
 def test_a_process_exports_its_own_resources() -> None:

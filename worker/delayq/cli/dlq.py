@@ -30,7 +30,7 @@ _NUMBER = re.compile("[1-9][0-9]{0,9}")
 
 
 def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add ID..., --group and --all to a command; its function receives `letters`: IDs with their times of death.
+    """Add ID..., --group, --kind and --all to a command; its function receives `letters`: IDs with times of death.
 
     The command reports IDs that are not dead letters at the end. `by_default`: all dead letters without a choice.
     """
@@ -42,10 +42,11 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
             *,
             ids: tuple[str, ...],
             group: str | None,
+            kind: str | None,
             every: bool,
             **rest: Any,  # noqa: ANN401 -- the command's own options
         ) -> None:
-            letters, missing = chosen(client, ids, group, every=every, by_default=by_default)
+            letters, missing = chosen(client, ids, group, kind, every=every, by_default=by_default)
             command(client, letters=letters, **rest)
             _exit_without(missing)
 
@@ -56,6 +57,7 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
                 metavar="N",
                 help="Dead letters of group N of delayq dlq groups, or all.",
             ),
+            click.option("--kind", metavar="KIND", help="Dead letters of this kind of task."),
             click.option("--all", "every", is_flag=True, help="All dead letters."),
         )(choosing)
 
@@ -63,22 +65,29 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
 
 
 def chosen(
-    client: SyncClient, ids: tuple[str, ...], group: str | None, *, every: bool, by_default: bool
+    client: SyncClient,
+    ids: tuple[str, ...],
+    group: str | None,
+    kind: str | None,
+    *,
+    every: bool,
+    by_default: bool,
 ) -> tuple[dict[str, int], set[str]]:
     """Return dead letters with their times of death, and the requested IDs that are not dead letters."""
-    if bool(ids) + (group is not None) + every > 1:
-        raise CommandError("expected one of ID..., --group and --all, got more")
+    if bool(ids) + (group is not None) + (kind is not None) + every > 1:
+        raise CommandError("expected one of ID..., --group, --kind and --all, got more")
     if ids:
         wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
         dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
         return dead, set(wanted) - dead.keys()
     if group not in (None, "all"):
         return _of_group(client, str(group)), set()
-    if not (every or group or by_default):
+    if not (every or group or kind is not None or by_default):
         raise CommandError(
-            "which dead letters? expected ID..., --group N or --all", "delayq dlq groups lists them"
+            "which dead letters? expected ID..., --group N, --kind KIND or --all",
+            "delayq dlq groups lists them",
         )
-    return {row.id: row.at_ms for row in client.dlq_list()}, set()
+    return {row.id: row.at_ms for row in client.dlq_list(kind=kind)}, set()
 
 
 def _of_group(client: SyncClient, asked: str) -> dict[str, int]:
@@ -115,30 +124,42 @@ def dlq() -> None:
 @dlq.command("list")
 @on_queue
 @page_options
+@click.option("--kind", metavar="KIND", help="Only dead letters of this kind of task.")
 @output_option
-def list_(client: SyncClient, *, limit: int, offset: int, output: Output) -> None:
+def list_(client: SyncClient, *, limit: int, offset: int, kind: str | None, output: Output) -> None:
     """List dead letters, the oldest first."""
-    rows = client.list(State.DEAD, offset=offset, limit=limit)
+    if kind is None:
+        rows = client.list(State.DEAD, offset=offset, limit=limit)
+    else:
+        rows = client.dlq_list(kind=kind)[offset : offset + limit]
     emit(output, [views.row(each) for each in rows], listing(State.DEAD, rows, client.counts().now_ms))
 
 
 @dlq.command()
 @on_queue
+@click.option("--kind", metavar="KIND", help="Only groups of this kind of task; their numbers stay the same.")
 @output_option
-def groups(client: SyncClient, *, output: Output) -> None:
-    """Group dead letters by error, the largest group first, ignoring numbers and names in errors."""
-    found = [(number, group, _error(client, group)) for number, group in enumerate(client.dlq_groups(), 1)]
+def groups(client: SyncClient, *, kind: str | None, output: Output) -> None:
+    """Group dead letters by kind and error, the largest group first, ignoring numbers and names in errors."""
+    found = [
+        (number, group, _error(client, group))
+        for number, group in enumerate(client.dlq_groups(), 1)
+        if kind in (None, group.kind)
+    ]
     now_ms = client.counts().now_ms
+    kinds = any(group.kind for _, group, _ in found)
     rows = [
         [
             str(number),
+            *([group.kind] if kinds else []),
             f"{group.count:,}",
             length(max(0, now_ms - group.last_ms)),
             error.partition("\n")[0],
         ]
         for number, group, error in found
     ]
-    emit(output, [views.group(*each) for each in found], Table([">GROUP", ">COUNT", "LAST", "ERROR"], rows))
+    headings = [">GROUP", *(["KIND"] if kinds else []), ">COUNT", "LAST", "ERROR"]
+    emit(output, [views.group(*each) for each in found], Table(headings, rows))
 
 
 @dlq.command()
@@ -168,7 +189,7 @@ def get(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
 def redrive(
     client: SyncClient, *, letters: dict[str, int], rate: float | None, dry_run: bool, output: Output
 ) -> None:
-    """Schedule dead letters again, with all their attempts: those with these IDs, of a group, or all."""
+    """Schedule dead letters again, with all their attempts: those with these IDs, of a group or kind, or all."""
     done = client.dlq_redrive([*letters], rate_per_second=rate, dry_run=dry_run)
     value = {"count": done.tasks, "seconds": round(done.seconds, 3), "dry_run": dry_run}
     spread = seconds(done.seconds)
@@ -203,7 +224,10 @@ def export(client: SyncClient, *, letters: dict[str, int], file: TextIO) -> None
 @dry_run_option
 @output_option
 def purge(client: SyncClient, *, letters: dict[str, int], yes: bool, dry_run: bool, output: Output) -> None:
-    """Delete dead letters: those with these IDs, of a group, or all. They cannot be restored; export them first."""
+    """Delete dead letters: those with these IDs, of a group or kind, or all.
+
+    They cannot be restored; export them first.
+    """
     count, result = len(letters), f"would purge {tasks(len(letters), LETTERS)}; nothing changed"
     if not dry_run:
         if letters and not yes:

@@ -142,12 +142,15 @@ def _exit_when_not(outcomes: dict[str, Cancelled] | dict[str, str]) -> None:
 
 
 def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
-    """Return a page of tasks as a table."""
+    """Return a page of tasks as a table, with their kinds if one has a kind."""
+    kinds = any(row.kind for row in rows)
+    kind = ["KIND"] if kinds else []
     return Table(
-        ["ID", HEADINGS[views.INSTANT[state]], ">BYTES", ">FAILURES", ">CRASHES", "ERROR"],
+        ["ID", *kind, HEADINGS[views.INSTANT[state]], ">BYTES", ">FAILURES", ">CRASHES", "ERROR"],
         [
             [
                 row.id,
+                *([f"{row.kind} {row.kind_version}" if row.kind else ""] if kinds else []),
                 relative(row.at_ms, now_ms),
                 f"{row.size:,}",
                 str(row.failed.failures),

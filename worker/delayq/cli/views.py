@@ -39,11 +39,16 @@ def row(task: TaskRow) -> View:
     """Return one task of a listing."""
     return {
         "id": task.id,
+        **_kind(task),
         "state": task.state.value,
         **instant(INSTANT[task.state], task.at_ms),
         "bytes": task.size,
         **failed(task.failed),
     }
+
+
+def _kind(task: TaskRow | TaskView) -> View:
+    return {"kind": task.kind, "kind_version": task.kind_version} if task.kind else {}
 
 
 def failed(failures: Failures) -> View:
@@ -67,7 +72,7 @@ def whole(task: TaskView) -> View:
     """Return all fields of a task: those that `schedule --many` reads, and its state."""
     return {
         "id": task.id,
-        **({"kind": task.kind, "kind_version": task.kind_version} if task.kind else {}),
+        **_kind(task),
         **content(task),
         "headers": dict(task.headers),
         "state": task.state.value,
@@ -95,6 +100,7 @@ def group(number: int, dead: DeadGroup, text: str) -> View:
     """Return a group of dead letters with the same error; `text`: that error, as `error` returns it."""
     return {
         "group": number,
+        **({"kind": dead.kind} if dead.kind else {}),
         "count": dead.count,
         **instant("last_died", dead.last_ms),
         "error": text,

@@ -184,12 +184,12 @@ class Client(QueueClient):
         """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""
         return await self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    async def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
-        """Return dead letters: all, or those with these ids."""
-        return await self._do(self._dead_letters.rows(ids))
+    async def dlq_list(self, ids: Sequence[str] | None = None, *, kind: str | None = None) -> Rows:
+        """Return dead letters: all, or those with these ids, or of this kind ("": without one)."""
+        return await self._do(self._dead_letters.rows(ids, kind))
 
     async def dlq_groups(self) -> Groups:
-        """Return dead letters grouped by error, the largest group first."""
+        """Return dead letters grouped by kind and error, the largest group first."""
         return await self._do(self._dead_letters.groups())
 
     async def dlq_get(self, ids: Sequence[str]) -> Views:

@@ -135,9 +135,9 @@ class SyncClient(QueueClient):
         """See Client.list."""
         return self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    def dlq_list(self, ids: Sequence[str] | None = None) -> Rows:
+    def dlq_list(self, ids: Sequence[str] | None = None, *, kind: str | None = None) -> Rows:
         """See Client.dlq_list."""
-        return self._do(self._dead_letters.rows(ids))
+        return self._do(self._dead_letters.rows(ids, kind))
 
     def dlq_groups(self) -> Groups:
         """See Client.dlq_groups."""

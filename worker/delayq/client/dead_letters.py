@@ -35,24 +35,26 @@ class DeadLetters:
         """Share the queue and its limits."""
         self._operations = operations
 
-    def rows(self, ids: Sequence[str] | None = None) -> Operation[list[TaskRow]]:
-        """Return dead letters by time of death: all, or those with these ids."""
+    def rows(self, ids: Sequence[str] | None = None, kind: str | None = None) -> Operation[list[TaskRow]]:
+        """Return dead letters by time of death: all, or those with these ids, or of this kind ("": without one)."""
         wanted = None if ids is None else set(_sequence(ids))
         found = yield from self._operations.page(State.DEAD, offset=0, limit=1 << 53)
-        if wanted is None:
-            return found
-        return [row for row in found if row.id in wanted]
+        return [
+            row
+            for row in found
+            if (wanted is None or row.id in wanted) and (kind is None or row.kind == kind)
+        ]
 
     def groups(self) -> Operation[list[DeadGroup]]:
-        """Return dead letters grouped by the fingerprint of their error, the largest group first."""
-        by_error: dict[str, list[TaskRow]] = {}
+        """Return dead letters grouped by kind and the fingerprint of their error, the largest group first."""
+        by_error: dict[tuple[str, str], list[TaskRow]] = {}
         for row in (yield from self.rows()):
-            by_error.setdefault(fingerprint(row.failed.error), []).append(row)
+            by_error.setdefault((row.kind, fingerprint(row.failed.error)), []).append(row)
         groups = [
-            DeadGroup(rows[-1].failed.error, len(rows), rows[-1].at_ms, tuple(row.id for row in rows))
-            for rows in by_error.values()
+            DeadGroup(rows[-1].failed.error, len(rows), rows[-1].at_ms, tuple(row.id for row in rows), kind)
+            for (kind, _), rows in by_error.items()
         ]
-        return sorted(groups, key=lambda group: (-group.count, group.error))
+        return sorted(groups, key=lambda group: (-group.count, group.error, group.kind))
 
     def redrive(
         self, ids: Sequence[str], rate_per_second: float | None, *, dry_run: bool

@@ -11,7 +11,7 @@ from delayq.client.encoding import checked_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.errors import DelayTooLong
-from delayq.protocol.commands import BATCH
+from delayq.protocol.commands import BATCH, PAGE_BYTES
 from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Operations:
             at, limit = len(rows), min(BATCH, wanted - len(rows))
             [page] = yield from persistently([self.commands.list(shard, state, offset=at, limit=limit)])
             rows += page
-            if len(page) < limit:
+            if len(page) < limit and sum(row.size for row in page) < PAGE_BYTES:
                 break
         return rows
 

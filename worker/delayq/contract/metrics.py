@@ -60,6 +60,11 @@ STATES: Final = ("scheduled", "due", "in_flight", "retrying", "parked", "dead")
 OUTCOMES: Final = ("acked", "retried", "buried", "released", "parked", "lease_lost")
 """Values of the label `outcome`."""
 
+MOST_KINDS: Final = 64
+"""Values of the label `kind` of one worker; a handler that knows more kinds has all of them."""
+OTHER_KINDS: Final = "other"
+"""All further kinds together."""
+
 GuardOutcome = Literal["finished", "duplicate", "busy", "lost", "unavailable", "abandoned"]
 GUARD_OUTCOMES: Final[tuple[GuardOutcome, ...]] = get_args(GuardOutcome)
 """Values of the label `outcome` of runs under a guard: the handler returned; the task had taken effect before; another
@@ -288,6 +293,17 @@ WORKER_LEASES_LOST: Final = _counter(
 )
 WORKER_HANDLER_TIMEOUTS: Final = _counter(
     "worker_handler_timeouts", "Handlers cancelled at their timeout.", "queue"
+)
+WORKER_KIND_SETTLED: Final = _counter(
+    "worker_kind_settled",
+    "Tasks settled by this worker, by kind and outcome; tasks without a kind are not counted.",
+    *("queue", "kind", "outcome"),
+)
+WORKER_KIND_RUNS: Final = _counter(
+    "worker_kind_runs", "Runs of handlers by the kind of their task.", "queue", "kind"
+)
+WORKER_KIND_HANDLER_SECONDS: Final = _counter(
+    "worker_kind_handler_seconds", "Run time of handlers by the kind of their task.", "queue", "kind"
 )
 WORKER_GUARD_UP: Final = _gauge(
     "worker_guard_up", "1 while this worker can use the guard, else 0; no value without a guard.", "queue"

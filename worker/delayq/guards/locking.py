@@ -24,6 +24,7 @@ from delayq.errors import DelayQError, GuardUnavailable
 from delayq.guards.background import Background
 from delayq.guards.base import Guard
 from delayq.guards.renewal import LockHold, Renewal, validity_seconds
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
@@ -106,7 +107,7 @@ class LockGuard(Guard[LockHold]):
 
     async def _give_back(self, hold: LockHold) -> None:
         if await self._release(hold.task, hold.owner) is False and not hold.lost:
-            fields = {"task_id": hold.task.id, "guard": self.name, "noticed": "when the handler had ended"}
+            fields = logs.of_task(hold.task) | {"guard": self.name, "noticed": "when the handler had ended"}
             log.warning("guard_lost", extra={"fields": fields})
 
     async def seen(self, task: Task) -> bool | None:

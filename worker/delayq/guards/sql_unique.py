@@ -16,6 +16,7 @@ from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
 from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.table import DONE, RUNNING
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -99,7 +100,7 @@ class SqlUnique(SqlGuard):
             ledger.add(connection, hold.task, DONE)
         if row is None or row.token != hold.task.token:  # with our token, an earlier COMMIT had succeeded
             why = "its row was deleted" if row is None else "a later run has taken over"
-            fields = {"task_id": hold.task.id, "guard": self.name, "why": why}
+            fields = logs.of_task(hold.task) | {"guard": self.name, "why": why}
             log.warning("guard_lost", extra={"fields": fields})
 
     def undo(self, connection: Connection, hold: SqlHold) -> None:

@@ -20,6 +20,7 @@ from delayq.handlers.child import Child, spawn
 from delayq.handlers.guarded import apart
 from delayq.handlers.text import last_lines, printable
 from delayq.handlers.warden import Warden
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from delayq.contract import ExecHandler as ExecSpec
@@ -183,8 +184,7 @@ def _has_children(group: int) -> bool:
 def _log(task: Task, child: Child, code: int) -> None:
     level = logging.DEBUG if code == 0 else logging.INFO
     if log.isEnabledFor(level):
-        fields = {
-            "task_id": task.id,
+        fields = logs.of_task(task) | {
             "attempt": task.attempt,
             "exit_code": code,
             "output": printable(bytes(child.output.data)),

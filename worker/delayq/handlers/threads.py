@@ -16,6 +16,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from delayq.errors import Retry
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ class Threads:
 
     def _take(self, task: Task) -> _Thread:
         if self._abandoned >= self._size:
-            fields = {"task_id": task.id, "abandoned": self._abandoned}
+            fields = logs.of_task(task) | {"abandoned": self._abandoned}
             log.error("handler_threads_exhausted", extra={"fields": fields})
             raise Retry(EXHAUSTED, delay_ms=HAND_BACK_MS, charge=False)
         return self._idle.pop() if self._idle else _Thread()
@@ -82,7 +83,7 @@ class Threads:
 
     def _abandon(self, job: _Job, thread: _Thread) -> None:
         self._abandoned += 1
-        fields = {"task_id": job.task.id, "abandoned": self._abandoned}
+        fields = logs.of_task(job.task) | {"abandoned": self._abandoned}
         log.warning("handler_thread_abandoned", extra={"fields": fields})
         job.abandon(lambda: self._returned(thread))
 
@@ -126,7 +127,7 @@ class _Job:
         try:
             self._loop.call_soon_threadsafe(self._deliver, outcome)
         except RuntimeError:  # the loop was closed before the thread ended
-            log.debug("handler_thread_outlived_loop", extra={"fields": {"task_id": self.task.id}})
+            log.debug("handler_thread_outlived_loop", extra={"fields": logs.of_task(self.task)})
 
     def _deliver(self, outcome: tuple[object, BaseException | None]) -> None:
         self.returned = True

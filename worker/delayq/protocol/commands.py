@@ -53,6 +53,7 @@ Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a
 
 CLAIM_LIMIT = 250  # tasks per claim: about a millisecond of Redis' time
 BATCH = 250  # tasks per call of any other verb
+PAGE_BYTES = 1 << 20  # of envelopes that one call of list reads
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
 GONE_MS = 7 * 24 * 3600 * 1000
@@ -204,11 +205,13 @@ class Commands:
         named: dict[str, Argument] = {"pattern": _glob(task_id) + ":*", "cursor": cursor, "count": LEASES}
         return self._of_task("get", task_id, shard, replies.view(task_id, next_page), **named)
 
-    def list(self, shard: int, state: State, *, offset: int, limit: int) -> Call[Rows]:
-        """Return one page of the tasks in a state, by score."""
+    def list(self, shard: int, state: State, *, offset: int, limit: int, kinds: bool = True) -> Call[Rows]:
+        """Return one page of the tasks in a state, by score. With `kinds`, it ends after PAGE_BYTES of envelopes."""
         members = {State.IN_FLIGHT: "leases", State.PARKED: "parked"}.get(state, "ids")
         named: dict[str, Argument] = {"index": INDEXES[state], "offset": offset, "limit": limit}
-        return self._call("list", shard, replies.rows(state), **named, members=members)
+        return self._call(
+            "list", shard, replies.rows(state), **named, members=members, bytes=PAGE_BYTES * kinds
+        )
 
     def counts(
         self, shard: int, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()

@@ -343,10 +343,11 @@ def _readable(envelope: bytes) -> Envelope:
 
 
 def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one raw entry of the reply
-    member, at_ms, size, counted, info = entry
+    member, at_ms, size, counted, info, kind, version = entry
     name = member.decode(errors="replace")
     task_id = name.rpartition(":")[0] or name if state is State.IN_FLIGHT else name
-    return TaskRow(task_id, state, _at_ms(state, at_ms), size, _failures(counted, info))
+    name = "" if kind == b"-" else kind.decode()
+    return TaskRow(task_id, state, _at_ms(state, at_ms), size, _failures(counted, info), name, version)
 
 
 def _at_ms(state: State, score: int) -> int:

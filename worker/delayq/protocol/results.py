@@ -214,6 +214,8 @@ class TaskRow:
     at_ms: int
     size: int  # bytes of the envelope
     failed: Failures
+    kind: str = ""  # "" for a task without a kind
+    kind_version: int = 0
 
 
 class LostTask(NamedTuple):
@@ -360,9 +362,10 @@ class ClampedLeases(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead letters with the same error, ignoring numbers and names in it; `error` is the latest one's."""
+    """Dead letters of one kind with the same error, ignoring numbers and names in it; `error` is the latest one's."""
 
     error: str
     count: int
     last_ms: int
     ids: tuple[str, ...]
+    kind: str = ""

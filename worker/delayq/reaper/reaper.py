@@ -227,7 +227,7 @@ class Reconcile:
         for _ in range(2):
             offset = 0
             while rows := await self._connection.one(
-                self._commands.list(shard, State.IN_FLIGHT, offset=offset, limit=BATCH)
+                self._commands.list(shard, State.IN_FLIGHT, offset=offset, limit=BATCH, kinds=False)
             ):
                 leased.update(row.id for row in rows)
                 offset += len(rows)

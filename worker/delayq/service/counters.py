@@ -5,8 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from delayq.contract import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Buckets:
@@ -31,6 +35,31 @@ class Buckets:
             if count and seen >= rank:
                 return bound
         return None
+
+
+class KindCounters:
+    """What became of the tasks of one kind."""
+
+    __slots__ = ("runs", "seconds", "settled")
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.runs, self.seconds = 0, 0.0
+        self.settled: Counter[str] = Counter()  # by outcome
+
+
+class CountersByKind(dict[str, KindCounters]):
+    """The counters of each kind. Tasks can have any number of kinds, so those beyond a limit share one entry."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        """`known`: kinds that always have an entry, those of the handler."""
+        super().__init__({kind: KindCounters() for kind in known})
+
+    def __missing__(self, kind: str) -> KindCounters:
+        """Add a kind, or return the shared entry."""
+        if len(self) >= metrics.MOST_KINDS:
+            kind = metrics.OTHER_KINDS
+        return self.setdefault(kind, KindCounters())
 
 
 @dataclass
@@ -59,4 +88,5 @@ class WorkerCounters(ProcessCounters):
     settled: Counter[str] = field(default_factory=Counter)
     due_to_claimed: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))
     claimed_to_started: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))
+    kinds: CountersByKind = field(default_factory=CountersByKind)
     handler: Buckets = field(default_factory=lambda: Buckets(metrics.HANDLER_BUCKETS))

@@ -13,8 +13,16 @@ from delayq.service.terminal import escaped, safe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from delayq.protocol.envelope import Task
+
 LogFormat = Literal["json", "console"]
 _SILENCED = ("aiohttp.access", "asyncio")
+
+
+def of_task(task: Task) -> dict[str, Any]:
+    """Return the fields that name a task: its ID, and its kind and version if it has one."""
+    kind = {"kind": task.kind, "version": task.kind_version} if task.kind else {}
+    return {"task_id": task.id} | kind
 
 
 class JsonFormatter(logging.Formatter):

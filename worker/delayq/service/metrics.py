@@ -49,6 +49,18 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
     first: dict[Labels, float] = {} if counters.first_claim is None else {(queue,): counters.first_claim}
     yield _family(m.WORKER_FIRST_CLAIM, first)
     yield _family(m.WORKER_SETTLED, {(queue, outcome): counters.settled[outcome] for outcome in m.OUTCOMES})
+    kinds = {(queue, kind): each for kind, each in counters.kinds.items()}
+    yield _family(
+        m.WORKER_KIND_SETTLED,
+        {
+            (*labels, outcome): count
+            for labels, each in kinds.items()
+            for outcome, count in each.settled.items()
+            if outcome in m.OUTCOMES
+        },
+    )
+    yield _family(m.WORKER_KIND_RUNS, {labels: each.runs for labels, each in kinds.items()})
+    yield _family(m.WORKER_KIND_HANDLER_SECONDS, {labels: each.seconds for labels, each in kinds.items()})
     yield _family(m.WORKER_GUARD_UP, {} if counters.guard_up is None else {(queue,): counters.guard_up})
     ends = () if counters.guard_up is None else m.GUARD_OUTCOMES
     yield _family(m.WORKER_GUARD_RUNS, {(queue, outcome): counters.guarded[outcome] for outcome in ends})

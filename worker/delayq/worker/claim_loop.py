@@ -17,6 +17,7 @@ from delayq.errors import EnvelopeTooNew, Unavailable
 from delayq.protocol.commands import BATCH
 from delayq.protocol.envelope import DUE_BYTES
 from delayq.protocol.results import Settled
+from delayq.service import logs
 from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.slots import Running, Settlement
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
@@ -241,18 +242,22 @@ class ClaimLoop:
         settled = self._counters.settled
         for settlement, outcome in zip(batch, answer, strict=True):
             settled[outcome] += 1
+            if kind := settlement.lease.task.kind:
+                self._counters.kinds[kind].settled[outcome] += 1
             if outcome is not Settled.ACKED:
                 self._log_outcome(settlement, outcome)
 
     def _log_outcome(self, settlement: Settlement, outcome: Settled) -> None:
         if outcome is Settled.LEASE_LOST:
             task = settlement.lease.task
-            fields = {"task_id": task.id, "token": task.token, "verb": settlement.verb}
+            fields = logs.of_task(task) | {"token": task.token, "verb": settlement.verb}
             log.warning("lease_lost", extra={"fields": fields})
         elif outcome is Settled.BURIED:
             log.warning("buried", extra={"fields": _death(settlement)})
         elif outcome is Settled.SUPERSEDED:
             self._counters.settled[Settled.BURIED] += 1  # metrics count it as buried
+            if kind := settlement.lease.task.kind:
+                self._counters.kinds[kind].settled[Settled.BURIED] += 1
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
     def _answered(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> None:
@@ -368,7 +373,7 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
 def _death(settlement: Settlement) -> dict[str, object]:
     """Return the log fields of a new dead letter."""
     task, reason = settlement.lease.task, "attempts" if settlement.verb == "retry" else "buried"
-    return {"task_id": task.id, "attempt": task.attempt, "reason": reason}
+    return logs.of_task(task) | {"attempt": task.attempt, "reason": reason}
 
 
 def _unreadable(claimed: Claimed) -> Iterable[Settlement]:

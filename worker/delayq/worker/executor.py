@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, Retry, Seen, check_retry
 from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.handlers.forked_children import end_if_forked
+from delayq.service import logs
 from delayq.worker import backoff
 from delayq.worker.slots import Running, Settlement
 
@@ -80,7 +81,12 @@ class Executor:
                 return settlement
         else:
             settlement = self.settlement(running, None)
-        self._counters.handler.observe(time.monotonic() - started)
+        seconds, kind = time.monotonic() - started, running.lease.task.kind
+        self._counters.handler.observe(seconds)
+        if kind:
+            of_kind = self._counters.kinds[kind]
+            of_kind.runs += 1
+            of_kind.seconds += seconds
         return settlement
 
     def settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
@@ -114,7 +120,7 @@ class Executor:
         return self._failed(running, timeout)
 
     def _seen(self, running: Running, error: Seen) -> Settlement:
-        fields = {"task_id": running.lease.task.id, "why": bounded(message_of(error))}
+        fields = logs.of_task(running.lease.task) | {"why": bounded(message_of(error))}
         log.info("duplicate_skipped", extra={"fields": fields})
         return Settlement("ack", running.lease)
 
@@ -148,7 +154,7 @@ class Executor:
         policy = self.policy(task)
         if delay_ms is None:
             delay_ms = backoff.delay_ms(failures, policy.backoff, random.random())  # noqa: S311 -- jitter
-        fields: dict[str, Any] = {"task_id": task.id, "attempt": task.attempt}
+        fields = logs.of_task(task) | {"attempt": task.attempt}
         last = charge and failures >= policy.max_attempts
         fields |= {"last_attempt": True} if last else {"retry_in_ms": delay_ms}
         log.warning(event, extra={"fields": fields | {"error": text} | _trace(error)})
@@ -161,7 +167,7 @@ class Executor:
 
     def _bury(self, running: Running, error: Bury) -> Settlement:
         text = bounded(message_of(error)) or "buried by the handler"
-        fields = {"task_id": running.lease.task.id, "error": text} | _trace(error)
+        fields = logs.of_task(running.lease.task) | {"error": text} | _trace(error)
         log.warning("handler_buried", extra={"fields": fields})
         return Settlement("bury", running.lease, (_kept(text, error),))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.commands import BATCH
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
@@ -71,7 +72,7 @@ class LeaseRenewal:
         run no suspects, because they need a worker that runs nothing else.
         """
         for running in [each for each in self._group_state.running.values() if self._is_over(each, now)]:
-            log.error("cancellation_ignored", extra={"fields": {"task_id": running.lease.task.id}})
+            log.error("cancellation_ignored", extra={"fields": logs.of_task(running.lease.task)})
             self._group_state.give_up(running, self._runner.settlement(running, None))
 
     def _is_over(self, running: Running, now: float) -> bool:
@@ -110,7 +111,6 @@ class LeaseRenewal:
                 running.extended_at = now
             elif running.lease.member in self._group_state.running:
                 self._counters.leases_lost += 1
-                log.warning(
-                    "lease_lost", extra={"fields": {"task_id": running.lease.task.id, "verb": "extend"}}
-                )
+                fields = logs.of_task(running.lease.task) | {"verb": "extend"}
+                log.warning("lease_lost", extra={"fields": fields})
                 running.cancel("lease_lost")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.errors import DelayQError
 from delayq.resharding import ShardMapSync
-from delayq.service.counters import WorkerCounters
+from delayq.service import logs
+from delayq.service.counters import CountersByKind, WorkerCounters
 from delayq.service.service_manager import ServiceManager
 from delayq.worker.claim_loop import ClaimLoop
 from delayq.worker.executor import Executor
@@ -67,7 +68,8 @@ class Worker:
 
         `kinds` are those of the handler.
         """
-        self.counters = WorkerCounters("worker", commands.queue)
+        names = {name for name, _ in kinds or () if name}
+        self.counters = WorkerCounters("worker", commands.queue, kinds=CountersByKind(names))
         self.slots = Slots(spec, self.counters)
         self._commands, self._address = commands, address
         self._drain_seconds = spec.worker.drain_timeout_seconds
@@ -156,7 +158,7 @@ class Worker:
                 each.cancel("drain")
             await self._wait_empty(CANCEL_SECONDS, asyncio.Event())
         for each in running.values():
-            log.error("cancellation_ignored", extra={"fields": {"task_id": each.lease.task.id}})
+            log.error("cancellation_ignored", extra={"fields": logs.of_task(each.lease.task)})
         log.info("drained", extra={"fields": {"seconds": round(time.monotonic() - started, 3)}})
 
     async def _wait_empty(self, seconds: float, hurry: asyncio.Event) -> None:

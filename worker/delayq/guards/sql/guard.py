@@ -17,6 +17,7 @@ from delayq.guards.sql.plain import Plain
 from delayq.guards.sql.pools import Pools
 from delayq.guards.sql.steps import Steps
 from delayq.guards.sql.table import install, problems
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,5 +213,5 @@ class SqlGuard(Steps, Guard[SqlHold]):
             return False
 
     def _not_abandoned(self, hold: SqlHold, error: Exception) -> None:
-        fields = {"task_id": hold.task.id, "guard": self.name, "error": f"{type(error).__name__}: {error}"}
+        fields = logs.of_task(hold.task) | {"guard": self.name, "error": f"{type(error).__name__}: {error}"}
         log.warning("guard_abandon_failed", extra={"fields": fields})

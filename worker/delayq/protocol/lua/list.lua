@@ -6,9 +6,11 @@
 -- ARGV offset  rank of the first
 -- ARGV limit   how many at most
 -- ARGV members  what the members are: ids, leases or parked
--- RETURNS for each task: member (an id, if parked), score ms, envelope bytes, attempts or '', dlq info or ''
+-- ARGV bytes    the page ends when envelopes of this size have been read for their kinds; 0: reads none
+-- RETURNS for each task: member (an id, if parked), score ms, envelope bytes, attempts or '', dlq info or '', kind ('-': none), its version
 local index, tasks, attempts, dlq_info = unpack(KEYS)
 local offset, page, ids = tonumber(ARGV[1]), {}, {}
+local bytes, read = tonumber(ARGV[4]), 0
 local found = redis.call('ZRANGE', index, offset, offset + tonumber(ARGV[2]) - 1, 'WITHSCORES')
 if #found == 0 then return page end
 for i = 1, #found, 2 do
@@ -20,7 +22,11 @@ for i = 1, #found, 2 do
 end
 local counts, infos = redis.call('HMGET', attempts, unpack(ids)), redis.call('HMGET', dlq_info, unpack(ids))
 for n, id in ipairs(ids) do
-  local size = redis.call('HSTRLEN', tasks, id)
-  page[n] = { found[2 * n - 1], math.floor(tonumber(found[2 * n])), size, counts[n] or '', infos[n] or '' }
+  local envelope = bytes > 0 and (redis.call('HGET', tasks, id) or '')
+  local size, kind, version = envelope and #envelope or redis.call('HSTRLEN', tasks, id), kind_of(envelope or '')
+  local score = math.floor(tonumber(found[2 * n]))
+  page[n] = { found[2 * n - 1], score, size, counts[n] or '', infos[n] or '', kind, version }
+  read = read + size
+  if bytes > 0 and read >= bytes then break end
 end
 return page

@@ -265,10 +265,16 @@ local function fields_of(envelope)
   return kind, version, deadline, latest, latest_at, tags
 end
 
+-- A task's kind and version; '-' and 0 without one.
+local function kind_of(envelope)
+  local kind, version = fields_of(envelope)
+  return kind or '-', version or 0
+end
+
 -- The member of `parked` for a task.
 local function parked_member(id, envelope, entry)
-  local kind, version = fields_of(envelope)
-  return string.format('%s %05d %015.0f %s', kind or '-', version or 0, kept_due(envelope, entry), id)
+  local kind, version = kind_of(envelope)
+  return string.format('%s %05d %015.0f %s', kind, version, kept_due(envelope, entry), id)
 end
 
 -- The member with which a task is parked; nil if it is not.

@@ -28,9 +28,9 @@ MOVING = ShardMap(3, 6, 3, 6, 6)
 )
 def test_the_scanners_line_says_how_far_all_shards_have_moved(shard_map: ShardMap, said: str) -> None:
     scanner = Relay("scanner-1", lambda *_: None, lambda: None)
-    scanner.led = {0, 1, 2, 3, 4, 7}
+    scanner.led[""] = {0, 1, 2, 3, 4, 7}
     exported = shard_families("orders", MOVING, {}, {0: (2000, 1000, 5, 0), 1: (1000, 373, 5, 0)})
-    progress = resharded(render(exported).decode())
+    progress = resharded(render(exported).decode(), "orders")
     assert scanner_line([scanner], 6, moving(shard_map, *progress)) == f"5 of 6 shards led{said}"
 
 

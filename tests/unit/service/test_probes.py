@@ -20,6 +20,7 @@ class StillLoop:
     group: str | None = None
     part: bool = False
     stuck_seconds: float = 0.0
+    queue: str = "orders"
 
     @property
     def service(self) -> StillLoop:

@@ -40,7 +40,7 @@ def erase(patience: int, *, yes: bool, dry_run: bool, **options: Any) -> None:  
     with errors_as_exits():
         setting = setting_of(**options)
         if dry_run:
-            with SyncClient.from_document(options["config"], url=options["redis"]) as client:
+            with SyncClient.from_document(setting.queue, url=options["redis"]) as client:
                 found = client.counts()
             total = found.waiting + found.in_flight + found.dead
             click.echo(f"would erase queue {setting.queue.queue} with {tasks(total)}; nothing changed")

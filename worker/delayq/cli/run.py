@@ -1,4 +1,4 @@
-"""delayq run: all processes of a queue on this machine."""
+"""delayq run: all processes of one queue or several on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from delayq import local
 from delayq.cli.exits import FAILED, CommandError, errors_as_exits, print_error
 from delayq.cli.inputs import DURATION, LOG_LEVEL
 from delayq.cli.target import URL_VARIABLE
-from delayq.client.document import read
+from delayq.client.document import read_all
 from delayq.service import extras
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("document", type=click.Path(path_type=Path))
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--redis",
     metavar="URL",
@@ -36,10 +36,16 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     help="Directory of the embedded Redis' data.  [default: .delayq beside DOCUMENT]",
 )
 @click.option(
-    "--scanners", type=click.IntRange(0, 100), default=1, show_default=True, help="Scanner processes."
+    "--scanners",
+    type=click.IntRange(0, 100),
+    default=1,
+    show_default=True,
+    help="Scanner processes, for each Redis.",
 )
 @click.option(
-    "--workers", type=click.IntRange(0, 100), help="Worker processes.  [default: spec.worker.replicas]"
+    "--workers",
+    type=click.IntRange(0, 100),
+    help="Worker processes of each queue.  [default: spec.worker.replicas]",
 )
 @click.option("--reaper/--no-reaper", default=True, help="Run a reaper.  [default: yes]")
 @click.option(
@@ -61,7 +67,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     show_default=True,
 )
 def run(  # noqa: PLR0913 -- one parameter an option
-    document: Path,
+    documents: tuple[Path, ...],
     *,
     redis: str | None,
     data_dir: Path | None,
@@ -73,36 +79,48 @@ def run(  # noqa: PLR0913 -- one parameter an option
     log_format: LogFormat,
     log_level: str,
 ) -> None:
-    """Run the queue of DOCUMENT on this machine.
+    """Run the queues of these files on this machine.
 
-    It starts scanner, worker, reaper, and an embedded Redis unless given a URL.
+    It starts scanner, worker, reaper, and an embedded Redis unless given a URL. A file may have several documents,
+    separated by ---. All queues on one Redis share a scanner and a reaper, and each queue has workers of its own.
 
     The command uses spec.redis only with --redis spec, and reads its Secrets below $DELAYQ_SECRETS_DIR. For a Cluster
-    with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels:
-    --redis 'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis keeps tasks in the data
-    directory until the next run. With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, then
-    scanners, then the reaper. The first Ctrl-C lets running handlers finish; the second one releases their tasks.
+    with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
+    'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis keeps tasks in the data directory
+    until the next run. With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, in the order of the
+    documents, then scanners, then the reaper. The first Ctrl-C lets running handlers finish; the second one releases
+    their tasks.
     """
     redis_option = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"
     if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them
         raise CommandError(missing, code=FAILED)
-    with errors_as_exits(f"delayq doctor {document}{redis_option} checks each requirement"):
-        queue = read(document)
-        if workers is None:
-            workers = queue.spec.worker.replicas
+    with errors_as_exits(f"delayq doctor {documents[0]}{redis_option} checks each requirement"):
+        found = read_all(documents)
+        if redis == local.SPEC:
+            local.check_redis(found)
         plan = local.Plan(
-            document=document,
-            queue=queue,
+            queues=tuple(
+                local.Served(
+                    document=each,
+                    workers=each.queue.spec.worker.replicas if workers is None else workers,
+                    prefix=f"{each.queue.queue}/" if found[1:] else "",
+                )
+                for each in found
+            ),
             redis_url=redis,
             data_dir=data_dir,
             scanners=scanners,
-            workers=workers,
             reaper=reaper,
             metrics_port=metrics_port,
             log_format=log_format,
             log_level=log_level,
             status_seconds=None if status_interval is None else max(0.1, status_interval / 1000),
         )
+        if redis is None and plan.directories[1:]:
+            raise CommandError(
+                f"{', '.join(map(str, documents))} are in different directories: one Redis has one place for its data",
+                "--data-dir DIR names it; or give --redis URL",
+            )
         _run(plan)
 
 

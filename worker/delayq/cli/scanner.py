@@ -8,12 +8,12 @@ import click
 
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.inputs import PORT
-from delayq.cli.process import process_options, setting_of
+from delayq.cli.process import queues_options, settings_of
 from delayq.processes.scanner import run_scanner
 
 
 @click.command()
-@process_options
+@queues_options
 @click.option(
     "--horizons-port",
     type=PORT,
@@ -21,10 +21,12 @@ from delayq.processes.scanner import run_scanner
     show_envvar=True,
     help="Port of /metrics?horizon=… for the operator. Without it, the scanner does not serve that path.",
 )
-def scanner(**options: Any) -> None:  # noqa: ANN401 -- click's, named in process_options
+def scanner(**options: Any) -> None:  # noqa: ANN401 -- click's, named in queues_options
     """Run a scanner: wake workers when tasks fall due.
 
     A scanner also reclaims expired leases, and exports the metrics of the queue.
+
+    One scanner can serve several queues.
     """
-    with errors_as_exits(document=options["config"]):
-        run_scanner(setting_of(**options))
+    with errors_as_exits():
+        run_scanner(settings_of(**options))

@@ -18,5 +18,7 @@ def worker(**options: Any) -> None:  # noqa: ANN401 -- click's, named in process
 
     The first SIGTERM drains the worker. The second SIGTERM releases the running tasks at once.
     """
-    with errors_as_exits(document=options["config"]):
-        run_worker(setting_of(**options))
+    with errors_as_exits():
+        setting = setting_of(**options)
+        with errors_as_exits(document=setting.document):
+            run_worker(setting)

@@ -1,14 +1,18 @@
-"""Reads a DelayQueue document from a YAML file. delayq.contract parses it and has the defaults."""
+"""Reads DelayQueue documents from YAML files. delayq.contract parses them and has the defaults."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
 from delayq.contract import DelayQueue, SpecError, parse
 from delayq.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
 MAX_ALIASED = 10_000  # additional values that aliases of a document may expand to
@@ -16,8 +20,49 @@ MAX_NUMBER = 100  # characters: of a number such as 1:59:59, PyYAML's time grows
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
+class Document(NamedTuple):
+    """A DelayQueue and where it is written."""
+
+    path: str | Path
+    name: str  # `queue.yaml`, or `queues.yaml, document 2` if the file has several
+    queue: DelayQueue
+
+
 def read(path: str | Path) -> DelayQueue:
     """Return the one DelayQueue of a file; InvalidDocument names the file and everything wrong with it."""
+    return parse_text(_text(path), str(path))
+
+
+def read_all(paths: Iterable[str | Path]) -> list[Document]:
+    """Return the DelayQueues of files, at least one of each file; InvalidDocument names file and document.
+
+    Their names differ, because output and metrics name a queue only.
+    """
+    found: list[Document] = []
+    for path in paths:
+        found += [Document(path, *each) for each in parse_all(_text(path), str(path))]
+    seen: dict[tuple[str | None, ...], Document] = {}
+    for each in found:
+        queue, meta = each.queue.queue, each.queue.metadata
+        for key, what in (
+            (
+                (meta.namespace, meta.name),
+                f"DelayQueue {'/'.join(filter(None, (meta.namespace, meta.name)))}",
+            ),
+            ((queue,), f"queue {queue}"),
+        ):
+            if key in seen:
+                raise InvalidDocument(f"{each.name}: {what} is in {seen[key].name} too; names must differ")
+            seen[key] = each
+    return found
+
+
+def named(error: InvalidDocument, name: str) -> InvalidDocument:
+    """Return the error with the document's name in front, if it is one of a field."""
+    return InvalidDocument(f"{name}: {error}") if str(error).startswith("spec.") else error
+
+
+def _text(path: str | Path) -> bytes:
     name = str(path)
     try:
         with Path(path).open("rb") as file:
@@ -26,7 +71,7 @@ def read(path: str | Path) -> DelayQueue:
         raise InvalidDocument(f"{name}: {error.strerror}") from error
     if len(text) > MAX_BYTES:
         raise InvalidDocument(f"{name}: expected a document of at most {MAX_BYTES:,} bytes")
-    return parse_text(text, name)
+    return text
 
 
 class Loader(yaml.SafeLoader):
@@ -75,17 +120,40 @@ def _written_out(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 def parse_text(text: bytes, name: str) -> DelayQueue:
     """Return the one DelayQueue in a YAML text; other kinds are ignored."""
-    try:
-        loaded = yaml.load_all(text, Loader)
-        documents = [each for each in loaded if each is not None]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8, date, or number
-        raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
-    queues = [each for each in documents if isinstance(each, dict) and each.get("kind") == "DelayQueue"]
-    if not queues and len(documents) == 1:
-        queues = documents  # the parser reports its kind, and all other problems
+    queues = _queues(text, name)
     if len(queues) != 1:
         raise InvalidDocument(f"{name}: expected one document of kind DelayQueue, found {len(queues)}")
+    [found] = queues.values()
+    return _parsed(found, name)
+
+
+def parse_all(text: bytes, name: str) -> list[tuple[str, DelayQueue]]:
+    """Return all DelayQueues in a YAML text, at least one, and their names; other kinds are ignored."""
+    queues = _queues(text, name)
+    if not queues:
+        raise InvalidDocument(f"{name}: expected a document of kind DelayQueue, found none")
+    names = [f"{name}, document {number}" if len(queues) > 1 else name for number in queues]
+    return [(each, _parsed(found, each)) for each, found in zip(names, queues.values(), strict=True)]
+
+
+def _queues(text: bytes, name: str) -> dict[int, object]:
+    """Return the DelayQueues of a YAML text by their number in it, from 1 on."""
     try:
-        return parse(queues[0])
+        loaded = enumerate(yaml.load_all(text, Loader), 1)
+        documents: dict[int, object] = {number: each for number, each in loaded if each is not None}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8, date, or number
+        raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
+    queues: dict[int, object] = {
+        number: each
+        for number, each in documents.items()
+        if isinstance(each, dict) and each.get("kind") == "DelayQueue"
+    }
+    # Of a single document, the parser reports the kind, and all other problems.
+    return documents if not queues and len(documents) == 1 else queues
+
+
+def _parsed(document: object, name: str) -> DelayQueue:
+    try:
+        return parse(document)  # type: ignore[arg-type] # the parser refuses what is no mapping
     except SpecError as error:
         raise InvalidDocument("\n".join(f"{name}: {problem}" for problem in error.problems)) from error

@@ -1,8 +1,7 @@
-"""`delayq run`: all processes of a queue as subprocesses of one supervisor, with an embedded or an external Redis."""
+"""`delayq run`: the processes of queues, as subprocesses of one supervisor, with an embedded or an external Redis."""
 
 from delayq.local.errors import CannotRun
-from delayq.local.plan import Plan
-from delayq.local.store import SPEC
+from delayq.local.plan import SPEC, Plan, Served, check_redis
 from delayq.local.supervisor import run
 
-__all__ = ["SPEC", "CannotRun", "Plan", "run"]
+__all__ = ["SPEC", "CannotRun", "Plan", "Served", "check_redis", "run"]

@@ -29,10 +29,15 @@ class Lateness:
     p99_ms: float
 
 
-def resharded(exposition: str) -> tuple[int, int]:
-    """Return how many tasks scanners have checked since resharding began, and of how many."""
+def resharded(exposition: str, queue: str) -> tuple[int, int]:
+    """Return how many tasks of the queue scanners have checked since resharding began, and of how many."""
     checked, tasks = (
-        sum(map(float, re.findall(rf"^{metric.name}{{[^}}]*}} (\S+)$", exposition, re.MULTILINE)))
+        sum(
+            map(
+                float,
+                re.findall(rf'^{metric.name}{{queue="{queue}"[^}}]*}} (\S+)$', exposition, re.MULTILINE),
+            )
+        )
         for metric in (metrics.RESHARDING_CHECKED_TASKS, metrics.RESHARDING_TASKS)
     )
     return round(checked), round(tasks)

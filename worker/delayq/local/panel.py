@@ -25,11 +25,11 @@ def embedded_line(server: Server, directory: Path) -> str:
     return f"embedded {server.label} ({server.path}), data in {directory}/ (append-only file on)"
 
 
-def scanner_line(scanners: Sequence[Relay], shards: int, moving: str) -> str:
-    """`1 of 1 shards led`. `moving`: the progress of resharding."""
+def scanner_line(scanners: Sequence[Relay], shards: int, moving: str, *, queue: str = "") -> str:
+    """`1 of 1 shards led`. `moving`: the progress of resharding; `queue`: as in Relay.led."""
     if not scanners:
         return "none: workers poll for due tasks"
-    shards_led = set().union(*(each.led for each in scanners)) & set(range(shards))
+    shards_led = set().union(*(each.led[queue] for each in scanners)) & set(range(shards))
     led = ", ".join(filter(None, (f"{len(shards_led)} of {shards} shards led", moving)))
     return led if len(scanners) == 1 else f"{_up(scanners)} of {len(scanners)} up, {led}"
 

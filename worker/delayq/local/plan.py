@@ -5,31 +5,69 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from delayq.client.document import named
+from delayq.connection import Address
+from delayq.connection.address import secrets_dir
+from delayq.errors import InvalidDocument
 from delayq.local import datadir
 from delayq.local.process import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
+    from delayq.client.document import Document
+    from delayq.connection.place import Place
     from delayq.contract import DelayQueue
     from delayq.service.logs import LogFormat
 
+SPEC = "spec"  # in place of a URL: the Redis of spec.redis
 URL_VARIABLE = "DELAYQ_REDIS_URL"  # other users can read command lines, but not the environment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One run of one document."""
+class Served:
+    """A queue of a run, and its workers."""
 
-    document: Path
-    queue: DelayQueue
+    document: Document
+    workers: int
+    prefix: str = ""  # of its processes' names: `orders/` where a run has several queues
+
+    @property
+    def queue(self) -> DelayQueue:
+        """The parsed document."""
+        return self.document.queue
+
+    @property
+    def worker_names(self) -> list[str]:
+        """worker-1 and so on."""
+        return [f"{self.prefix}worker-{n + 1}" for n in range(self.workers)]
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """The scanners and the reaper of some queues; each of these processes serves all of them."""
+
+    queues: tuple[Served, ...]
+    scanner_names: list[str]
+    reaper_names: list[str]
+
+    def label(self, served: Served) -> str:
+        """Return how log events of these processes name the queue; empty if they serve no other."""
+        return served.queue.queue if self.queues[1:] else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run of one queue or several."""
+
+    queues: tuple[Served, ...]
     redis_url: str | None  # None: embedded
     data_dir: Path | None  # None: beside the document
-    scanners: int
-    workers: int
+    scanners: int  # for each Redis
     reaper: bool
     log_format: LogFormat
     log_level: str
@@ -37,36 +75,93 @@ class Plan:
     metrics_port: int | None = None  # of the first process; None: free ones
 
     @property
-    def directory(self) -> Path:
-        """Directory of the embedded Redis' data."""
-        return (self.data_dir or self.document.parent / datadir.NAME).absolute()
+    def directories(self) -> list[Path]:
+        """Directories of the data of an embedded Redis: where other commands look for the URL of a queue's Redis."""
+        paths = [self.data_dir or Path(each.document.path).parent / datadir.NAME for each in self.queues]
+        return list(dict.fromkeys(path.absolute() for path in paths))
 
     @property
-    def worker_names(self) -> list[str]:
-        """worker-1 and so on."""
-        return [f"worker-{n + 1}" for n in range(self.workers)]
+    def name(self) -> str:
+        """The names of all queues."""
+        return ", ".join(each.queue.queue for each in self.queues)
 
     @property
-    def scanner_names(self) -> list[str]:
-        """scanner-1 and so on."""
-        return [f"scanner-{n + 1}" for n in range(self.scanners)]
+    def drain_seconds(self) -> int:
+        """How long handlers may run on after a signal."""
+        return max(each.queue.spec.worker.drain_timeout_seconds for each in self.queues)
+
+    @cached_property
+    def helpers(self) -> list[Helpers]:
+        """Scanners and reapers: one set for each Redis.
+
+        A queue whose check is in Python has its own: a user's code runs in no process that serves another queue.
+        """
+        shared: dict[tuple[object, ...], list[Served]] = {}
+        for each in self.queues:
+            check = each.queue.spec.recovery.check
+            own = each.queue.queue if check is not None and check.python is not None else ""
+            place = () if self.redis_url != SPEC else where(each.document)
+            shared.setdefault((place, own), []).append(each)
+        several = len(shared) > 1
+        return [
+            Helpers(
+                tuple(queues),
+                [f"scanner-{at * self.scanners + n + 1}" for n in range(self.scanners)],
+                [f"reaper-{at + 1}" if several else "reaper"] if self.reaper else [],
+            )
+            for at, queues in enumerate(shared.values())
+        ]
+
+    @property
+    def worker_names(self) -> set[str]:
+        """The names of all workers."""
+        return {name for each in self.queues for name in each.worker_names}
 
     def commands(self, url: str | None) -> Iterator[tuple[str, Command]]:
         """Yield name and command of each process, workers first; the metrics ports have this order."""
-        verbs: list[tuple[str, tuple[str, ...]]] = [(name, ("worker",)) for name in self.worker_names]
-        verbs += [(name, ("scanner",)) for name in self.scanner_names]
-        if self.reaper:
-            verbs.append(("reaper", ("reaper", "--for", "0s")))
-        for number, (name, verb) in enumerate(verbs):
+        verbs: list[tuple[str, tuple[Served, ...], tuple[str, ...]]] = []
+        verbs += [(name, (each,), ("worker",)) for each in self.queues for name in each.worker_names]
+        verbs += [(name, each.queues, ("scanner",)) for each in self.helpers for name in each.scanner_names]
+        verbs += [
+            (name, each.queues, ("reaper", "--for", "0s"))
+            for each in self.helpers
+            for name in each.reaper_names
+        ]
+        for number, (name, queues, verb) in enumerate(verbs):
             port = 0 if self.metrics_port is None else self.metrics_port + number
-            yield name, self._command(url, port, *verb)
+            yield name, self._command(url, port, queues, *verb)
 
-    def _command(self, url: str | None, port: int, *verb: str) -> Command:
+    def _command(self, url: str | None, port: int, queues: tuple[Served, ...], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
-        beside, config = str(self.document.absolute().parent), str(self.document)
+        files = list(dict.fromkeys(str(each.document.path) for each in queues))
+        beside = str(Path(files[0]).absolute().parent)
+        config = [word for file in files for word in ("--config", file)]
+        if self.queues[1:]:
+            config += [word for each in queues for word in ("--queue", each.queue.queue)]
         # Relay filters by level. It needs the `info` events for the status panel.
         level = "debug" if self.log_level == "debug" else "info"
-        options = ("--config", config, "--port", str(port), "--log-format", "json", "--log-level", level)
+        options = (*config, "--port", str(port), "--log-format", "json", "--log-level", level)
         env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
         env |= {} if url is None else {URL_VARIABLE: url}
         return Command((*python, beside, *verb, *options), env)
+
+
+def check_redis(documents: Iterable[Document]) -> None:
+    """InvalidDocument if two documents describe one server in different ways."""
+    seen: dict[Place, tuple[str, str]] = {}
+    for each in documents:
+        try:
+            address = Address.of(each.queue.spec.redis, secrets_dir(), url=None)
+        except InvalidDocument as error:
+            raise named(error, each.name) from error
+        what = f"{address.kind} {'without' if address.tls is None else 'with'} TLS"
+        for place in address.places:
+            other, before = seen.setdefault(place, (each.name, what))
+            if before != what:
+                raise InvalidDocument(f"{each.name}: spec.redis: {place} is {what}, and {before} in {other}")
+
+
+def where(document: Document) -> tuple[object, ...]:
+    """Return what identifies the Redis of spec.redis: its servers, whatever the login."""
+    address = Address.of(document.queue.spec.redis, secrets_dir(), url=None)
+    return address.kind, address.master_name, address.places

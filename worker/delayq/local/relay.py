@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ class Relay:
     def begin(self) -> None:
         """Reset for a new process."""
         self.port: int | None = None  # where it answers /metrics
-        self.led: set[int] = set()  # shards, of a scanner
+        # Of a scanner: shards by queue. Its events name the queue only if it serves several.
+        self.led: defaultdict[str, set[int]] = defaultdict(set)
         # Of a worker: the guard's error, empty while it serves, None before the first check.
         self.guard: str | None = None
         self._held: list[str] = []  # output before the start, which may explain a failed one
@@ -46,7 +48,8 @@ class Relay:
 
     def ended(self, code: int) -> None:
         """Raise InvalidDocument with the process' output if it rejects the document."""
-        self.port, self.led, self.guard = None, set(), None
+        self.port, self.guard = None, None
+        self.led.clear()
         if code == INVALID:
             raise InvalidDocument("\n".join(self._held) or f"{self._name} refuses the document")
         self._release()
@@ -74,10 +77,10 @@ class Relay:
             case {"event": "duplicate_skipped", "logger": "delayq.worker.executor"}:
                 self.repeated += 1
             case {"event": "leadership_acquired", "shard": int(shard)}:
-                self.led.add(shard)
+                self.led[str(event.get("queue", ""))].add(shard)
                 self._changed()
             case {"event": "leadership_lost", "shard": int(shard)}:
-                self.led.discard(shard)
+                self.led[str(event.get("queue", ""))].discard(shard)
                 self._changed()
 
     def _pass_on(self, event: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from delayq.connection import Address, AsyncConnection
 from delayq.connection.address import secrets_dir
 from delayq.errors import DelayQError
+from delayq.local.plan import SPEC
 from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from delayq.contract import DelayQueue
     from delayq.local.ending import Urgency
-
-SPEC = "spec"  # in place of a URL
 
 
 class External:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from delayq.client.aio import Client
@@ -13,6 +13,7 @@ from delayq.local.display import display
 from delayq.local.embedded import Embedded
 from delayq.local.ending import HURRY_SECONDS, end, first, signals
 from delayq.local.keeper import Keeper
+from delayq.local.plan import SPEC
 from delayq.local.relay import Relay
 from delayq.local.store import External
 from delayq.local.watch import Watch
@@ -21,10 +22,14 @@ from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from delayq.local.display import Plain
     from delayq.local.ending import Urgency
     from delayq.local.plan import Plan
     from delayq.local.process import Command
+
+    Store = External | Embedded
 
 log = logging.getLogger(__name__)
 
@@ -39,36 +44,42 @@ def run(plan: Plan) -> bool:
     """Run until SIGTERM or Ctrl-C. Return False if a process had to be killed."""
     shown = display(plan.log_format, plan.log_level)
     if plan.redis_url is not None:
-        store = External(plan.redis_url, plan.queue)
-        with nullcontext() if store.url is None else published(plan.directory, store.url):
-            return asyncio.run(_run(plan, store, shown))
-    directory = DataDir.take(plan.directory)
+        # Each queue has its own login with spec.redis.
+        queues = plan.queues if plan.redis_url == SPEC else plan.queues[:1]
+        stores = [External(plan.redis_url, each.queue) for each in queues]
+        with ExitStack() as stack:
+            for path in plan.directories:
+                if stores[0].url is not None:
+                    stack.enter_context(published(path, stores[0].url))
+            return asyncio.run(_run(plan, stores, shown))
+    [path] = plan.directories
+    directory = DataDir.take(path)
     try:
-        return asyncio.run(_run(plan, Embedded(directory), shown))
+        return asyncio.run(_run(plan, [Embedded(directory)], shown))
     finally:
         directory.release()
 
 
-async def _run(plan: Plan, store: External | Embedded, shown: Plain) -> bool:
+async def _run(plan: Plan, stores: Sequence[Store], shown: Plain) -> bool:
     with signals() as urgency:
         try:
-            opening = asyncio.create_task(store.open())
+            opening = asyncio.ensure_future(asyncio.gather(*(store.open() for store in stores)))
             await first(asyncio.wait({opening}), urgency.stop.wait())
             if not opening.done():
                 opening.cancel()
                 return True
-            redis = opening.result()
-            clean = await Run(plan, store, shown, urgency).serve(redis)
+            redis = list(dict.fromkeys(opening.result()))
+            clean = await Run(plan, stores[0], shown, urgency).serve(redis)
         finally:
-            clean_store = await store.close(urgency)
-        return clean and clean_store
+            clean_stores = [await store.close(urgency) for store in stores]
+        return clean and all(clean_stores)
 
 
 class Run:
     """The processes of one run."""
 
-    def __init__(self, plan: Plan, store: External | Embedded, shown: Plain, urgency: Urgency) -> None:
-        """Prepare the processes without starting them."""
+    def __init__(self, plan: Plan, store: Store, shown: Plain, urgency: Urgency) -> None:
+        """Prepare the processes without starting them. `store`: the embedded Redis, or any other."""
         self._plan, self._store, self._shown, self._urgency = plan, store, shown, urgency
         self._leaders_changed = Alarm()
         self._relays: dict[str, Relay] = {}
@@ -80,13 +91,15 @@ class Run:
         self._relays[name] = Relay(name, self._shown.write_line, self._leaders_changed.ring)
         self._keepers[name] = Keeper(lambda: command, name, self._relays[name])
 
-    async def serve(self, redis: str) -> bool:
-        """Run all processes until a signal or a fatal error, which is raised."""
-        client = Client.from_document(self._plan.queue, url=self._store.url)
-        watch = Watch(self._plan, redis, self._relays, client=client, display=self._shown)
+    async def serve(self, redis: Sequence[str]) -> bool:
+        """Run all processes until a signal or a fatal error, which is raised. `redis` describes each Redis."""
+        clients = [Client.from_document(each.queue, url=self._store.url) for each in self._plan.queues]
+        watch = Watch(self._plan, redis, self._relays, clients=clients, display=self._shown)
         tasks = [keeper.start() for keeper in self._keepers.values()]
         with self._shown:
-            async with client:
+            async with AsyncExitStack() as stack:
+                for client in clients:
+                    await stack.enter_async_context(client)
                 showing = asyncio.create_task(self._show(watch))
                 await self._until_ended(tasks)
                 explaining = asyncio.create_task(self._explain_wait())
@@ -111,30 +124,38 @@ class Run:
         """Say what the run waits for, unless the workers end at once."""
         await asyncio.sleep(EXPLAIN_SECONDS)
         if self._urgency.stop.is_set() and not self._urgency.hurry.is_set():
-            seconds = self._plan.queue.spec.worker.drain_timeout_seconds
+            seconds = self._plan.drain_seconds
             said = f"stopping: waits for running handlers, at most {seconds:,} s; Ctrl-C again hands their tasks back"
             self._shown.write_line("run", said)
 
     async def _show(self, watch: Watch) -> None:
         ready = asyncio.create_task(self._ready())
         await asyncio.wait({ready}, timeout=0 if self._shown.live else PLAIN_SECONDS)
-        await Loop(watch, ProcessCounters("run", self._plan.queue.queue)).run()
+        await Loop(watch, ProcessCounters("run", self._plan.name)).run()
 
     async def _ready(self) -> None:
         """Log `ready` when every process is ready."""
         await asyncio.gather(*(keeper.started.wait() for keeper in self._keepers.values()))
+        shards = sum(each.queue.spec.shards for each in self._plan.queues)
         with suppress(TimeoutError):
             async with asyncio.timeout(LED_SECONDS):
-                while self._plan.scanners and self._led() < self._plan.queue.spec.shards:
+                while self._plan.scanners and self._led() < shards:
                     await self._leaders_changed.wait(LED_SECONDS)
         log.info("ready", extra={"fields": {"processes": len(self._keepers)}})
 
     def _led(self) -> int:
-        return len(set().union(*(relay.led for relay in self._relays.values())))
+        led = {
+            (number, queue, shard)
+            for number, helpers in enumerate(self._plan.helpers)
+            for name in helpers.scanner_names
+            for queue, shards in self._relays[name].led.items()
+            for shard in shards
+        }
+        return len(led)
 
     async def _end(self, *, workers: bool) -> bool:
         """Stop workers first, so that scanners wake other workers for released tasks. run() stops Redis last."""
-        drain_seconds = self._plan.queue.spec.worker.drain_timeout_seconds + HURRY_SECONDS
+        drain_seconds = self._plan.drain_seconds + HURRY_SECONDS
         names = self._plan.worker_names
         these = [keeper for name, keeper in self._keepers.items() if (name in names) is workers]
         return await end(these, drain_seconds if workers else HELPERS_SECONDS, self._urgency)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,9 +15,11 @@ from delayq.local.measures import Window, histograms, resharded
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from delayq.client.aio import Client
     from delayq.local.display import Plain
-    from delayq.local.plan import Plan
+    from delayq.local.plan import Plan, Served
     from delayq.local.relay import Relay
 
 SCRAPE_SECONDS = 2.0
@@ -29,12 +32,18 @@ class Watch:
     name, blocks = "status", False
 
     def __init__(
-        self, plan: Plan, redis: str, relays: dict[str, Relay], *, client: Client, display: Plain
+        self,
+        plan: Plan,
+        redis: Sequence[str],
+        relays: dict[str, Relay],
+        *,
+        clients: Sequence[Client],
+        display: Plain,
     ) -> None:
-        """`redis`: the panel's line about Redis; `relays`: by process name."""
+        """`redis`: the panel's lines about Redis; `relays`: by process name; `clients`: of the queues of the plan."""
         self._plan, self._redis, self._relays = plan, redis, relays
-        self._client, self._display = client, display
-        self._window = Window()
+        self._clients, self._display = clients, display
+        self._windows = [Window() for _ in plan.queues]
         self._session: aiohttp.ClientSession | None = None
         self._seconds = plan.status_seconds or (EVERY_SECONDS if display.live else PLAIN_EVERY_SECONDS)
         self.alarm = Alarm()
@@ -43,10 +52,13 @@ class Watch:
         """Take a sample and show the panel."""
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(SCRAPE_SECONDS))
-        for name in self._plan.worker_names:
-            if text := await self._metrics(self._relays[name]):
-                self._window.add(name, time.monotonic(), histograms(text))
-        self._display.show(await self._lines())
+        found = await asyncio.gather(*map(self._lines, self._plan.queues, self._clients, self._windows))
+        lines = [f"redis    {each}" for each in self._redis]
+        names = [each.queue.queue for each in self._plan.queues]
+        width = max(map(len, names)) + 2
+        for name, those in zip(names, found, strict=True):
+            lines += [f"{name:<{width}}{line}" for line in those] if names[1:] else those
+        self._display.show(lines)
         return self._seconds
 
     async def close(self) -> None:
@@ -63,26 +75,30 @@ class Watch:
                 return await answer.text()
         return ""
 
-    async def _lines(self) -> list[str]:
-        queue = self._plan.queue
-        status, shard_map = await self._status(), self._client.shard_map  # refreshed by _status
+    async def _lines(self, served: Served, client: Client, window: Window) -> list[str]:
+        for name in served.worker_names:
+            if text := await self._metrics(self._relays[name]):
+                window.add(name, time.monotonic(), histograms(text))
+        queue = served.queue
+        status, shard_map = await _status(client, window), client.shard_map  # refreshed by _status
         # The document may have another number, which takes effect only after resharding.
         shards = shard_map.shards_in_use if shard_map.epoch else queue.spec.shards
-        scanners = [self._relays[name] for name in self._plan.scanner_names]
-        workers = [self._relays[name] for name in self._plan.worker_names]
+        [helpers] = [each for each in self._plan.helpers if served in each.queues]
+        scanners = [self._relays[name] for name in helpers.scanner_names]
+        workers = [self._relays[name] for name in served.worker_names]
         exported = [await self._metrics(each) for each in scanners if shard_map.moves]
-        moving = panel.moving(shard_map, *resharded("\n".join(exported)))
+        moving = panel.moving(shard_map, *resharded("\n".join(exported), queue.queue))
         return [
-            f"redis    {self._redis}",
-            f"scanner  {panel.scanner_line(scanners, shards, moving)}",
+            f"scanner  {panel.scanner_line(scanners, shards, moving, queue=helpers.label(served))}",
             f"worker   {panel.worker_line(workers, queue)}",
             *([f"guard    {panel.guard_line(workers)}"] if queue.spec.guard is not None else []),
             f"         {status}",
         ]
 
-    async def _status(self) -> str:
-        try:
-            counts = await self._client.counts()
-        except DelayQError as error:
-            return str(error)
-        return panel.status_line(counts, self._window.lateness(time.monotonic()))
+
+async def _status(client: Client, window: Window) -> str:
+    try:
+        counts = await client.counts()
+    except DelayQError as error:
+        return str(error)
+    return panel.status_line(counts, window.lateness(time.monotonic()))

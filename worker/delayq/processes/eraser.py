@@ -28,4 +28,4 @@ async def _eraser(setting: Setting, patience_seconds: float) -> None:
     async def families(_horizons: DueHistogram) -> Iterable[Family]:
         return metrics.eraser_families(eraser.counters, eraser.erase.shards)
 
-    await serve("eraser", eraser, setting, families)
+    await serve("eraser", eraser, [setting], families)

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from delayq import guards
 from delayq.processes.recovery import recovery_of
-from delayq.processes.runtime import serve
+from delayq.processes.runtime import serve_queues
 from delayq.reaper.guard_retention import Ledger
 from delayq.reaper.reaper import Reaper
 from delayq.service import metrics
 from delayq.service.shutdown import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from delayq.processes.runtime import Setting
+    from delayq.processes.runtime import Families, Setting
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
 
 
-def run_reaper(setting: Setting, seconds: float | None, *, once: bool = False) -> None:
-    """Run a reaper until SIGTERM or SIGINT, for some seconds at most, or until it has swept `once`."""
-    run(_reaper(setting, seconds, once=once))
+def run_reaper(settings: Sequence[Setting], seconds: float | None, *, once: bool = False) -> None:
+    """Run a reaper of these queues until SIGTERM or SIGINT, for some seconds at most, or until it has swept `once`."""
+    run(serve_queues("reaper", settings, partial(_reaper, once=once), seconds=seconds))
 
 
-async def _reaper(setting: Setting, seconds: float | None, *, once: bool) -> None:
+@asynccontextmanager
+async def _reaper(setting: Setting, *, once: bool) -> AsyncIterator[tuple[Reaper, Families]]:
     spec, commands = setting.queue.spec, setting.commands
     guard: object = None
     if spec.guard is not None and spec.guard.sql is not None:
@@ -38,7 +41,7 @@ async def _reaper(setting: Setting, seconds: float | None, *, once: bool) -> Non
             return metrics.process_families(reaper.counters)
 
         try:
-            await serve("reaper", reaper, setting, families, seconds=seconds)
+            yield reaper, families
         finally:
             if ledger is not None:
                 await ledger.close()

@@ -1,5 +1,6 @@
 """The common part of scanner, worker, reaper and eraser: signals, probes, exit codes.
 
+A scanner or a reaper may serve several queues in one event loop: a process uses 40 MB, a queue in it 1 MB.
 Not here: the processes. Each has its own module, and a process imports no other.
 """
 
@@ -9,19 +10,25 @@ import asyncio
 import logging
 import os
 import signal
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
+from delayq.client.document import named
+from delayq.errors import InvalidDocument
 from delayq.handlers import forked_children
 from delayq.protocol.commands import Commands
+from delayq.service import logs
 from delayq.service.loop import STUCK_AFTER_SECONDS
 from delayq.service.probes import Probes
 from delayq.service.shutdown import EXIT_SECONDS, end_within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from delayq.connection import Address
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from delayq.service.loop import Loop
 
     Families = Callable[[DueHistogram], Awaitable[Iterable[Family]]]
+    Open = Callable[["Setting"], AbstractAsyncContextManager[tuple["Process", Families]]]
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +67,8 @@ class Setting:
     port: int = 0
     horizons_port: int | None = None
     """The port of a scanner's server for horizons; None: no server."""
+    document: str = ""
+    """Where the queue is described, for errors: `queue.yaml`, or `queues.yaml, document 2`."""
 
     @cached_property
     def commands(self) -> Commands:
@@ -68,26 +78,86 @@ class Setting:
         return Commands(self.queue.queue, prefix=prefix, shards=spec.shards, limits=limits)
 
 
+class Several:
+    """Processes of several queues as one process."""
+
+    def __init__(self, processes: Mapping[str, Process]) -> None:
+        """Start nothing yet. `processes` is by queue."""
+        self._processes = processes
+
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """The loops of all queues."""
+        return [loop for each in self._processes.values() for loop in each.loops]
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+        """Run all of them, each with its queue's name in its log events; an error of one ends all."""
+        tasks = []
+        for queue, process in self._processes.items():
+            context = copy_context()
+            context.run(logs.QUEUE.set, queue)
+            tasks.append(asyncio.create_task(process.run(stop, hurry), context=context))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def serve_queues(
+    name: str, settings: Sequence[Setting], open_process: Open, *, seconds: float | None = None
+) -> None:
+    """Serve one queue or several in one process; the host and the ports are those of the first setting."""
+    opened: list[tuple[Process, Families]] = []
+    async with AsyncExitStack() as stack:
+        for setting in settings:
+            try:
+                opened.append(await stack.enter_async_context(open_process(setting)))
+            except InvalidDocument as error:
+                raise named(error, setting.document) from error
+        process, families = opened[0]
+        if opened[1:]:
+            names = (setting.queue.queue for setting in settings)
+            process = Several(dict(zip(names, (each for each, _ in opened), strict=True)))
+            families = _merged([each for _, each in opened])
+        await serve(name, process, settings, families, seconds=seconds)
+
+
+def _merged(exported: Sequence[Families]) -> Families:
+    """Join the metrics of several queues: a family occurs once, and each of its samples names its queue."""
+
+    async def families(horizons: DueHistogram) -> Iterable[Family]:
+        joined: dict[str, Family] = {}
+        for family in chain(*await asyncio.gather(*(each(horizons) for each in exported))):
+            before = joined.get(family.name, family._replace(samples=()))
+            joined[family.name] = before._replace(samples=[*before.samples, *family.samples])
+        return joined.values()
+
+    return families
+
+
 async def serve(
     name: str,
     process: Process,
-    setting: Setting,
+    settings: Sequence[Setting],
     families: Families,
     *,
     seconds: float | None = None,
     stop_seconds: float = STOP_SECONDS,
 ) -> None:
     """Run a process for `seconds`, or until a signal; stopping may take `stop_seconds` and three timeouts of Redis."""
+    setting, timeout_seconds = settings[0], max(each.address.timeout_seconds for each in settings)
     async with _signals() as (stop, hurry):
         # A restart does not help while Redis hangs: a step may wait for an earlier batch, and then for its own.
-        patience = max(STUCK_AFTER_SECONDS, 4 * setting.address.timeout_seconds)
+        patience = max(STUCK_AFTER_SECONDS, 4 * timeout_seconds)
         probes = Probes(process, families, patience)
         servers = [probes.server()]
         port = await servers[0].start(setting.host, setting.port)
         fields = {
             "process": name,
-            "queue": setting.queue.queue,
-            "redis": setting.address.where,
+            "queue": ", ".join(each.queue.queue for each in settings),
+            "redis": ", ".join(dict.fromkeys(each.address.where for each in settings)),
             "port": port,
             "pid": os.getpid(),
         }
@@ -98,7 +168,7 @@ async def serve(
         forked_children.watch()
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, stop.set)
-        bounded = asyncio.create_task(_bounded(stop, stop_seconds + 3 * setting.address.timeout_seconds))
+        bounded = asyncio.create_task(_bounded(stop, stop_seconds + 3 * timeout_seconds))
         try:
             await process.run(stop, hurry)
         finally:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from delayq.connection import AsyncConnection
 from delayq.processes.recovery import recovery_of
-from delayq.processes.runtime import serve
+from delayq.processes.runtime import serve_queues
 from delayq.protocol.due_histogram import ALWAYS
 from delayq.resharding import DesiredShards
 from delayq.scanner.exporter import Exporter
@@ -18,19 +19,20 @@ from delayq.service.scrape_cache import ScrapeCache
 from delayq.service.shutdown import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from delayq.processes.runtime import Families, Setting
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
 
 
-def run_scanner(setting: Setting) -> None:
-    """Run a scanner until SIGTERM or SIGINT."""
-    run(_scanner(setting))
+def run_scanner(settings: Sequence[Setting]) -> None:
+    """Run a scanner of these queues until SIGTERM or SIGINT."""
+    run(serve_queues("scanner", settings, _scanner))
 
 
-async def _scanner(setting: Setting) -> None:
+@asynccontextmanager
+async def _scanner(setting: Setting) -> AsyncIterator[tuple[Scanner, Families]]:
     # Containers in their host's network share its name, and each has PID 1.
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     connection = AsyncConnection(setting.address)
@@ -43,7 +45,7 @@ async def _scanner(setting: Setting) -> None:
         )
         scrape = Exporter(scanner, setting.commands, connection, setting.queue.spec)
         try:
-            await serve("scanner", scanner, setting, _shared(scrape))
+            yield scanner, _shared(scrape)
         finally:
             await connection.close()
 

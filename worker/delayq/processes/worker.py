@@ -39,7 +39,7 @@ async def _worker(setting: Setting) -> None:
             worker.counters.busy = worker.slots.busy
             return metrics.worker_families(worker.counters)
 
-        await serve("worker", worker, setting, families, stop_seconds=worker.stop_seconds)
+        await serve("worker", worker, [setting], families, stop_seconds=worker.stop_seconds)
     finally:
         await handler.close()
         if guard is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
 
 LogFormat = Literal["json", "console"]
+QUEUE: ContextVar[str] = ContextVar("queue")
+"""Set where one process serves several queues: each event has the field `queue`."""
 _SILENCED = ("aiohttp.access", "asyncio")
 
 
@@ -35,7 +38,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
-            **getattr(record, "fields", {}),
+            **_fields(record),
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
@@ -48,13 +51,18 @@ class ConsoleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and the traceback below it when there is one."""
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        fields = dict(getattr(record, "fields", {}))
+        fields = _fields(record)
         below = list(_raised(fields.pop("traceback", ())))
         if record.exc_info:
             below.append(self.formatException(record.exc_info))
         named = "".join(f" {name}={_on_one_line(value)}" for name, value in fields.items())
         line = f"{time} {record.levelname.lower():<7} {_on_one_line(record.getMessage())}{named}"
         return "\n".join([line, *map(safe, below)])
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    queue = QUEUE.get(None)
+    return ({} if queue is None else {"queue": queue}) | getattr(record, "fields", {})
 
 
 def _raised(traceback: Iterable[Any]) -> Iterator[str]:

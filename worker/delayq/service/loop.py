@@ -62,6 +62,11 @@ class Loop:
         self._stopping = False
 
     @property
+    def queue(self) -> str:
+        """Name of the queue that the service serves."""
+        return self._counters.queue
+
+    @property
     def stuck_seconds(self) -> float:
         """Seconds since the scheduled start of the current or next step."""
         return max(0.0, time.monotonic() - self._due)

@@ -45,28 +45,23 @@ class Probes:
     def stuck(self) -> list[str]:
         """Return the names of loops whose step hangs or never started."""
         return [
-            loop.service.name for loop in self.process.loops if loop.stuck_seconds > self.patience_seconds
+            name
+            for queue, loops in self._queues()
+            for name in _named(
+                queue, [each.service.name for each in loops if each.stuck_seconds > self.patience_seconds]
+            )
         ]
 
     def unready(self) -> list[str]:
-        """Return the names of loops without a recent success.
+        """Return the names of loops without a recent success."""
+        return [name for queue, loops in self._queues() for name in _named(queue, _unready(loops))]
 
-        The loops of a shard group are ignored while all loops of another group work, and those of a part of a group
-        while another part works: a process that serves some shards is useful, and neither a restart nor a paused
-        rollout repairs the other shards' server or keys.
-        """
-        groups, parts = defaultdict[object, list[str]](list), defaultdict[object, list[str]](list)
-        works = set[object]()
+    def _queues(self) -> list[tuple[str, list[Loop]]]:
+        """Return the loops by queue; the name of a single queue is empty."""
+        queues: dict[str, list[Loop]] = {}
         for loop in self.process.loops:
-            ready, found = loop.ready(READY_WITHIN_SECONDS), parts if loop.part else groups
-            groups[loop.group] += []
-            found[loop.group] += [] if ready else [loop.service.name]
-            if loop.part and ready:
-                works.add(loop.group)
-        for group in parts.keys() - works:
-            groups[group] += parts[group]
-        unready = groups.pop(None, [])
-        return unready if groups and not all(groups.values()) else [*unready, *chain(*groups.values())]
+            queues.setdefault(loop.queue, []).append(loop)
+        return list(queues.items()) if len(queues) > 1 else [("", list(self.process.loops))]
 
     async def healthz(self, _query: Query) -> Response:
         """Return 200 while every loop makes progress; 500 makes the kubelet restart the container."""
@@ -97,6 +92,31 @@ class Probes:
     def horizons_server(self) -> HttpServer:
         """Return the server for the operator only."""
         return HttpServer({"/metrics": self.horizons})
+
+
+def _unready(loops: Sequence[Loop]) -> list[str]:
+    """Return the names of a queue's loops without a recent success.
+
+    The loops of a shard group are ignored while all loops of another group work, and those of a part of a group
+    while another part works: a process that serves some shards is useful, and neither a restart nor a paused
+    rollout repairs the other shards' server or keys.
+    """
+    groups, parts = defaultdict[object, list[str]](list), defaultdict[object, list[str]](list)
+    works = set[object]()
+    for loop in loops:
+        ready, found = loop.ready(READY_WITHIN_SECONDS), parts if loop.part else groups
+        groups[loop.group] += []
+        found[loop.group] += [] if ready else [loop.service.name]
+        if loop.part and ready:
+            works.add(loop.group)
+    for group in parts.keys() - works:
+        groups[group] += parts[group]
+    unready = groups.pop(None, [])
+    return unready if groups and not all(groups.values()) else [*unready, *chain(*groups.values())]
+
+
+def _named(queue: str, names: Iterable[str]) -> list[str]:
+    return [f"{queue}: {name}" if queue else name for name in names]
 
 
 def _exposition(families: Iterable[Family]) -> Response:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
-from delayq.client.document import read
+from delayq.client.document import read, read_all
 from delayq.connection import Address, SyncConnection
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
@@ -158,10 +158,17 @@ def document_of(queue: str, purpose: str) -> tuple[Path, DelayQueue]:
     path = Path(queue) if is_path(queue) else Path(os.environ.get(CONFIG_VARIABLE) or HERE)
     if not is_path(queue) and not path.is_file():
         raise CommandError(f"queue {queue}: expected its document, {purpose}, found no {path}")
-    document = read(path)
-    if not is_path(queue) and document.queue != queue:
-        raise CommandError(f"{path} is the document of queue {document.queue}, not of {queue}", "", INVALID)
-    return path, document
+    if is_path(queue):
+        return path, read(path)
+    there = queues_of(path)
+    if queue not in there:
+        raise CommandError(f"{path} is the document of queue {', '.join(there)}, not of {queue}", "", INVALID)
+    return path, there[queue]
+
+
+def queues_of(path: Path) -> dict[str, DelayQueue]:
+    """Return the documents of a file by queue."""
+    return {each.queue.queue: each.queue for each in read_all([path])}
 
 
 def is_path(queue: str) -> bool:
@@ -196,17 +203,17 @@ def _named_document(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | 
     if not named and not path.is_file():
         return None
     try:
-        document = read(path)
+        there = queues_of(path)
     except InvalidDocument as error:
         if redis is None:
             raise
         note(f"note: ignoring {path}, which is invalid: {str(error).splitlines()[0]}")
         return None
-    if document.queue == queue:
-        return path, document
+    if queue in there:
+        return path, there[queue]
     if named and redis is None:
         raise CommandError(
-            f"${CONFIG_VARIABLE}: {path} is the document of queue {document.queue}, not of {queue}",
+            f"${CONFIG_VARIABLE}: {path} is the document of queue {', '.join(there)}, not of {queue}",
             "",
             INVALID,
         )

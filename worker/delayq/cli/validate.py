@@ -12,7 +12,7 @@ import click
 from delayq.cli import guarded, views
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import Output, emit, output_option
-from delayq.client.document import MAX_BYTES, parse_text, read
+from delayq.client.document import MAX_BYTES, parse_all, read_all
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
 
@@ -46,12 +46,14 @@ def validate(documents: tuple[str, ...], *, output: Output) -> None:
 def problems(name: str) -> list[Problem]:
     """Return the problems of a document; one problem without a path when it cannot be parsed."""
     try:
-        document = parse_text(_stdin(), name) if name == "-" else read(name)
+        found = parse_all(_stdin(), name) if name == "-" else [each[1:] for each in read_all([name])]
     except InvalidDocument as error:
-        if isinstance(error.__cause__, SpecError):
+        several = f"{name}, "  # and the number of a document
+        if isinstance(error.__cause__, SpecError) and not str(error).startswith(several):
             return list(error.__cause__.problems)
-        return [Problem("", str(error).removeprefix(f"{name}: "))]
-    return list(_statements(document))
+        lines = str(error).splitlines()
+        return [Problem("", line.removeprefix(f"{name}: ").removeprefix(several)) for line in lines]
+    return [problem for _, queue in found for problem in _statements(queue)]
 
 
 def _statements(document: DelayQueue) -> Iterator[Problem]:

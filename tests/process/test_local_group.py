@@ -13,6 +13,7 @@ import yaml
 from delayq import SyncClient
 
 from tests.process.local_home import HANDLERS, QUEUE, Home, children, running, stopped, until
+from tests.process.receiver import receiving
 from tests.processes import DELAYQ, Process
 from tests.servers import free_port
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 RUN = (DELAYQ, "run", "--log-format", "json", "--log-level", "info")
 
 
-def described(name: str, port: int | None = None, *, handler: str = "keep", **spec: object) -> str:
-    found = yaml.safe_load(QUEUE.replace("HANDLER", handler))
+def described(name: str, port: int | None = None, *, function: str = "keep", **spec: object) -> str:
+    found = yaml.safe_load(QUEUE.replace("HANDLER", function))
     found["metadata"]["name"] = name
     found["spec"] |= spec
     if port is not None:
@@ -70,7 +71,7 @@ def started(run: Process) -> dict[str, str]:
 def test_queues_of_two_files_share_a_scanner_and_a_reaper_and_end_together(home: Group) -> None:
     """Each line of the panel and each process of a queue has the queue's name, and the port after the one before."""
     first = free_port(range(21_100, 21_900))
-    home.described(described("orders"), described("mails", handler="until_told"))
+    home.described(described("orders"), described("mails", function="until_told"))
     home.described(described("refunds"), file="more.yaml")
     with stopped(home.run("queue.yaml", "more.yaml", "--metrics-port", str(first))) as run:
         everything = "orders, mails, refunds"
@@ -113,7 +114,7 @@ def test_a_killed_process_is_started_again_and_no_other(home: Group) -> None:
 
 
 def test_a_queue_that_cannot_start_ends_the_group_and_says_which(home: Group) -> None:
-    path = home.described(described("orders"), described("mails", handler="no_such"))
+    path = home.described(described("orders"), described("mails", function="no_such"))
     run = Process.start(*RUN, str(path), cwd=home.dir)
     assert run.wait(timeout_s=40) == 3
     said = (
@@ -131,6 +132,44 @@ def test_a_check_in_python_runs_in_no_process_of_another_queue(home: Group) -> N
         home.note(run)
     assert served["scanner-1"] == served["reaper-1"] == "orders, refunds"
     assert served["scanner-2"] == served["reaper-2"] == "mails"
+
+
+def test_queues_with_http_handlers_share_a_worker_and_those_with_other_code_or_a_guard_do_not(
+    home: Group, tmp_path: Path
+) -> None:
+    guard = {"sqlUnique": {"databaseSecretRef": {"name": "database"}}}
+    env = {"DELAYQ_DATABASE_URL": f"sqlite:///{tmp_path}/shop.sqlite"}
+    with receiving(200) as (url, seen):
+        http = {"handler": {"http": {"url": url}}}
+        home.described(
+            *(described(name, **http) for name in ("orders", "mails")),
+            described("refunds", **http, guard=guard),
+            described("reports", **http, worker={"replicas": 2}),
+            described("pushes"),
+        )
+        with stopped(home.run("queue.yaml", "--status-interval", "0.2s", env=env)) as run:
+            served = started(run)
+            workers = {name: queue for name, queue in served.items() if "worker" in name}
+            assert workers == {
+                "worker-1": "orders, mails",
+                "refunds/worker-1": "refunds",
+                "reports/worker-1": "reports",
+                "reports/worker-2": "reports",
+                "pushes/worker-1": "pushes",
+            }
+            for queue in ("orders", "mails"):
+                home.schedule(queue, f"of-{queue}")
+                run.wait_line(rf"^{queue} .* in flight 0 · .* late p50 ")
+            assert {dict(headers)["Delayq-Task-Id"] for headers, _ in seen} == {"of-orders", "of-mails"}
+            home.note(run)
+
+
+def test_a_worker_of_several_queues_refuses_code_that_could_end_it(home: Group) -> None:
+    path = home.described(described("orders"), described("mails"))
+    worker = Process.start(DELAYQ, "worker", "--config", str(path), cwd=home.dir)
+    assert worker.wait(timeout_s=40) == 3
+    said = "document 1: a worker of several queues needs handler.http, and no guard, in each; choose one with --queue: "
+    assert f"{said}orders, mails" in worker.output
 
 
 def test_with_spec_each_redis_has_a_scanner_and_a_reaper(

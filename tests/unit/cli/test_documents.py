@@ -54,6 +54,15 @@ def test_validate_checks_every_file_and_stdin(here: Path) -> None:
     assert stdin["valid"] is False
 
 
+def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
+    (here / "all.yaml").write_text(f"{RIGHT}---\n{WRONG.replace('orders', 'mails')}")
+    result = run("validate", "all.yaml")
+    assert result.exit_code == 3
+    assert result.stdout.startswith("all.yaml: document 2: spec.delivery.maxAtempts: unknown field")
+    (here / "all.yaml").write_text(f"{RIGHT}---\n{RIGHT.replace('orders', 'mails')}")
+    assert run("validate", "all.yaml").stdout == "all.yaml: valid\n"
+
+
 OPEN = "SELECT id FROM orders WHERE id = :payload_order"
 CHANGE = "UPDATE orders SET version = version + 1"
 STATEMENTS = [

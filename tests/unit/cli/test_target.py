@@ -48,6 +48,13 @@ def test_a_name_finds_the_document_in_the_environment(here: Path, monkeypatch: p
         resolve("mails")
 
 
+def test_a_name_finds_its_document_among_several_of_a_file(here: Path) -> None:
+    (here / "queue.yaml").write_text(f"{RIGHT}  shards: 4\n---\n{RIGHT.replace('orders', 'mails')}")
+    assert (resolve("orders").shards, resolve("mails").shards) == (4, 1)
+    with pytest.raises(InvalidDocument, match="expected one document of kind DelayQueue, found 2"):
+        resolve("queue.yaml")
+
+
 def test_a_name_and_a_url_keep_the_shards_of_the_document_beside_it(here: Path) -> None:
     (here / "queue.yaml").write_text(RIGHT + "  shards: 4\n")
     assert resolve("orders", redis=URL).shards == 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from delayq.client.document import parse_text
+from delayq.client.document import parse_all, parse_text
 from delayq.errors import InvalidDocument
 
 GOOD = b"""
@@ -79,3 +79,16 @@ def test_a_long_number_is_refused_unread(end: bytes) -> None:
 @pytest.mark.parametrize("value", [b"!!bool a", b"!!timestamp a", b"!!int ''", b"2001-99-99"])
 def test_a_value_that_pyyaml_fails_over_is_refused_in_words(value: bytes) -> None:
     assert "not YAML: not a value of tag:yaml.org,2002:" in refusal(GOOD + b"status: " + value)
+
+
+def test_of_several_documents_each_is_named_by_its_number() -> None:
+    """Counted as a reader does: other kinds and empty documents count too."""
+    text = b"kind: Secret\n---\n---" + GOOD + b"---" + GOOD.replace(b"orders", b"mails")
+    found = [(name, queue.queue) for name, queue in parse_all(text, "all.yaml")]
+    assert found == [("all.yaml, document 3", "orders"), ("all.yaml, document 4", "mails")]
+    with pytest.raises(InvalidDocument, match=r"^all.yaml, document 4: spec.shards: expected"):
+        parse_all(text.replace(b"spec: {", b"spec: {shards: 0, ").replace(b"shards: 0, ", b"", 1), "all.yaml")
+
+
+def test_a_single_queue_has_the_name_of_its_file() -> None:
+    assert [name for name, _ in parse_all(b"kind: Secret\n---" + GOOD, "queue.yaml")] == ["queue.yaml"]

@@ -76,3 +76,11 @@ async def test_a_process_is_ready_while_a_shard_group_and_what_serves_them_all_w
     """One shard with a broken key must not hold up a rollout, and none that works must. Failing loops are named."""
     expected = (503, f"not ready: {failing}\n") if failing else (200, "ok\n")
     assert await ask("readyz", loops) == expected
+
+
+async def test_of_two_queues_each_is_ready_for_itself() -> None:
+    """A shard group that works excuses another one of its queue only."""
+    works, fails = StillLoop("lead", group="1"), StillLoop("lead", works=False, group="2", queue="mails")
+    assert await ask("readyz", (works, fails)) == (503, "not ready: mails: lead\n")
+    hangs = StillLoop("sweep", stuck_seconds=STUCK_AFTER_SECONDS + 1, queue="mails")
+    assert await ask("healthz", (works, hangs)) == (500, "stuck: mails: sweep\n")

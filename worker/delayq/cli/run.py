@@ -82,7 +82,8 @@ def run(  # noqa: PLR0913 -- one parameter an option
     """Run the queues of these files on this machine.
 
     It starts scanner, worker, reaper, and an embedded Redis unless given a URL. A file may have several documents,
-    separated by ---. All queues on one Redis share a scanner and a reaper, and each queue has workers of its own.
+    separated by ---. All queues on one Redis share a scanner and a reaper. A queue has workers of its own, unless it
+    has an HTTP handler, no guard and one worker: such queues share one.
 
     The command uses spec.redis only with --redis spec, and reads its Secrets below $DELAYQ_SECRETS_DIR. For a Cluster
     with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
@@ -103,7 +104,6 @@ def run(  # noqa: PLR0913 -- one parameter an option
                 local.Served(
                     document=each,
                     workers=each.queue.spec.worker.replicas if workers is None else workers,
-                    prefix=f"{each.queue.queue}/" if found[1:] else "",
                 )
                 for each in found
             ),

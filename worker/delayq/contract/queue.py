@@ -149,6 +149,11 @@ class Spec:
         Monitoring, default=Monitoring(), doc="Monitoring of the queue by the Prometheus operator."
     )
 
+    @property
+    def shares_workers(self) -> bool:
+        """Whether its worker may serve other queues too: neither handler nor guard can end or block the process."""
+        return self.handler.http is not None and self.guard is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 WINDOW_SECONDS = 60.0
 INTERPOLATED_SECONDS = 10.0  # buckets above this bound span 20 s and more
 PARTS = (metrics.WORKER_DUE_TO_CLAIMED.name, metrics.WORKER_CLAIMED_TO_STARTED.name)
-_BUCKET = re.compile(rf'^({"|".join(PARTS)})_bucket{{[^}}]*le="([^"]+)"[^}}]*}} (\S+)$', re.MULTILINE)
+_BUCKET = re.compile(
+    rf'^({"|".join(PARTS)})_bucket{{[^}}]*le="([^"]+)",queue="([^"]+)"}} (\S+)$', re.MULTILINE
+)
 
 Cumulative = dict[str, dict[float, float]]  # metric -> upper bound -> values up to it
 
@@ -43,10 +45,12 @@ def resharded(exposition: str, queue: str) -> tuple[int, int]:
     return round(checked), round(tasks)
 
 
-def histograms(exposition: str) -> Cumulative:
-    """Return the two histograms in a worker's /metrics."""
+def histograms(exposition: str, queue: str) -> Cumulative:
+    """Return the two histograms of a queue in a worker's /metrics."""
     found: Cumulative = {part: {} for part in PARTS}
-    for name, bound, count in _BUCKET.findall(exposition):
+    for name, bound, served, count in _BUCKET.findall(exposition):
+        if served != queue:
+            continue
         found[name][float(bound)] = found[name].get(float(bound), 0.0) + float(count)
     return found
 

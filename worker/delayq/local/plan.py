@@ -17,7 +17,7 @@ from delayq.local import datadir
 from delayq.local.process import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from delayq.client.document import Document
     from delayq.connection.place import Place
@@ -34,17 +34,11 @@ class Served:
 
     document: Document
     workers: int
-    prefix: str = ""  # of its processes' names: `orders/` where a run has several queues
 
     @property
     def queue(self) -> DelayQueue:
         """The parsed document."""
         return self.document.queue
-
-    @property
-    def worker_names(self) -> list[str]:
-        """worker-1 and so on."""
-        return [f"{self.prefix}worker-{n + 1}" for n in range(self.workers)]
 
 
 @dataclass(frozen=True)
@@ -100,8 +94,7 @@ class Plan:
         for each in self.queues:
             check = each.queue.spec.recovery.check
             own = each.queue.queue if check is not None and check.python is not None else ""
-            place = () if self.redis_url != SPEC else where(each.document)
-            shared.setdefault((place, own), []).append(each)
+            shared.setdefault((self._redis_of(each), own), []).append(each)
         several = len(shared) > 1
         return [
             Helpers(
@@ -112,15 +105,35 @@ class Plan:
             for at, queues in enumerate(shared.values())
         ]
 
-    @property
-    def worker_names(self) -> set[str]:
-        """The names of all workers."""
-        return {name for each in self.queues for name in each.worker_names}
+    @cached_property
+    def workers(self) -> dict[str, list[Served]]:
+        """Names of the workers, and the queues of each.
+
+        Queues on one Redis that need one worker share it, if their handlers allow it.
+        """
+        if not self.queues[1:]:
+            return {f"worker-{n + 1}": [*self.queues] for n in range(self.queues[0].workers)}
+        shared: dict[object, list[Served]] = {}
+        for each in self.queues:
+            if each.workers == 1 and each.queue.spec.shares_workers:
+                shared.setdefault(self._redis_of(each), []).append(each)
+        several = [queues for queues in shared.values() if queues[1:]]
+        alone = [each for each in self.queues if not any(each in queues for queues in several)]
+        return {
+            f"{each.queue.queue}/worker-{n + 1}": [each] for each in alone for n in range(each.workers)
+        } | {f"worker-{n}": queues for n, queues in enumerate(several, 1)}
+
+    def worker_names(self, served: Served) -> list[str]:
+        """Return the workers of a queue."""
+        return [name for name, queues in self.workers.items() if served in queues]
+
+    def _redis_of(self, served: Served) -> tuple[object, ...]:
+        return where(served.document) if self.redis_url == SPEC else ()
 
     def commands(self, url: str | None) -> Iterator[tuple[str, Command]]:
         """Yield name and command of each process, workers first; the metrics ports have this order."""
-        verbs: list[tuple[str, tuple[Served, ...], tuple[str, ...]]] = []
-        verbs += [(name, (each,), ("worker",)) for each in self.queues for name in each.worker_names]
+        verbs: list[tuple[str, Sequence[Served], tuple[str, ...]]] = []
+        verbs += [(name, queues, ("worker",)) for name, queues in self.workers.items()]
         verbs += [(name, each.queues, ("scanner",)) for each in self.helpers for name in each.scanner_names]
         verbs += [
             (name, each.queues, ("reaper", "--for", "0s"))
@@ -131,7 +144,7 @@ class Plan:
             port = 0 if self.metrics_port is None else self.metrics_port + number
             yield name, self._command(url, port, queues, *verb)
 
-    def _command(self, url: str | None, port: int, queues: tuple[Served, ...], *verb: str) -> Command:
+    def _command(self, url: str | None, port: int, queues: Sequence[Served], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         files = list(dict.fromkeys(str(each.document.path) for each in queues))
         beside = str(Path(files[0]).absolute().parent)

@@ -156,6 +156,6 @@ class Run:
     async def _end(self, *, workers: bool) -> bool:
         """Stop workers first, so that scanners wake other workers for released tasks. run() stops Redis last."""
         drain_seconds = self._plan.drain_seconds + HURRY_SECONDS
-        names = self._plan.worker_names
+        names = self._plan.workers
         these = [keeper for name, keeper in self._keepers.items() if (name in names) is workers]
         return await end(these, drain_seconds if workers else HELPERS_SECONDS, self._urgency)

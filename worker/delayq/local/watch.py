@@ -76,16 +76,16 @@ class Watch:
         return ""
 
     async def _lines(self, served: Served, client: Client, window: Window) -> list[str]:
-        for name in served.worker_names:
+        queue, names = served.queue, self._plan.worker_names(served)
+        for name in names:
             if text := await self._metrics(self._relays[name]):
-                window.add(name, time.monotonic(), histograms(text))
-        queue = served.queue
+                window.add(name, time.monotonic(), histograms(text, queue.queue))
         status, shard_map = await _status(client, window), client.shard_map  # refreshed by _status
         # The document may have another number, which takes effect only after resharding.
         shards = shard_map.shards_in_use if shard_map.epoch else queue.spec.shards
         [helpers] = [each for each in self._plan.helpers if served in each.queues]
         scanners = [self._relays[name] for name in helpers.scanner_names]
-        workers = [self._relays[name] for name in served.worker_names]
+        workers = [self._relays[name] for name in names]
         exported = [await self._metrics(each) for each in scanners if shard_map.moves]
         moving = panel.moving(shard_map, *resharded("\n".join(exported), queue.queue))
         return [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from delayq import guards
 from delayq.processes.recovery import recovery_of
-from delayq.processes.runtime import serve_queues
+from delayq.processes.runtime import Opened, serve_queues
 from delayq.reaper.guard_retention import Ledger
 from delayq.reaper.reaper import Reaper
 from delayq.service import metrics
@@ -17,7 +17,7 @@ from delayq.service.shutdown import run
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from delayq.processes.runtime import Families, Setting
+    from delayq.processes.runtime import Setting
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
 
@@ -28,7 +28,7 @@ def run_reaper(settings: Sequence[Setting], seconds: float | None, *, once: bool
 
 
 @asynccontextmanager
-async def _reaper(setting: Setting, *, once: bool) -> AsyncIterator[tuple[Reaper, Families]]:
+async def _reaper(setting: Setting, *, once: bool) -> AsyncIterator[Opened]:
     spec, commands = setting.queue.spec, setting.commands
     guard: object = None
     if spec.guard is not None and spec.guard.sql is not None:
@@ -41,7 +41,7 @@ async def _reaper(setting: Setting, *, once: bool) -> AsyncIterator[tuple[Reaper
             return metrics.process_families(reaper.counters)
 
         try:
-            yield reaper, families
+            yield Opened(reaper, families)
         finally:
             if ledger is not None:
                 await ledger.close()

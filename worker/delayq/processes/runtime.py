@@ -1,6 +1,6 @@
 """The common part of scanner, worker, reaper and eraser: signals, probes, exit codes.
 
-A scanner or a reaper may serve several queues in one event loop: a process uses 40 MB, a queue in it 1 MB.
+A process may serve several queues in one event loop.
 Not here: the processes. Each has its own module, and a process imports no other.
 """
 
@@ -15,7 +15,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from delayq.client.document import named
 from delayq.errors import InvalidDocument
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from delayq.service.loop import Loop
 
     Families = Callable[[DueHistogram], Awaitable[Iterable[Family]]]
-    Open = Callable[["Setting"], AbstractAsyncContextManager[tuple["Process", Families]]]
+    Open = Callable[["Setting"], AbstractAsyncContextManager["Opened"]]
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,14 @@ class Setting:
         return Commands(self.queue.queue, prefix=prefix, shards=spec.shards, limits=limits)
 
 
+class Opened(NamedTuple):
+    """A process of one queue, ready to run; stopping may take `stop_seconds`."""
+
+    process: Process
+    families: Families
+    stop_seconds: float = STOP_SECONDS
+
+
 class Several:
     """Processes of several queues as one process."""
 
@@ -109,19 +117,20 @@ async def serve_queues(
     name: str, settings: Sequence[Setting], open_process: Open, *, seconds: float | None = None
 ) -> None:
     """Serve one queue or several in one process; the host and the ports are those of the first setting."""
-    opened: list[tuple[Process, Families]] = []
+    opened: list[Opened] = []
     async with AsyncExitStack() as stack:
         for setting in settings:
             try:
                 opened.append(await stack.enter_async_context(open_process(setting)))
             except InvalidDocument as error:
                 raise named(error, setting.document) from error
-        process, families = opened[0]
+        process, families, stop_seconds = opened[0]
         if opened[1:]:
             names = (setting.queue.queue for setting in settings)
-            process = Several(dict(zip(names, (each for each, _ in opened), strict=True)))
-            families = _merged([each for _, each in opened])
-        await serve(name, process, settings, families, seconds=seconds)
+            process = Several(dict(zip(names, (each.process for each in opened), strict=True)))
+            families = _merged([each.families for each in opened])
+            stop_seconds = max(each.stop_seconds for each in opened)
+        await serve(name, process, settings, families, seconds=seconds, stop_seconds=stop_seconds)
 
 
 def _merged(exported: Sequence[Families]) -> Families:

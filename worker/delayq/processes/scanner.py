@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from delayq.connection import AsyncConnection
 from delayq.processes.recovery import recovery_of
-from delayq.processes.runtime import serve_queues
+from delayq.processes.runtime import Opened, serve_queues
 from delayq.protocol.due_histogram import ALWAYS
 from delayq.resharding import DesiredShards
 from delayq.scanner.exporter import Exporter
@@ -32,7 +32,7 @@ def run_scanner(settings: Sequence[Setting]) -> None:
 
 
 @asynccontextmanager
-async def _scanner(setting: Setting) -> AsyncIterator[tuple[Scanner, Families]]:
+async def _scanner(setting: Setting) -> AsyncIterator[Opened]:
     # Containers in their host's network share its name, and each has PID 1.
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     connection = AsyncConnection(setting.address)
@@ -45,7 +45,7 @@ async def _scanner(setting: Setting) -> AsyncIterator[tuple[Scanner, Families]]:
         )
         scrape = Exporter(scanner, setting.commands, connection, setting.queue.spec)
         try:
-            yield scanner, _shared(scrape)
+            yield Opened(scanner, _shared(scrape))
         finally:
             await connection.close()
 

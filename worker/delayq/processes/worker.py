@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from delayq import guards, handlers
-from delayq.processes.runtime import serve
+from delayq.errors import InvalidDocument
+from delayq.processes.runtime import Opened, serve_queues
 from delayq.service import metrics
 from delayq.service.shutdown import leave, run
 from delayq.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from delayq.processes.runtime import Setting
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
 
 
-def run_worker(setting: Setting) -> None:
-    """Run a worker until SIGTERM or SIGINT; HandlerSetupError before it starts."""
-    run(_worker(setting))
+def run_worker(settings: Sequence[Setting]) -> None:
+    """Run a worker of these queues until SIGTERM or SIGINT; InvalidDocument before it starts.
+
+    Several queues need handlers that run no code of their users in this process.
+    """
+    for setting in settings[1:] and settings:
+        if not setting.queue.spec.shares_workers:
+            names = ", ".join(each.queue.queue for each in settings)
+            raise InvalidDocument(
+                f"{setting.document}: a worker of several queues needs handler.http, and no guard, in each; "
+                f"choose one with --queue: {names}"
+            )
+    run(serve_queues("worker", settings, _worker))
 
 
-async def _worker(setting: Setting) -> None:
+@asynccontextmanager
+async def _worker(setting: Setting) -> AsyncIterator[Opened]:
     handler = handlers.build(setting.queue, secrets_dir=setting.secrets_dir, address=setting.address)
     guard = guards.build(
         setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=not handler.joins
@@ -39,7 +52,7 @@ async def _worker(setting: Setting) -> None:
             worker.counters.busy = worker.slots.busy
             return metrics.worker_families(worker.counters)
 
-        await serve("worker", worker, [setting], families, stop_seconds=worker.stop_seconds)
+        yield Opened(worker, families, worker.stop_seconds)
     finally:
         await handler.close()
         if guard is not None:

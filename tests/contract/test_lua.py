@@ -44,8 +44,9 @@ TYPES = {
 # What Redis 5 knows: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
 REDIS_5 = {
     "DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
-    "HSTRLEN", "INFO", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE",
-    "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM", "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    "HSTRLEN", "INFO", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZLEXCOUNT",
+    "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREM", "UNLINK", "ZREMRANGEBYRANK", "ZREVRANGEBYSCORE", "ZSCAN",
+    "ZSCORE",
 }  # fmt: skip
 EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "schedule": lambda b: b.schedule(
@@ -66,6 +67,7 @@ EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "release": lambda b: b.release(0, [b"id:1", 1]),
     "park": lambda b: b.park(0, [b"id:1", 1]),
     "unpark": lambda b: b.unpark(0, [("kind", 1)]),
+    "parked": lambda b: b.parked(0),
     "wake": lambda b: b.wake(0),
     "elect": lambda b: b.elect(0, "owner", 1),
     "reclaim": lambda b: b.reclaim(0, max_crashes=1),

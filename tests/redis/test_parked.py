@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from delayq.contract import Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
+from delayq.protocol.due_histogram import ALWAYS
 from delayq.protocol.envelope import Further, encode, with_fields
-from delayq.protocol.results import Cancelled, LostTask, Outcome, Settled
+from delayq.protocol.results import Cancelled, LostTask, Outcome, ParkedKind, Settled
 from delayq.protocol.results import State as In
 from delayq.reaper.reaper import INDEXES
+from delayq.scanner.exporter import Exporter
+from delayq.service.counters import ProcessCounters
 
+from tests.redis.commands import answer, on
 from tests.redis.state import NOW, PLENTY, State
+from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
+    from delayq.connection import AsyncConnection
+    from delayq.protocol.commands import Call
+    from delayq.scanner.scanner import Scanner
+
     from tests.redis.state import Shard
 
 
@@ -33,6 +43,7 @@ def park(shard: Shard, *members: str | bytes, commands: Commands | None = None) 
     return shard.run((commands or shard.commands).park(0, flat))
 
 
+URL = {"url": "http://127.0.0.1:1/"}
 PUSH = of_kind("push")
 ONE = State(parked={member("a"): 0}, tasks={"a": PUSH}, stats={"format": 3})
 RETRIED = ONE.but(
@@ -290,3 +301,80 @@ def test_bytes_of_another_program_do_not_stop_the_others(shard: Shard) -> None:
     park(shard, "x:1", "a:2")
     assert shard.whole().parked == {member("a"): 0, member("x", "-", 0): 0}
     assert shard.run(shard.commands.unpark(0, None)) == (2, 0)
+
+
+def some_kinds() -> State:
+    """Four kinds and versions, one of which begins as another."""
+    members = [
+        *(member("a", due_ms=NOW + 2), member("b", due_ms=NOW - 3)),
+        *(member("c", version=2), member("d", "pushy"), member("e", "-", 0)),
+    ]
+    return State(parked=dict.fromkeys(members, 0))
+
+
+def test_parked_tasks_are_counted_by_kind_and_version_in_a_bounded_call(shard: Shard) -> None:
+    assert shard.run(shard.commands.parked(0)) == []
+    before = shard.seed(some_kinds())
+    kinds = [
+        *(ParkedKind("", 0, 1, NOW), ParkedKind("push", 1, 2, NOW - 3), ParkedKind("push", 2, 1, NOW)),
+        ParkedKind("pushy", 1, 1, NOW),
+    ]
+    assert shard.run(shard.commands.parked(0)) == kinds
+    assert shard.run(shard.commands.parked(0, limit=3)) == kinds[:3]
+    assert shard.whole() == before
+    shard.redis.zadd(shard.keys.parked, {"broken": 0})  # by another program
+    assert shard.run(shard.commands.parked(0)) == kinds
+
+
+@pytest.mark.parametrize("denied", [False, True])
+async def test_a_scanner_exports_the_kinds_of_parked_tasks_as_far_as_it_may_read_them(
+    shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch, *, denied: bool
+) -> None:
+    """A user without ZLEXCOUNT, as rules of an older version give it, loses these numbers and no others."""
+    asked: list[int] = []
+    rightful = shard.commands.parked
+
+    def parked(at: int) -> Call[list[ParkedKind]]:
+        asked.append(at)
+        return rightful(at, limit="x") if denied else rightful(at)  # type: ignore[arg-type]  # an error of the script
+
+    monkeypatch.setattr(shard.commands, "parked", parked)
+    scanner = SimpleNamespace(
+        shards=[SimpleNamespace(shard=0, leads=True)],
+        down={},
+        connects=1,
+        scans={},
+        counters=ProcessCounters("scanner", "orders"),
+    )
+    exporter = Exporter(cast("Scanner", scanner), shard.commands, connection, document({"http": URL}).spec)
+
+    async def exported() -> dict[str, dict[tuple[str, ...], float]]:
+        families = {each.name: each.samples for each in await exporter.families(ALWAYS)}
+        return {
+            name: {tuple(each.labels.values())[1:]: each.value for each in families[f"delayq_{name}"]}
+            for name in ("tasks", "parked_tasks", "parked_oldest_due_timestamp_seconds")
+        }
+
+    shard.seed(State())
+    assert (await exported())["parked_tasks"] == {}
+    assert asked == []  # no call for a queue without parked tasks
+    shard.seed(some_kinds())
+    found = await exported()
+    assert asked == [0]
+    assert found["tasks"]["0", "parked"] == 5
+    tasks = {("push", "1"): 2, ("push", "2"): 1, ("pushy", "1"): 1, ("", "0"): 1}
+    assert found["parked_tasks"] == ({} if denied else tasks)
+    oldest = found["parked_oldest_due_timestamp_seconds"]
+    assert oldest.get(("push", "1")) == (None if denied else (NOW - 3) / 1000)
+
+
+def test_status_names_kinds_of_parked_tasks(orders: Shard) -> None:
+    orders.seed(some_kinds())
+    shown = on(orders, "status", "orders").stderr
+    said = "! 5 parked: no worker knew their kind or version: push 1 (2, the oldest due for 3ms), without a kind (1), "
+    assert said in shown
+    found = answer(orders, "status", "orders")["parked_kinds"]
+    assert [(each["kind"], each["kind_version"], each["count"]) for each in found] == [
+        *(("push", 1, 2), ("", 0, 1), ("push", 2, 1), ("pushy", 1, 1)),
+    ]
+    assert found[0]["oldest_due_ms"] == NOW - 3

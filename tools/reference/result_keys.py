@@ -41,6 +41,8 @@ KEYS: Final[Mapping[str, str]] = {
     "queue": "Name of the queue.",
     "now": "Redis' time.",
     "parked": "Tasks whose kind or version no worker knew; they are in no other number.",
+    "parked_kinds": "Parked tasks by kind and version, most first: kind, kind_version, count, oldest_due.",
+    "oldest_due": "Due time of the oldest task.",
     "suspect": "Of the due tasks, those whose lease expired; they run again apart from healthy ones.",
     "in_flight": "Tasks that workers hold.",
     "retrying": "Tasks scheduled for another attempt.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -101,3 +102,11 @@ def listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MOST_LISTED])
     more = len(names) - MOST_LISTED
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+
+def timestamp(unix_seconds: float) -> str:
+    """Format a time for the API, to the second, limited to its range."""
+    return datetime.fromtimestamp(min(LATEST, max(0.0, unix_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

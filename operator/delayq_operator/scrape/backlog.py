@@ -7,11 +7,13 @@ enqueues a reconciliation (backlog_cache.py).
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
+from delayq.contract.words import TASK_KIND
 
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 
@@ -49,6 +51,8 @@ NEEDED: Final = frozenset(
         table.DURABILITY_RISK,
         table.ERASED_SHARDS,
         table.DUE_WITHIN_TASKS,
+        table.PARKED_TASKS,
+        table.PARKED_OLDEST_DUE,
         table.QUEUE_CLAIMED,
         table.QUEUE_RELEASED,
         table.QUEUE_RECLAIMED,
@@ -57,8 +61,28 @@ NEEDED: Final = frozenset(
 """Names of the metrics that the operator reads; scanners export several times as many."""
 
 _OF_ALL_SHARDS: Final = frozenset(
-    metric.name for metric in (table.REDIS_UP, table.REDIS_DOWN, table.DURABILITY_RISK, table.ERASED_SHARDS)
+    metric.name
+    for metric in (
+        table.REDIS_UP,
+        table.REDIS_DOWN,
+        table.DURABILITY_RISK,
+        table.ERASED_SHARDS,
+        table.PARKED_TASKS,
+        table.PARKED_OLDEST_DUE,
+    )
 )
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKind:
+    """Parked tasks of one kind and version, as scanners report them."""
+
+    kind: str
+    """Empty for tasks without a kind."""
+    version: int
+    tasks: int
+    oldest_due_at: float | None
+    """Unix seconds by Redis' clock; None if it is not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +96,8 @@ class Backlog:
     in_flight: int = 0
     retrying: int = 0
     parked: int = 0
+    unknown_kinds: tuple[UnknownKind, ...] = ()
+    """Of the parked tasks; those with the most tasks first."""
     dead: int = 0
     oldest_due_at: float | None = None
     """Unix seconds; None when nothing is overdue."""
@@ -128,10 +154,17 @@ class Backlog:
 
     def moved(self, before: Backlog) -> bool:
         """Whether numbers or times changed significantly."""
-        return self._numbers() != before._numbers() or not (
-            _same_time(self.oldest_due_at, before.oldest_due_at)
-            and _same_time(self.next_due_at, before.next_due_at)
+        return (
+            self._numbers() != before._numbers()
+            or self._kinds() != before._kinds()
+            or not (
+                _same_time(self.oldest_due_at, before.oldest_due_at)
+                and _same_time(self.next_due_at, before.next_due_at)
+            )
         )
+
+    def _kinds(self) -> set[tuple[str, int]]:
+        return {(each.kind, each.version) for each in self.unknown_kinds}
 
     def _numbers(self) -> list[int]:
         tasks = (self.due, self.scheduled, self.in_flight, self.retrying, self.parked, self.dead)
@@ -231,6 +264,23 @@ class Reading:
         held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
         return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
 
+    def unknown_kinds(self) -> tuple[UnknownKind, ...]:
+        """Return the kinds of parked tasks, those with the most tasks first. Scanners report at most MOST_PARKED."""
+        tasks, oldest = dict[tuple[str, str], float](), dict[tuple[str, str], float]()
+        for has, value in self._values[table.PARKED_TASKS.name]:
+            key = has.get("kind", ""), has.get("version", "")
+            if (not key[0] or TASK_KIND.fits(key[0])) and re.fullmatch("[0-9]{1,5}", key[1]):
+                tasks[key] = tasks.get(key, 0.0) + value
+        for has, value in self._values[table.PARKED_OLDEST_DUE.name]:
+            key = has.get("kind", ""), has.get("version", "")
+            oldest[key] = min(value, oldest.get(key, value))
+        found = [
+            UnknownKind(kind, int(version), int(count), oldest.get((kind, version)))
+            for (kind, version), count in tasks.items()
+        ]
+        found.sort(key=lambda each: (-each.tasks, each.kind, each.version))
+        return tuple(found[: table.MOST_PARKED])
+
     def sharding(self) -> Shards:
         missing = self._expected - self._counted
         # A starting or isolated scanner may report a shard as down that serves another scanner.
@@ -269,6 +319,7 @@ def backlog(reading: Reading, now: float) -> Backlog:
         scheduled=reading.total(table.TASKS, state="scheduled"),
         retrying=reading.total(table.TASKS, state="retrying"),
         parked=reading.total(table.TASKS, state="parked"),
+        unknown_kinds=reading.unknown_kinds(),
         in_flight=reading.total(table.TASKS, state="in_flight"),
         dead=reading.total(table.TASKS, state="dead"),
         oldest_due_at=max(0.0, now - overdue) if due and overdue > 0 else None,

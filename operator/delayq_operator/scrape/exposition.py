@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
-from delayq.contract.metrics import horizon_label
+from delayq.contract.metrics import MOST_PARKED, horizon_label
 from delayq.contract.queue import MOST_SHARDS
 from yarl import URL
 
@@ -55,7 +55,7 @@ class Question:
     @property
     def most_needed(self) -> int:
         """Most lines to keep."""
-        return (PLAIN_LINES + len(self.horizons)) * self.shards + 64
+        return (PLAIN_LINES + len(self.horizons)) * self.shards + 2 * MOST_PARKED + 64
 
     @property
     def most_lines(self) -> int:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from delayq.scaling.sentences import counted
 
 from delayq_operator.base import names
-from delayq_operator.base.phrases import FSYNC_UNKNOWN, OUTAGES, RISKS, listed
+from delayq_operator.base.phrases import FSYNC_UNKNOWN, OUTAGES, RISKS, listed, timestamp
+from delayq_operator.scrape.backlog import bucket
 from delayq_operator.status.reasons import condition
 from delayq_operator.status.sharding_conditions import unserved
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from delayq.contract.guard import Guard
 
     from delayq_operator.cache.workload import Workload
+    from delayq_operator.scrape.backlog import UnknownKind
     from delayq_operator.scrape.shards import Shards
     from delayq_operator.status.reasons import Condition
     from delayq_operator.status.view import View
@@ -134,6 +136,25 @@ def _guards_store(guard: Guard) -> str:
     elif guard.redlock is not None:
         what = f"the Redis servers that Secret {guard.redlock.urls_secret_ref.name} names"
     return f"Check {what}; the workers' logs say why, as guard_breaker_opened."
+
+
+def unknown_kinds(view: View) -> Condition | None:
+    """Whether tasks wait for a worker that knows their kind and version. None if there are none, or if unknown.
+
+    The message has rounded numbers and times, not ages: it changes only if the tasks do.
+    """
+    if view.backlog is None or not view.backlog.whole or not view.backlog.parked:
+        return None
+    kinds = listed([_unknown_kind(each) for each in view.backlog.unknown_kinds])
+    message = f"No worker knew the kind or version of {counted(bucket(view.backlog.parked), 'task')}"
+    cure = "They wait, uncharged, until a worker that knows them runs: deploy one, or cancel them."
+    return condition("UnknownKinds", "TasksParked", f"{message}{f': {kinds}' if kinds else ''}. {cure}")
+
+
+def _unknown_kind(found: UnknownKind) -> str:
+    name = f"{found.kind} version {found.version}" if found.kind else "without a kind"
+    oldest = "" if found.oldest_due_at is None else f", the oldest due {timestamp(found.oldest_due_at)}"
+    return f"{name} ({counted(bucket(found.tasks), 'task')}{oldest})"
 
 
 def progressing(view: View) -> Condition:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
 from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
-from delayq_operator.status.status import timestamp
+from delayq_operator.base.phrases import timestamp
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Object

@@ -97,6 +97,7 @@ _DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (
     conditions.durability_at_risk,
     sharding_conditions.resharding_complete,
     conditions.guard_available,
+    conditions.unknown_kinds,
     conditions.progressing,
     conditions.degraded,
     scaling_conditions.scaling_active,

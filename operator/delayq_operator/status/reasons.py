@@ -49,6 +49,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "GuardAvailable": _reasons(
         true="Connected PartiallyUnreachable", false="Unreachable", unknown="NoWorkers MetricsUnavailable"
     ),
+    "UnknownKinds": _reasons(true="TasksParked"),
     "Progressing": _reasons(
         true="NewReplicaSetAvailable ReplicaSetUpdated WaitingForDeletion Erasing",
         false="DeploymentPaused ProgressDeadlineExceeded DeploymentNotFound",

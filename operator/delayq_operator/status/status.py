@@ -5,11 +5,12 @@ A change of numbers alone is written at most every NUMBERS_SECONDS, and only if 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base import names
+from delayq_operator.base.phrases import timestamp
 from delayq_operator.scaling.scaling import NOT_DECIDED
 from delayq_operator.scrape.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
@@ -45,7 +46,6 @@ REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
 
 OBSERVED_SHARE: Final = 0.2
 MOST_NUMBER: Final = 2_000_000_000
-LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 RUNS: Final = ("lastScheduleTime", "lastSuccessfulTime")
 """Fields of status.reaper."""
 RUNS_SECONDS: Final = 600.0  # the reaper may run every minute; the CronJob has the exact time
@@ -149,10 +149,12 @@ def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Sta
 
 
 def _kept(view: View, before: Mapping[str, Status]) -> frozenset[str]:
-    """Name the conditions of the previous operator that stay until this one has decided."""
+    """Name the conditions that stay: those of the previous operator until this one has decided, and what is unread."""
+    unread = view.backlog is None or not view.backlog.whole
+    kinds = frozenset({"UnknownKinds"} if unread else ())
     waiting = view.scale is not None and view.scale.reason == NOT_DECIDED and not view.observed.evaluated
     decided = before.get("ScalingActive", {}).get("reason") in DECIDED
-    return OF_DECISIONS & before.keys() if waiting and decided else frozenset()
+    return (kinds | (OF_DECISIONS if waiting and decided else frozenset())) & before.keys()
 
 
 def _entry(condition: Condition, before: Mapping[str, Status], generation: int, now: float) -> Status:
@@ -194,11 +196,6 @@ def _backlog(backlog: Backlog) -> Status:
     if backlog.next_due_at is not None:
         made["nextDueTime"] = timestamp(backlog.next_due_at)
     return made
-
-
-def timestamp(unix_seconds: float) -> str:
-    """Format a time for the API, to the second, limited to its range."""
-    return datetime.fromtimestamp(min(LATEST, max(0.0, unix_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def wait_seconds(made: Status, previous: Mapping[str, Any], since_write: float) -> float | None:

@@ -13,6 +13,7 @@ from delayq.cli import views
 from delayq.client.operations import summed
 from delayq.connection import SyncConnection
 from delayq.errors import DelayQError, Unavailable
+from delayq.protocol.results import combined
 from delayq.protocol.shard_map import ASKED
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from delayq.client.blocking import SyncClient
     from delayq.contract import Limits
     from delayq.protocol.commands import Commands
-    from delayq.protocol.results import Counts
+    from delayq.protocol.results import Counts, ParkedKind
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Snapshot:
     shards: int
     away: Mapping[int, Unavailable] = field(default_factory=dict)  # by shard
     held: str = ""  # the limits that delay due tasks
+    parked: Sequence[ParkedKind] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -44,7 +46,12 @@ class Snapshot:
         away = [
             {"shard": shard, "server": error.where, "error": error.why} for shard, error in self.away.items()
         ]
-        return views.counts(queue, self.found) | {"held_by": self.held or None, "not_served": away}
+        kinds = [views.parked(each) for each in self.parked]
+        return views.counts(queue, self.found) | {
+            "held_by": self.held or None,
+            "parked_kinds": kinds,
+            "not_served": away,
+        }
 
 
 def not_served(away: Mapping[int, Unavailable], shards: int) -> list[str]:
@@ -64,7 +71,8 @@ def take_snapshot(client: SyncClient) -> Snapshot:
             raise
         found, away = _by_shard(client)
     held = _held(client, found, away) if found.due else ""
-    return Snapshot(found, client.shard_map.shards_in_use, away, held)
+    parked = _parked(client, away) if found.parked else []
+    return Snapshot(found, client.shard_map.shards_in_use, away, held, parked)
 
 
 def _by_shard(client: SyncClient) -> tuple[Counts, dict[int, Unavailable]]:
@@ -92,6 +100,14 @@ def fetch_shard_map(connection: SyncConnection, commands: Commands) -> None:
     for reply in connection.answers(calls):
         if not isinstance(reply, DelayQError) and reply.shard_map is not None:
             commands.apply_shard_map(reply.shard_map)
+
+
+def _parked(client: SyncClient, away: Mapping[int, Unavailable]) -> list[ParkedKind]:
+    shards = [shard for shard in range(client.shard_map.shards_in_use) if shard not in away]
+    with closing(SyncConnection(client.address)) as connection:
+        answers = connection.answers([client.commands.parked(shard) for shard in shards])
+    # A user without the right to ZLEXCOUNT sees the number of parked tasks only.
+    return combined(kind for each in answers if not isinstance(each, Exception) for kind in each)
 
 
 def _held(client: SyncClient, found: Counts, away: Mapping[int, Unavailable]) -> str:

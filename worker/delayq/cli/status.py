@@ -28,6 +28,7 @@ interval_option = click.option(
     "--interval", type=DURATION, default="1s", show_default=True, help="Time between two samples."
 )
 MIN_INTERVAL_MS = 100
+MOST_KINDS = 5  # of parked tasks that a note names
 
 
 def pause_seconds(interval_ms: int) -> float:
@@ -66,19 +67,29 @@ def status(client: TargetClient, *, watch: bool, interval: int, output: Output) 
 def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -> list[str]:
     """Print and return the notes of a snapshot; leave out those already printed for the previous one."""
     moving = [] if client.shard_map.settled else [resharding(client.queue, client.shard_map)]
-    notes = [*moving, *documented(client), *on_hold(client), *parked(snapshot.found), *snapshot.notes]
+    notes = [*moving, *documented(client), *on_hold(client), *parked(snapshot), *snapshot.notes]
     for each in notes:
         if each not in printed:
             note(each)
     return notes
 
 
-def parked(found: Counts) -> list[str]:
-    """Report tasks of unknown kinds."""
+def parked(snapshot: Snapshot) -> list[str]:
+    """Report tasks of unknown kinds, and the kinds with the most of them."""
+    found = snapshot.found
     if not found.parked:
         return []
+    kinds = [
+        f"{each.kind} {each.version} ({each.tasks:,}, the oldest due for "
+        f"{length(max(0, found.now_ms - each.oldest_due_ms))})"
+        if each.kind
+        else f"without a kind ({each.tasks:,})"
+        for each in snapshot.parked[:MOST_KINDS]
+    ]
+    more = [f"{len(snapshot.parked) - MOST_KINDS} more kinds"] if len(snapshot.parked) > MOST_KINDS else []
+    named = f": {', '.join(kinds + more)}" if kinds else ""
     return [
-        f"! {found.parked:,} parked: no worker knew their kind or version (delayq task list --state parked)"
+        f"! {found.parked:,} parked: no worker knew their kind or version{named} (delayq task list --state parked)"
     ]
 
 

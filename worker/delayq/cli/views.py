@@ -16,7 +16,7 @@ from delayq.protocol.results import State
 
 if TYPE_CHECKING:
     from delayq.contract import Problem
-    from delayq.protocol.results import Counts, DeadGroup, Failures, TaskRow, TaskView
+    from delayq.protocol.results import Counts, DeadGroup, Failures, ParkedKind, TaskRow, TaskView
 
 View = dict[str, Any]
 HORIZONS_MS: Final = (10_000, 60_000, 300_000, 3_600_000)
@@ -120,6 +120,16 @@ def counts(queue: str, found: Counts) -> View:
         "due_within": {length(horizon): tasks for horizon, tasks in found.due_within.items()},
         "bytes": found.bytes,
         "stats": dict(found.stats),
+    }
+
+
+def parked(found: ParkedKind) -> View:
+    """Return the parked tasks of one kind and version."""
+    return {
+        "kind": found.kind,
+        "kind_version": found.version,
+        "count": found.tasks,
+        **instant("oldest_due", found.oldest_due_ms),
     }
 
 

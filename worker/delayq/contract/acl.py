@@ -38,7 +38,16 @@ SCRIPTS: Final = (
         "zcount",
         "zrange",
     ),
-    *("zrangebylex", "zrangebyscore", "zrem", "zremrangebyrank", "zrevrangebyscore", "zscan", "zscore"),
+    *(
+        "zlexcount",
+        "zrangebylex",
+        "zrangebyscore",
+        "zrem",
+        "zremrangebyrank",
+        "zrevrangebyscore",
+        "zscan",
+        "zscore",
+    ),
 )
 """Commands that scripts call: the user needs permission for each."""
 

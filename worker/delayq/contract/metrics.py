@@ -65,6 +65,9 @@ MOST_KINDS: Final = 64
 OTHER_KINDS: Final = "other"
 """All further kinds together."""
 
+MOST_PARKED: Final = 32
+"""Kinds and versions of parked tasks that one scanner exports."""
+
 GuardOutcome = Literal["finished", "duplicate", "busy", "lost", "unavailable", "abandoned"]
 GUARD_OUTCOMES: Final[tuple[GuardOutcome, ...]] = get_args(GuardOutcome)
 """Values of the label `outcome` of runs under a guard: the handler returned; the task had taken effect before; another
@@ -170,6 +173,16 @@ DUE_WITHIN_TASKS: Final = _gauge(
     "queue",
     "shard",
     "horizon_seconds",
+)
+PARKED_TASKS: Final = _gauge(
+    "parked_tasks",
+    "Parked tasks by kind and version, of the shards that this scanner leads; at most 32 kinds and versions.",
+    *("queue", "kind", "version"),
+)
+PARKED_OLDEST_DUE: Final = _gauge(
+    "parked_oldest_due_timestamp_seconds",
+    "Due time of the oldest parked task, Unix seconds by Redis' clock, by kind and version.",
+    *("queue", "kind", "version"),
 )
 SHARD_LEADER: Final = _gauge(
     "shard_leader", "1 if this scanner is the leader of the shard, else 0.", "queue", "shard"

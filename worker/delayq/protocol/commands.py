@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
+from delayq.contract.metrics import MOST_PARKED
 from delayq.protocol import replies, scripts
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import Keys
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         LostTask,
         MigratingTask,
         MigrationBatch,
+        ParkedKind,
         Rescheduled,
         RestoredOrphans,
         ScanPage,
@@ -48,6 +50,7 @@ log = logging.getLogger(__name__)
 # Inside Commands, `list` is a verb.
 Settlements: TypeAlias = "list[Settled]"
 Rows: TypeAlias = "list[TaskRow]"
+ParkedKinds: TypeAlias = "list[ParkedKind]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
 Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a shard, others of a task
 
@@ -286,6 +289,10 @@ class Commands:
         return self._call("unpark", shard, tuple, prefixes, limit=limit if kinds is None or prefixes else 0)
 
     # scanners and reapers
+
+    def parked(self, shard: int, *, limit: int = MOST_PARKED) -> Call[ParkedKinds]:
+        """Count the parked tasks of each kind and version, of the first `limit`."""
+        return self._call("parked", shard, replies.parked, limit=limit)
 
     def wake(self, shard: int) -> Call[Wait]:
         """Push a wake token if a task is due; the reply has the time that a scanner may sleep."""

@@ -22,6 +22,7 @@ from delayq.protocol.results import (
     MigratingTask,
     MigrationBatch,
     Outcome,
+    ParkedKind,
     Rescheduled,
     RestoredOrphans,
     ScanPage,
@@ -300,6 +301,14 @@ def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
         return [_row(state, *entry) for entry in reply]
 
     return read
+
+
+def parked(reply: list[Any]) -> list[ParkedKind]:
+    """Decode parked.lua's reply."""
+    return [
+        ParkedKind("" if kind == b"-" else kind.decode(errors="replace"), version, tasks, due_ms)
+        for kind, version, tasks, due_ms in reply
+    ]
 
 
 def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[Any], Any]:

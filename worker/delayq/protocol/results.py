@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from delayq.protocol.envelope import Task
     from delayq.protocol.shard_map import ShardMap
@@ -358,6 +358,27 @@ class ClampedLeases(NamedTuple):
 
     stepped_back_ms: int
     shortened: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedKind:
+    """The parked tasks of one kind and version."""
+
+    kind: str  # "" for tasks without a kind
+    version: int
+    tasks: int
+    oldest_due_ms: int
+
+
+def combined(found: Iterable[ParkedKind]) -> list[ParkedKind]:
+    """Add up the parked tasks of several shards; the kinds with the most tasks first."""
+    by_kind: dict[tuple[str, int], ParkedKind] = {}
+    for each in found:
+        same = by_kind.get((each.kind, each.version), each)
+        tasks = each.tasks if same is each else each.tasks + same.tasks
+        oldest_ms = min(each.oldest_due_ms, same.oldest_due_ms)
+        by_kind[each.kind, each.version] = ParkedKind(each.kind, each.version, tasks, oldest_ms)
+    return sorted(by_kind.values(), key=lambda each: (-each.tasks, each.kind, each.version))
 
 
 @dataclass(frozen=True, slots=True)

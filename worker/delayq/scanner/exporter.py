@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Commands
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.keys import Keys
-    from delayq.protocol.results import Counts
+    from delayq.protocol.results import Counts, ParkedKind
     from delayq.scanner.durability import ServerInfo
     from delayq.scanner.scanner import Scanner
     from delayq.service.exposition import Family
@@ -45,6 +45,7 @@ class Found:
 
     down: dict[int, Outage]  # shards that Redis does not serve
     counts: dict[int, Counts] = field(default_factory=dict)
+    parked: list[ParkedKind] = field(default_factory=list)
     servers: list[ServerInfo] = field(default_factory=list)
     offsets: list[float] = field(default_factory=list)  # of each server's clock, seconds
 
@@ -85,7 +86,7 @@ class Exporter:
         queue, serves = self._commands.queue, len(found.down) < len(self._commands.shards)
         down = {shard: (why, self._where.get(shard, "")) for shard, why in found.down.items()}
         return [
-            *metrics.queue_families(queue, led, found.counts, horizons),
+            *metrics.queue_families(queue, led, found.counts, horizons, parked=found.parked),
             *metrics.shard_families(queue, self._commands.shard_map, down, self._progress()),
             *metrics.backend_families(
                 queue,
@@ -141,6 +142,11 @@ class Exporter:
         asked = list(horizons.ms.values())
         calls = [self._commands.counts(shard, asked) for shard in shards]
         found.counts |= zip(shards, await self._connection.run(calls), strict=True)
+        with_parked = [shard for shard in shards if found.counts[shard].parked]
+        if with_parked:
+            kinds = await self._connection.answers([self._commands.parked(shard) for shard in with_parked])
+            # A user without the right to ZLEXCOUNT, which is new, has all other metrics.
+            found.parked += [kind for each in kinds if not isinstance(each, Exception) for kind in each]
 
     async def _servers(self, there: Collection[Keys], deadline: float, found: Found) -> None:
         """Read the settings and clock of every server that holds a shard of the queue."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.contract import metrics as m
+from delayq.protocol.results import combined
 from delayq.service.exposition import Family, Sample
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from delayq.contract.metrics import DurabilityRisk, Metric, Outage
     from delayq.protocol.due_histogram import DueHistogram
-    from delayq.protocol.results import Counts
+    from delayq.protocol.results import Counts, ParkedKind
     from delayq.protocol.shard_map import ShardMap
     from delayq.service.counters import Buckets, ProcessCounters, WorkerCounters
 
@@ -71,7 +72,12 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
 
 
 def queue_families(
-    queue: str, led: Mapping[int, bool], counts: Mapping[int, Counts], horizons: DueHistogram
+    queue: str,
+    led: Mapping[int, bool],
+    counts: Mapping[int, Counts],
+    horizons: DueHistogram,
+    *,
+    parked: Iterable[ParkedKind] = (),
 ) -> Iterable[Family]:
     """Return a scanner's metrics of the queue: whether it leads each shard, and the counts of those it leads."""
     yield _family(m.SHARD_LEADER, {(queue, str(shard)): leads for shard, leads in led.items()})
@@ -93,6 +99,10 @@ def queue_families(
         for label, tasks in horizons.samples(each.due_within)
     }
     yield _family(m.DUE_WITHIN_TASKS, within)
+    kinds = {(queue, each.kind, str(each.version)): each for each in combined(parked)[: m.MOST_PARKED]}
+    yield _family(m.PARKED_TASKS, {labels: each.tasks for labels, each in kinds.items()})
+    oldest: dict[Labels, float] = {labels: each.oldest_due_ms / 1000 for labels, each in kinds.items()}
+    yield _family(m.PARKED_OLDEST_DUE, oldest)
     for metric in m.QUEUE_COUNTERS:
         numbers = {shard: each.stats.get(metric.stat, 0) for shard, each in counts.items()}
         yield _per_shard(metric, queue, numbers)

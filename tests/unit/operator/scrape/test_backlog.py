@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.contract.metrics import horizon_label
 from delayq.protocol.due_histogram import DueHistogram
-from delayq.protocol.results import Counts
+from delayq.protocol.results import Counts, ParkedKind
 from delayq.service import metrics as scanner_metrics
 from delayq.service.exposition import render
-from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, backlog
+from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, UnknownKind, backlog
 from delayq_operator.scrape.shards import Shards
 from delayq_operator.status.status import status
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from delayq.contract.metrics import DurabilityRisk, Outage
     from delayq_operator.base.objects import Sample
 
+NONE = DueHistogram({}, asked=True)
 NOW = 1_800_000_000.0
 NOW_MS = 1_700_000_000_000  # Redis' clock, which is another
 
@@ -95,6 +96,34 @@ def test_shards_add_up_and_the_extremes_are_those_of_all() -> None:
     found = read(scanner({0: True, 1: False}, **BUSY), scanner({0: False, 1: True}, **late))
     assert (found.due, found.scheduled, found.in_flight, found.dead) == (10, 12, 6, 4)
     assert (found.oldest_due_at, found.next_due_at, found.whole) == (NOW - 30, NOW + 5, True)
+
+
+def test_kinds_of_parked_tasks_add_up_and_names_that_cannot_be_are_ignored() -> None:
+    kinds = [
+        ParkedKind("push", 2, 9, NOW_MS - 9000),
+        ParkedKind("", 0, 3, NOW_MS),
+        ParkedKind("push", 2, 1, NOW_MS),
+    ]
+    found = read(
+        *(
+            list(
+                samples(render(scanner_metrics.queue_families("orders", {}, {}, NONE, parked=each)).decode())
+            )
+            for each in (kinds, [ParkedKind("push", 2, 5, NOW_MS - 500)])
+        ),
+        [
+            ("delayq_parked_tasks", {"queue": "orders", "kind": kind, "version": version}, 1e300)
+            for kind, version in (("x" * 65, "1"), ("a b", "1"), ("a", "x"), ("a", "123456"), ("a", ""))
+        ],
+    )
+    assert found.unknown_kinds == (
+        UnknownKind("push", 2, 15, NOW_MS / 1000 - 9),
+        UnknownKind("", 0, 3, NOW_MS / 1000),
+    )
+    many = [ParkedKind(f"kind-{nth}", 1, 100 - nth, NOW_MS) for nth in range(50)]
+    text = render(scanner_metrics.queue_families("orders", {}, {}, NONE, parked=many)).decode()
+    exported = [labels["kind"] for name, labels, _ in samples(text) if name == "delayq_parked_tasks"]
+    assert exported == [f"kind-{nth}" for nth in range(32)]
 
 
 def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from delayq_operator.scrape.backlog import Backlog
+from delayq_operator.scrape.backlog import Backlog, UnknownKind
 from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, NUMBERS_SECONDS, BacklogCache
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 
@@ -39,6 +39,14 @@ def test_numbers_alone_wake_once_in_a_while(news: BacklogCache) -> None:
 def test_a_slow_drift_is_told_in_the_end(news: BacklogCache) -> None:
     waits = [heard(news, 5.0 * n, oldest_due_at=NOW - 1 + 2 * n) for n in range(1, 5)]
     assert waits == [None, None, 0.0, None]
+
+
+def test_other_kinds_of_as_many_parked_tasks_are_told_as_seldom_as_numbers(news: BacklogCache) -> None:
+    one, other = UnknownKind("push", 1, 9, None), UnknownKind("push", 2, 9, None)
+    waits = [
+        heard(news, at, parked=9, unknown_kinds=(kind,)) for at, kind in enumerate((one, one, other, other))
+    ]
+    assert waits == [0, None, NUMBERS_SECONDS - 2, None]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
 from delayq.scaling import Sample
 from delayq_operator.base.names import scanner, worker
-from delayq_operator.base.phrases import OUTAGES, RISKS
+from delayq_operator.base.phrases import OUTAGES, RISKS, timestamp
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling import scaling
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed, Scale
+from delayq_operator.scrape.backlog import UnknownKind
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 from delayq_operator.status import readiness
 from delayq_operator.status.reasons import REASONS
@@ -78,6 +79,21 @@ def moving(shard_map: ShardMap, whole_at: float = NOW, **seen: Any) -> Backlog: 
     shards = Shards(shard_map=shard_map, **seen)
     return replace(HEALTHY, whole=not seen, whole_at=whole_at, shards=shards)
 
+
+PARKED = replace(
+    HEALTHY,
+    parked=12_345,
+    unknown_kinds=(
+        UnknownKind("push", 2, 12_340, NOW - 3600),
+        UnknownKind("", 0, 4, None),
+        UnknownKind("refund", 1, 1, NOW),
+    ),
+)
+
+PARKED_SAID = (
+    "No worker knew the kind or version of 12,000 tasks: push version 2 (12,000 tasks, the oldest due "
+    f"{timestamp(NOW - 3600)}), without a kind (4 tasks), refund version 1 (1 task, the oldest due"
+)
 
 SEEN: dict[str, list[tuple[str, View]]] = {
     "Ready": [
@@ -153,6 +169,10 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("Unreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN)),
         ("NoWorkers", view(queue=GUARDED, worker=ASLEEP)),
         ("MetricsUnavailable", view(queue=GUARDED)),
+    ],
+    "UnknownKinds": [
+        ("TasksParked", view(backlog=PARKED)),
+        ("TasksParked", view(backlog=replace(HEALTHY, parked=3))),  # an older scanner does not name them
     ],
     "ObjectiveMet": [
         ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN, backlog=LATE)),
@@ -363,6 +383,11 @@ MESSAGES: list[tuple[str, View, str]] = [
         f"kubectl rollout resume deployment/{scanner(LONG)} --namespace",
     ),
     ("Ready", view(worker=STARTING, troubles=NO_CODE), SET_IMAGE),
+    (
+        "UnknownKinds",
+        view(backlog=PARKED),
+        PARKED_SAID,
+    ),
     ("Ready", view(queue=queue(handler=ROUTED), worker=STARTING, troubles=NO_CODE), SET_IMAGE),
     (
         "Accepted",

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.scaling import Sample, sentence
+from delayq_operator.base.phrases import timestamp
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed, scale
 from delayq_operator.scrape.backlog import bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import ShardMap, Shards
-from delayq_operator.status.status import MOST_NUMBER, status, timestamp, wait_seconds
+from delayq_operator.status.status import MOST_NUMBER, status, wait_seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +105,15 @@ def test_a_backlog_that_is_unknown_now_stays_with_the_time_it_was_measured(unkno
     before = status(view(backlog=BUSY), {}, NOW)
     assert status(view(backlog=unknown), before, NOW + 60)["backlog"] == before["backlog"]
     assert "backlog" not in status(view(backlog=unknown), {}, NOW)
+
+
+@pytest.mark.parametrize("unknown", [None, replace(HEALTHY, whole=False)])
+def test_unknown_kinds_stay_while_the_scanners_are_not_read(unknown: Backlog | None) -> None:
+    before = status(view(backlog=replace(HEALTHY, parked=3)), {}, NOW)
+    assert entry(before, "UnknownKinds")["status"] == "True"
+    assert entry(status(view(backlog=unknown), before, NOW), "UnknownKinds") == entry(before, "UnknownKinds")
+    gone = status(view(backlog=HEALTHY), before, NOW)
+    assert "UnknownKinds" not in {each["type"] for each in gone["conditions"]}
 
 
 def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:

@@ -25,6 +25,7 @@ EXPECTED: Final[Mapping[str, str]] = {
     "DurabilityAtRisk": "False",
     "ReshardingComplete": "True",
     "GuardAvailable": "True",
+    "UnknownKinds": "False",
     "Progressing": "True",
     "Degraded": "False",
     "ScalingLimited": "False",

@@ -65,7 +65,7 @@ MOST_KINDS: Final = 64
 OTHER_KINDS: Final = "other"
 """All further kinds together."""
 
-MOST_PARKED: Final = 32
+MOST_PARKED: Final = 16
 """Kinds and versions of parked tasks that one scanner exports."""
 
 GuardOutcome = Literal["finished", "duplicate", "busy", "lost", "unavailable", "abandoned"]
@@ -176,7 +176,7 @@ DUE_WITHIN_TASKS: Final = _gauge(
 )
 PARKED_TASKS: Final = _gauge(
     "parked_tasks",
-    "Parked tasks by kind and version, of the shards that this scanner leads; at most 32 kinds and versions.",
+    "Parked tasks by kind and version, of the shards that this scanner leads; at most 16 kinds and versions.",
     *("queue", "kind", "version"),
 )
 PARKED_OLDEST_DUE: Final = _gauge(

@@ -140,6 +140,7 @@ def queue_with_code(
 ABSENT: Final = {
     "Accepted": "True",
     "ReshardingComplete": "True",
+    "UnknownKinds": "False",
     "FallbackActive": "False",
     "CapacityShortfallExpected": "False",
     "Paused": "False",

@@ -239,6 +239,20 @@ def test_numbers_are_what_scanners_count(shop: Shop) -> None:
         _written_seldom(shop, client)
 
 
+def test_kinds_that_no_worker_knows_are_named_until_they_have_gone(shop: Shop) -> None:
+    """The callable of the worker runs tasks without a kind only: it parks the other one."""
+    shop.open()
+    with shop.client() as client:
+        client.schedule({"do": "hang"}, delay_ms=0, kind="push", version=2, task_id="a")
+        client.schedule({"do": "fail"}, delay_ms=0)
+        shop.work(hangs=0, fails=1)
+        eventually(lambda: client.counts().parked == 1, what="the task is parked")
+        said = shop.world.until("UnknownKinds", "True", "TasksParked", timeout_s=30)["message"]
+        assert "kind or version of 1 task: push version 2 (1 task, the oldest due 20" in said
+        client.cancel("a")
+        shop.world.until("UnknownKinds", "False", timeout_s=30)
+
+
 def _told(shop: Shop, expected: dict[str, int]) -> bool:
     found = {field: shop.backlog.get(field) for field in expected}
     assert found == expected

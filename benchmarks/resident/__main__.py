@@ -53,7 +53,7 @@ def main() -> int:
         trees = {options.against: other, "here": ROOT}
         server = RedisServer.start(PREFERRED, dir=Path(folder) / "redis")
         try:
-            document = _document(Path(folder), server.port)
+            document = document_at(Path(folder), server.port)
             for role in ROLES:
                 _print(role, _measured(role, document, trees, options.runs))
         finally:
@@ -70,7 +70,7 @@ def export(commit: str, folder: Path) -> None:
     subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
-def _document(folder: Path, port: int) -> Path:
+def document_at(folder: Path, port: int) -> Path:
     spec = {
         "redis": {"standalone": {"host": "127.0.0.1", "port": port}},
         "handler": {"python": {"callable": "benchmarks.handlers:noop"}},

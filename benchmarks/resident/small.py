@@ -76,7 +76,9 @@ def _once(build: Build, document: Path) -> Cost:
             stack.enter_context(running(*argv("scanner"), env=env, cwd=ROOT)) for _ in range(SCANNERS)
         ]
         for scanner in scanners:
-            _port(scanner)
+            port = _port(scanner)
+            for path in ("readyz", "metrics"):
+                scanner.wait_http(f"http://127.0.0.1:{port}/{path}")
         began = time.monotonic()
         reaper = stack.enter_context(running(*argv(*build.reaper), env=env, cwd=ROOT))
         _port(reaper)
@@ -88,11 +90,7 @@ def _once(build: Build, document: Path) -> Cost:
 
 
 def _port(process: Process) -> int:
-    port = int(yaml.safe_load(process.wait_line('"started"'))["port"])
-    if "scanner" in process.popen.args:
-        for path in ("readyz", "metrics"):
-            process.wait_http(f"http://127.0.0.1:{port}/{path}")
-    return port
+    return int(yaml.safe_load(process.wait_line('"started"'))["port"])
 
 
 def _print(name: str, build: Build, found: list[Cost]) -> None:

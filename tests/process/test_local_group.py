@@ -6,7 +6,7 @@ import json
 import os
 import re
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -140,7 +140,7 @@ def test_queues_with_http_handlers_share_a_worker_and_those_with_other_code_or_a
     guard = {"sqlUnique": {"databaseSecretRef": {"name": "database"}}}
     env = {"DELAYQ_DATABASE_URL": f"sqlite:///{tmp_path}/shop.sqlite"}
     with receiving(200) as (url, seen):
-        http = {"handler": {"http": {"url": url}}}
+        http: dict[str, Any] = {"handler": {"http": {"url": url}}}
         home.described(
             *(described(name, **http) for name in ("orders", "mails")),
             described("refunds", **http, guard=guard),

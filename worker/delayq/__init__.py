@@ -34,13 +34,14 @@ from delayq.protocol.results import State, Verdict
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
-    from delayq.app import App, Context
+    from delayq.app import App, BatchContext, Context
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
     from delayq.client.encoding import NewTask
 
 __all__ = [
     "App",
+    "BatchContext",
     "Bury",
     "Client",
     "Context",
@@ -70,6 +71,7 @@ __all__ = [
 ]
 _LAZY = {
     "App": "app",
+    "BatchContext": "app",
     "Context": "app",
     "Client": "client.aio",
     "SyncClient": "client.blocking",

@@ -21,11 +21,12 @@ from typing import (
     Generic,
     ParamSpec,
     Protocol,
+    TypeAlias,
     TypeVar,
     overload,
 )
 
-from delayq.app.arguments import InvalidArguments, arguments_of, parameters_of
+from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
 from delayq.app.options import Options, milliseconds
 from delayq.client.aio import Client
 from delayq.client.blocking import SyncClient
@@ -34,7 +35,7 @@ from delayq.errors import InvalidDueTime, InvalidTask
 from delayq.protocol.envelope import JSON_TYPE, KIND_NAME, MAX_KIND_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+Outcomes: TypeAlias = "Sequence[BaseException | None] | None"
+"""What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
+B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
 Duration = str | timedelta | int
 
 _NAME: Final = re.compile(KIND_NAME)
@@ -57,6 +62,10 @@ MAX_ATTEMPTS: Final = 10_000
 MAX_TIMEOUT_SECONDS: Final = 604_800
 MAX_DELAYS: Final = 100
 MAX_DELAY_SECONDS: Final = 31_536_000
+MIN_BATCH: Final = 2
+MAX_BATCH: Final = 10_000
+"""The greatest worker.concurrency: each task of a batch holds a slot."""
+MAX_BATCH_WAIT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,7 @@ class Context:
     """What a function may take as its first parameter: the run, and what the worker holds for it."""
 
     IS_CONTEXT: ClassVar[bool] = True
+    OF_BATCH: ClassVar[bool] = False
 
     task: Task
     """The task: ID, attempt, due time, headers, token."""
@@ -73,6 +83,21 @@ class Context:
     """The transaction of a SQL guard; None without one."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    """What a function with `batch=` may take as its first parameter."""
+
+    IS_CONTEXT: ClassVar[bool] = True
+    OF_BATCH: ClassVar[bool] = True
+
+    tasks: Sequence[Task]
+    """The tasks, in the order of the items."""
+    state: Any = None
+    """What the App's lifespan yielded; None without one."""
+    connection: Any = None
+    """The transaction of a SQL guard, one for the whole call; None without one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What a kind decides itself, in the units of spec.delivery; None: as in the document."""
@@ -80,6 +105,10 @@ class Policy:
     max_attempts: int | None = None
     timeout_seconds: int | None = None
     delays_seconds: tuple[int, ...] | None = None
+    batch: int | None = None
+    """The greatest number of tasks in one call; None: the function takes one task."""
+    batch_wait_ms: int = 0
+    """For how long a call waits until it is full."""
 
 
 class TaskKind(Generic[P, R]):
@@ -91,8 +120,9 @@ class TaskKind(Generic[P, R]):
         """Made by App.task; TypeError when the function cannot be a kind."""
         update_wrapper(self, function)  # first: it copies the function's own attributes, too
         where = f"task {name}"
-        parameters, self.takes_context = parameters_of(function, where)
-        self.arguments = arguments_of(parameters, where)
+        batch = policy.batch is not None
+        parameters, self.takes_context = parameters_of(function, where, batch=batch)
+        self.arguments: Arguments = Item(parameters[0], where) if batch else arguments_of(parameters, where)
         self.app, self.function, self.name, self.version, self.policy = app, function, name, version, policy
         self._signature = inspect.Signature(parameters)
 
@@ -141,6 +171,18 @@ if TYPE_CHECKING:
         """A kind whose function takes a Context, which a direct call has to give."""
 
         def __call__(self, context: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]
+            """Call the function here and now."""
+
+    class BatchKind(TaskKind[[T], R], Generic[T, R]):
+        """A kind with `batch=`: a task is scheduled with one item, and a call takes a list of them."""
+
+        def __call__(self, items: list[T], /) -> R:  # type: ignore[override]
+            """Call the function here and now."""
+
+    class BatchContextKind(BatchKind[T, R]):
+        """The same, with a BatchContext, which a direct call has to give."""
+
+        def __call__(self, context: BatchContext, items: list[T], /) -> R:  # type: ignore[override]
             """Call the function here and now."""
 
 
@@ -223,6 +265,20 @@ class App:
         timeout: Duration | None = ...,
         retry_delays: Iterable[Duration] | None = ...,
     ) -> Decorator: ...
+    @overload
+    def task(
+        self,
+        function: None = ...,
+        /,
+        *,
+        batch: int,
+        batch_wait: Duration | None = ...,
+        name: str | None = ...,
+        version: int = ...,
+        max_attempts: int | None = ...,
+        timeout: Duration | None = ...,
+        retry_delays: Iterable[Duration] | None = ...,
+    ) -> BatchDecorator: ...
 
     def task(
         self,
@@ -234,14 +290,19 @@ class App:
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         retry_delays: Iterable[Duration] | None = None,
+        batch: int | None = None,
+        batch_wait: Duration | None = None,
     ) -> Any:
         """Make a function a kind of task: `@app.task`, or `@app.task(max_attempts=8, timeout="2m")`.
 
         `name` is the function's by default. A new `version` separates tasks whose arguments changed: a worker runs
         only tasks of versions that it knows. `retry_delays` are the waits after the first failure, the second, …; the
         last one repeats. What is not given is as in spec.delivery. TypeError or ValueError for what cannot be a kind.
+
+        With `batch`, the function takes a list of up to so many items, each of them a task of its own, and returns
+        None or for each item None or an exception. A call does not wait until it is full, or at most `batch_wait`.
         """
-        policy = _policy(max_attempts, timeout, retry_delays)
+        policy = _policy(max_attempts, timeout, retry_delays, batch=batch, batch_wait=batch_wait)
 
         def add(function: Callable[..., Any]) -> TaskKind[..., Any]:
             kind_name = getattr(function, "__name__", "") if name is None else name
@@ -368,8 +429,24 @@ class Decorator(Protocol):
         """Make the function a kind."""
 
 
+class BatchDecorator(Protocol):
+    """What `@app.task(batch=…)` returns."""
+
+    @overload
+    def __call__(self, function: Callable[[BatchContext, list[T]], B], /) -> BatchContextKind[T, B]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], B], /) -> BatchKind[T, B]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        """Make the function a kind."""
+
+
 def _policy(
-    max_attempts: int | None, timeout: Duration | None, retry_delays: Iterable[Duration] | None
+    max_attempts: int | None,
+    timeout: Duration | None,
+    retry_delays: Iterable[Duration] | None,
+    *,
+    batch: int | None,
+    batch_wait: Duration | None,
 ) -> Policy:
     if max_attempts is not None and (type(max_attempts) is not int or not 1 <= max_attempts <= MAX_ATTEMPTS):
         raise ValueError(f"max_attempts: expected 1 to {MAX_ATTEMPTS}, got {max_attempts!r:.60}")
@@ -379,14 +456,29 @@ def _policy(
         if not 1 <= len(delays) <= MAX_DELAYS:
             raise ValueError(f"retry_delays: expected 1 to {MAX_DELAYS}, got {len(delays)}")
     seconds = None if timeout is None else max(1, _seconds(timeout, "timeout", MAX_TIMEOUT_SECONDS))
-    return Policy(max_attempts=max_attempts, timeout_seconds=seconds, delays_seconds=delays)
+    if batch is not None and (type(batch) is not int or not MIN_BATCH <= batch <= MAX_BATCH):
+        raise ValueError(f"batch: expected {MIN_BATCH} to {MAX_BATCH}, got {batch!r:.60}")
+    if batch_wait is not None and batch is None:
+        raise ValueError("batch_wait: it needs batch")
+    wait_ms = 0 if batch_wait is None else _ms(batch_wait, "batch_wait", MAX_BATCH_WAIT_MS)
+    return Policy(
+        max_attempts=max_attempts,
+        timeout_seconds=seconds,
+        delays_seconds=delays,
+        batch=batch,
+        batch_wait_ms=wait_ms,
+    )
 
 
 def _seconds(value: Duration, name: str, most: int) -> int:
+    return -(-_ms(value, name, most * 1000) // 1000)
+
+
+def _ms(value: Duration, name: str, most: int) -> int:
     try:
-        found = -(-milliseconds(value, name) // 1000)
+        found = milliseconds(value, name)
     except InvalidDueTime as error:
         raise ValueError(str(error)) from None
     if found > most:
-        raise ValueError(f"{name}: expected at most {most} s, got {value!r:.60}")
+        raise ValueError(f"{name}: expected at most {most // 1000} s, got {value!r:.60}")
     return found

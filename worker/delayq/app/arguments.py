@@ -28,6 +28,9 @@ JSON_TYPES: Final = (int, float, str, bool, types.NoneType, list, dict, Any, obj
 POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
+ITEM: Final = "item"
+_BEFORE_ITEM: Final = b'{"item":'
+
 
 class InvalidArguments(ValueError):
     """The arguments do not fit the function of the kind."""
@@ -43,10 +46,13 @@ class Arguments(Protocol):
         """Return the arguments by name; InvalidArguments when the payload does not fit."""
 
 
-def parameters_of(function: Callable[..., object], where: str) -> tuple[list[inspect.Parameter], bool]:
+def parameters_of(
+    function: Callable[..., object], where: str, *, batch: bool = False
+) -> tuple[list[inspect.Parameter], bool]:
     """Return the parameters that a task has to give, and whether a Context precedes them.
 
-    TypeError, which begins with `where`, when the function cannot be a kind: its arguments travel by name.
+    With `batch`, the function takes a list of items, and a task gives one item. TypeError, which begins with `where`,
+    when the function cannot be a kind: its arguments travel by name.
     """
     try:
         signature = inspect.signature(function, eval_str=True)
@@ -61,7 +67,14 @@ def parameters_of(function: Callable[..., object], where: str) -> tuple[list[ins
             f"{where}: it is a method, and a task has no {found[0].name}; move it out of its class"
         )
     context = bool(found) and found[0].kind in POSITIONAL and _is_context(found[0])
+    if context and found[0].annotation.OF_BATCH is not batch:
+        expected = "a BatchContext" if batch else "a Context"
+        raise TypeError(
+            f"{where}: with{'' if batch else 'out'} batch=, the first parameter can be {expected}"
+        )
     found = found[1:] if context else found
+    if batch:
+        return [_item_of(found, where)], context
     for each in found:
         if each.kind not in BY_NAME:
             what = str(each) if each.kind is not each.POSITIONAL_ONLY else f"{each.name}, positional-only,"
@@ -70,6 +83,17 @@ def parameters_of(function: Callable[..., object], where: str) -> tuple[list[ins
             problem = "a Context has to be the first parameter, and positional"
             raise TypeError(f"{where}: parameter {each.name}: {problem}")
     return found, context
+
+
+def _item_of(parameters: list[inspect.Parameter], where: str) -> inspect.Parameter:
+    """Return the parameter of a task: an item of the only parameter of a batch's function."""
+    one = parameters[0] if len(parameters) == 1 else None
+    if one is None or one.kind not in POSITIONAL or typing.get_origin(one.annotation) is not list:
+        expected = "expected one parameter annotated list[…], a BatchContext may precede it"
+        raise TypeError(f"{where}: a function with batch= gets its items as one list: {expected}")
+    if one.default is not one.empty:
+        raise TypeError(f"{where}: {one.name} cannot have a default: a batch has at least one item")
+    return inspect.Parameter(ITEM, one.POSITIONAL_ONLY, annotation=typing.get_args(one.annotation)[0])
 
 
 def _is_context(parameter: inspect.Parameter) -> bool:
@@ -93,6 +117,22 @@ def arguments_of(parameters: Sequence[inspect.Parameter], where: str) -> Argumen
                 problem = f"the default of {each.name} does not fit its annotation"
                 raise TypeError(f"{where}: {problem}: {error}") from error
     return encoder(parameters, where)
+
+
+class Item:
+    """The item of a batch's task: its payload is the item itself, not an object of arguments by name."""
+
+    def __init__(self, parameter: inspect.Parameter, where: str) -> None:
+        """`parameter` is named `item`. TypeError when it cannot be JSON."""
+        self._arguments = arguments_of([parameter], where)
+
+    def encode(self, values: Mapping[str, Any]) -> bytes:
+        """Return the item's JSON."""
+        return self._arguments.encode(values)[len(_BEFORE_ITEM) : -1]
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        """Return the item by the name `item`."""
+        return self._arguments.decode(_BEFORE_ITEM + payload + b"}")
 
 
 class _Plain:

@@ -49,6 +49,8 @@ class Guard(Protocol[H]):
 
     name: str
     """Name in metrics and logs: redis-lock."""
+    takes_batches: bool = False
+    """Whether it can guard several tasks in one transaction."""
 
     async def begin(self, task: Task) -> H:
         """Grant a run. Raises Seen, GuardBusy, GuardUnavailable; Bury if the task must not run again."""
@@ -82,10 +84,13 @@ class Guarded(Generic[H]):
         self._hold: H | None = None
         self._cancelling = 0
 
+    async def _begin(self) -> H:
+        return await self._guard.begin(self._task)
+
     async def __aenter__(self) -> H:
         running = asyncio.current_task()
         self._cancelling = running.cancelling() if running else 0
-        self._hold = hold = await self._guard.begin(self._task)
+        self._hold = hold = await self._begin()
         if hold.lost:  # lost before begin() returned: there was no run to cancel
             await self._guard.abandon(hold)
             raise GuardLost(hold.lost)

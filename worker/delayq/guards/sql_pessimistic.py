@@ -35,6 +35,7 @@ class SqlPessimistic(SqlGuard):
     """One run at a time, by a row lock that lasts as long as its transaction."""
 
     name = "sql-pessimistic"
+    takes_batches = True
 
     def __init__(
         self,

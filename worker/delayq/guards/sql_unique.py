@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import Bury, Seen
+from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards.sql import ledger
 from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
@@ -19,6 +19,8 @@ from delayq.guards.sql.table import DONE, RUNNING
 from delayq.service import logs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
     from delayq.contract import guard as contract
@@ -52,6 +54,7 @@ class SqlUnique(SqlGuard):
         self._on_incomplete_run = on_incomplete_run
         self.keeps_transaction, self.undoes_begin = not apart, apart
         self.keeps_interrupted = on_incomplete_run == "Bury"
+        self.takes_batches = not apart
 
     @classmethod
     def options(cls, spec: contract.SqlUnique, *, apart: bool) -> dict[str, Any]:
@@ -76,6 +79,27 @@ class SqlUnique(SqlGuard):
         if row.done:
             raise Seen
         self._enter_incomplete(connection, task, row)
+
+    def enter_all(self, connection: Connection, tasks: Sequence[Task]) -> list[Any]:
+        """Add the rows of all tasks: two statements for up to 500."""
+        rows = ledger.add_all(connection, tasks, DONE)
+        return [self._found(connection, task, rows.get(task.id)) for task in tasks]
+
+    def _found(self, connection: Connection, task: Task, row: ledger.Row | None) -> Exception | None:
+        """Return why the task must not run: its row is not the one just added."""
+        if row is None:
+            return busy("the task's row has just been deleted")
+        if row.done:
+            return None if row.token == task.token else Seen()
+        try:
+            self._enter_incomplete(connection, task, row)
+        except (GuardBusy, Bury) as refused:
+            return refused
+        return None
+
+    def unmark(self, connection: Connection, tasks: Sequence[Task]) -> None:
+        """Delete the rows."""
+        ledger.remove_all(connection, tasks)
 
     def _enter_incomplete(self, connection: Connection, task: Task, row: ledger.Row) -> None:
         """Handle a row without a recorded end: that run may have taken effect, and may still be in progress."""

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from delayq.app import App, Context
-from delayq.app.arguments import InvalidArguments
+from delayq.app import App, BatchContext, Context
+from delayq.app.arguments import ITEM, InvalidArguments
 from delayq.contract import Backoff
 from delayq.errors import Bury
-from delayq.handlers.base import HandlerSetupError
-from delayq.handlers.guarded import apart, sharing, sharing_in_thread
+from delayq.handlers.base import Batch, HandlerSetupError
+from delayq.handlers.guarded import (
+    apart,
+    sharing,
+    sharing_batch,
+    sharing_batch_in_thread,
+    sharing_in_thread,
+)
 from delayq.handlers.importing import load_object
 from delayq.handlers.python import in_thread, is_async
 from delayq.handlers.threads import Threads
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from delayq.app import TaskKind
     from delayq.connection import Address
     from delayq.contract import DelayQueue, Delivery
     from delayq.guards import Guard
-    from delayq.handlers.base import HandlerCall, Kinds
+    from delayq.handlers.base import BatchCall, HandlerCall, Kinds
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.python.app"
@@ -34,6 +41,7 @@ class AppHandler:
     """The functions of an App, coroutine functions or plain ones, which run in threads."""
 
     kinds: Kinds
+    batches: Mapping[tuple[str, int], Batch]
 
     def __init__(
         self, app: App, queue: DelayQueue, address: Address | None = None, *, transactions: bool = False
@@ -53,7 +61,18 @@ class AppHandler:
             raise HandlerSetupError(FIELD, problem)
         self._state: Any = None
         self._opened = AsyncExitStack()  # the App and its lifespan
-        self._calls = {(kind.name, kind.version): self._call_of(kind) for kind in app}
+        self._calls = {
+            (kind.name, kind.version): self._call_of(kind) for kind in app if kind.policy.batch is None
+        }
+        self.batches = {
+            (kind.name, kind.version): Batch(
+                self._batch_of(kind, self._batch_adapter(kind)),
+                min(batch, queue.spec.worker.concurrency),  # each of its tasks holds a slot
+                kind.policy.batch_wait_ms / 1000,
+            )
+            for kind in app
+            if (batch := kind.policy.batch) is not None
+        }
         self.call: HandlerCall = self._dispatch
 
     async def _dispatch(self, task: Task) -> object:
@@ -65,15 +84,7 @@ class AppHandler:
 
     def _adapter(self, kind: TaskKind[..., Any]) -> Callable[..., Any]:
         """Return a function of a task, and of a connection, that calls the kind's function with its arguments."""
-        function, decode = kind.function, kind.arguments.decode
-
-        def arguments(task: Task) -> dict[str, Any]:
-            if task.content_type != JSON_TYPE:
-                raise Bury(f"task {kind.name}: expected a JSON payload, got {task.content_type}")
-            try:
-                return decode(task.body)
-            except InvalidArguments as error:
-                raise Bury(f"task {kind.name}: {error}") from error
+        function, arguments = kind.function, _decoder(kind)
 
         def leading(task: Task, connection: object) -> tuple[Context, ...]:
             return (Context(task, self._state, connection),) if kind.takes_context else ()
@@ -90,13 +101,70 @@ class AppHandler:
 
         return run_plain
 
+    def _batch_of(self, kind: TaskKind[..., Any], run: Callable[..., Any]) -> BatchCall:
+        """Return a coroutine function of several tasks."""
+        if is_async(kind.function):
+            return run
+
+        async def call(tasks: Sequence[Task]) -> Sequence[BaseException | None]:
+            return await in_thread(lambda _: run(tasks), self._threads)(tasks[0])  # type: ignore[return-value]
+
+        return call
+
+    def _batch_adapter(self, kind: TaskKind[..., Any]) -> Callable[..., Any]:
+        """Return a function of several tasks, and of a connection, that calls the kind's function with their items."""
+        function, arguments = kind.function, _decoder(kind)
+
+        def decoded(
+            tasks: Sequence[Task], connection: object
+        ) -> tuple[list[BaseException | None], tuple[Any, ...]]:
+            """Return outcomes, which are errors of payloads that do not fit, and the arguments of the call."""
+            outcomes, kept, items = list[BaseException | None](), [], []
+            for task in tasks:
+                try:
+                    items.append(arguments(task)[ITEM])
+                except Bury as error:
+                    outcomes.append(error)
+                else:
+                    outcomes.append(None)
+                    kept.append(task)
+            leading = (BatchContext(kept, self._state, connection),) if kind.takes_context else ()
+            return outcomes, (*leading, items)
+
+        if is_async(function):
+
+            async def run(tasks: Sequence[Task], connection: object = None) -> list[BaseException | None]:
+                outcomes, given = decoded(tasks, connection)
+                return _combined(kind, outcomes, await function(*given) if given[-1] else None)
+
+            return run
+
+        def run_plain(tasks: Sequence[Task], connection: object = None) -> list[BaseException | None]:
+            outcomes, given = decoded(tasks, connection)
+            return _combined(kind, outcomes, function(*given) if given[-1] else None)
+
+        return run_plain
+
     def under(self, guard: Guard[Any]) -> HandlerCall:
-        """Call the functions inside the guard's block, with the open transaction if they take one."""
+        """Call the functions inside the guard's block, with the open transaction if they take one.
+
+        HandlerSetupError for a batch under a guard that cannot hold several tasks at once.
+        """
+        for kind in self._app:
+            if kind.policy.batch is not None and not (self.joins and guard.takes_batches):
+                raise HandlerSetupError(FIELD, _unguarded(kind, guard))
         if not self.joins:
             return apart(self.call, guard)
         for kind in self._app:
-            coroutine, run = is_async(kind.function), self._adapter(kind)
+            coroutine = is_async(kind.function)
             guard.joined(coroutine=coroutine)  # type: ignore[attr-defined]  # the SQL guards can be
+            if kind.policy.batch is not None:
+                share = sharing_batch if coroutine else sharing_batch_in_thread
+                call = self._batch_of(kind, share(self._batch_adapter(kind), guard))
+                found = self.batches[kind.name, kind.version]
+                self.batches = {**self.batches, (kind.name, kind.version): found._replace(call=call)}
+                continue
+            run = self._adapter(kind)
             self._calls[kind.name, kind.version] = (
                 sharing(run, guard) if coroutine else in_thread(sharing_in_thread(run, guard), self._threads)
             )
@@ -125,6 +193,50 @@ def load(path: str) -> App:
     if not list(app):
         raise HandlerSetupError(FIELD, f'"{path}" has no tasks: define them with @app.task in this module')
     return app
+
+
+def _decoder(kind: TaskKind[..., Any]) -> Callable[[Task], dict[str, Any]]:
+    decode = kind.arguments.decode
+
+    def arguments(task: Task) -> dict[str, Any]:
+        if task.content_type != JSON_TYPE:
+            raise Bury(f"task {kind.name}: expected a JSON payload, got {task.content_type}")
+        try:
+            return decode(task.body)
+        except InvalidArguments as error:
+            raise Bury(f"task {kind.name}: {error}") from error
+
+    return arguments
+
+
+def _combined(
+    kind: TaskKind[..., Any], outcomes: list[BaseException | None], returned: object
+) -> list[BaseException | None]:
+    """Return the outcomes of all tasks; TypeError if the function has not returned one for each of its items."""
+    if returned is None:
+        return outcomes
+    items, found = outcomes.count(None), f"a {type(returned).__name__}"
+    if isinstance(returned, Sequence):
+        wrong = [nth for nth, each in enumerate(returned) if not isinstance(each, BaseException | None)]
+        found = f"{len(returned)} outcomes"
+        if len(returned) == items and not wrong:
+            own = iter(returned)
+            return [next(own) if each is None else each for each in outcomes]
+        if wrong:
+            found = f"a {type(returned[wrong[0]]).__name__} for item {wrong[0]}"
+    expected = f"expected None, or for each of its {items} items None or an exception"
+    raise TypeError(f"task {kind.name}: what a function with batch= returns: {expected}; got {found}")
+
+
+def _unguarded(kind: TaskKind[..., Any], guard: Guard[Any]) -> str:
+    if not guard.takes_batches:
+        why = f"has batch=, and guard {guard.name} cannot hold several tasks in one transaction"
+    else:
+        why = "has batch= and takes no BatchContext, so its writes are not in the guard's transaction"
+    return (
+        f"task {kind.name} {why}: use sqlUnique or sqlPessimistic with a BatchContext, remove batch=, or put the "
+        "task into a queue without a guard"
+    )
 
 
 def _delivery(kind: TaskKind[..., Any], document: Delivery) -> Delivery:

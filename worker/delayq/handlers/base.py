@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
 HandlerCall: TypeAlias = "Callable[[Task], Awaitable[object]]"
 Kinds: TypeAlias = "Mapping[tuple[str, int | None], Delivery]"
 """Kinds and versions, None for every version, and how each is delivered."""
+BatchCall: TypeAlias = "Callable[[Sequence[Task]], Awaitable[Sequence[BaseException | None]]]"
+"""Returns for each task, in their order, None or the exception with which its run ended."""
+
+
+class Batch(NamedTuple):
+    """How a kind runs that takes several tasks at once."""
+
+    call: BatchCall
+    limit: int  # tasks of one call
+    wait_seconds: float  # for how long a call waits until it is full
+
+
+NO_BATCHES: Final[Mapping[tuple[str, int], Batch]] = MappingProxyType({})
 
 
 class Handler(Protocol):
@@ -34,6 +48,10 @@ class Handler(Protocol):
     @property
     def kinds(self) -> Kinds | None:
         """The kinds that it can run; None: every task, delivered as in the document."""
+
+    @property
+    def batches(self) -> Mapping[tuple[str, int], Batch]:
+        """Those of `kinds` that take several tasks at once; under the guard, after `under`."""
 
     @property
     def joins(self) -> bool:

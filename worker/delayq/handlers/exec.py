@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.errors import Retry
 from delayq.handlers import exec_env, orphans
-from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.base import NO_BATCHES, HandlerSetupError
 from delayq.handlers.child import Child, spawn
 from delayq.handlers.guarded import apart
 from delayq.handlers.text import last_lines, printable
@@ -55,7 +55,7 @@ class ProcessGroups:
 class ExecHandler:
     """A command, and the process groups of the tasks that run it now."""
 
-    kinds, joins = None, False
+    kinds, batches, joins = None, NO_BATCHES, False
 
     def __init__(
         self,

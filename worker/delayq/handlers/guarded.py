@@ -10,10 +10,10 @@ from delayq.handlers.forked_children import end_if_forked
 from delayq.handlers.threads import cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from delayq.guards import Guard
-    from delayq.handlers.base import HandlerCall
+    from delayq.handlers.base import BatchCall, HandlerCall
     from delayq.protocol.envelope import Task
 
 
@@ -63,5 +63,41 @@ def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Cal
             if cancelled():
                 raise GuardLost("the task was cancelled while its handler ran in a thread")
             return result
+
+    return guarded
+
+
+def sharing_batch(
+    call: Callable[..., Awaitable[Sequence[BaseException | None]]], guard: Guard[Any]
+) -> BatchCall:
+    """Run a call of several tasks inside one transaction of the guard. Tasks that it refuses do not run."""
+
+    async def guarded(tasks: Sequence[Task]) -> Sequence[BaseException | None]:
+        async with guard.batch(tasks) as hold:  # type: ignore[attr-defined]  # as above
+            try:
+                if hold.granted:
+                    hold.outcomes = await call(hold.granted, connection=hold.connection)
+            finally:
+                end_if_forked()
+        return hold.ended()  # type: ignore[no-any-return]
+
+    return guarded
+
+
+def sharing_batch_in_thread(
+    function: Callable[..., Sequence[BaseException | None]], guard: Guard[Any]
+) -> Callable[[Sequence[Task]], Sequence[BaseException | None]]:
+    """Do the same in a thread."""
+
+    def guarded(tasks: Sequence[Task]) -> Sequence[BaseException | None]:
+        with guard.batch(tasks) as hold:  # type: ignore[attr-defined]  # as above
+            try:
+                if hold.granted:
+                    hold.outcomes = function(hold.granted, connection=hold.connection)
+            finally:
+                end_if_forked()
+            if cancelled():
+                raise GuardLost("the call was cancelled while its handler ran in a thread")
+        return hold.ended()  # type: ignore[no-any-return]
 
     return guarded

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from delayq.errors import Retry
+from delayq.handlers.base import NO_BATCHES
 from delayq.handlers.guarded import apart
 from delayq.handlers.http_post import Bounds, Post
 from delayq.handlers.http_response import settle
@@ -34,7 +35,7 @@ class HTTPTimeoutError(Exception):
 class HttpHandler:
     """A pool of connections to one URL."""
 
-    kinds, joins = None, False
+    kinds, batches, joins = None, NO_BATCHES, False
 
     def __init__(
         self, spec: HttpSpec, *, timeout_seconds: float, secrets_dir: Path, field: str = FIELD

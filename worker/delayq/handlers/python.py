@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.base import NO_BATCHES, HandlerSetupError
 from delayq.handlers.forked_children import end_if_forked
 from delayq.handlers.guarded import apart, sharing, sharing_in_thread
 from delayq.handlers.importing import (
@@ -36,6 +36,7 @@ class PythonHandler:
 
     call: HandlerCall
     kinds: Kinds | None
+    batches = NO_BATCHES
 
     def __init__(
         self,

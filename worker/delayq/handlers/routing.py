@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
-    from delayq.handlers.base import Handler, HandlerCall, Kinds
+    from delayq.handlers.base import Batch, Handler, HandlerCall, Kinds
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.kinds"
@@ -49,6 +49,12 @@ class RoutingHandler:
         self._default_call = self.handlers[0].under(guard)
         self._calls = {kind: each.under(guard) for kind, each in self._routes.items()}
         return self.call
+
+    @property
+    def batches(self) -> Mapping[tuple[str, int], Batch]:
+        """Those of the default handler that have no handler of their own."""
+        batches = self.handlers[0].batches.items()
+        return {kind: batch for kind, batch in batches if kind[0] not in self._routes}
 
     async def start(self) -> None:
         """Start all handlers; close those that have started if one cannot."""

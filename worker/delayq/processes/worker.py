@@ -45,7 +45,13 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
     await handler.start()
     try:
         worker = Worker(
-            setting.queue.spec, setting.commands, setting.address, call, guard=guard, kinds=handler.kinds
+            setting.queue.spec,
+            setting.commands,
+            setting.address,
+            call,
+            guard=guard,
+            kinds=handler.kinds,
+            batches=handler.batches,
         )
 
         async def families(_horizons: DueHistogram) -> Iterable[Family]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 import uuid
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -24,16 +24,17 @@ from delayq.protocol.envelope import JSON_TYPE
 from delayq.protocol.results import Settled, State
 from delayq.protocol.scripts import Script
 from delayq.service.counters import WorkerCounters
+from delayq.worker.batches import Call as BatchCall
 from delayq.worker.claim_loop import settle_call
 from delayq.worker.executor import Executor
 from delayq.worker.slots import Running, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from delayq.app import TaskKind
-    from delayq.handlers.base import HandlerCall
+    from delayq.handlers.base import Batch, HandlerCall
     from delayq.protocol.envelope import Task
     from delayq.protocol.results import Lease, TaskView
 
@@ -136,10 +137,14 @@ class Queue:
                 pass
         ending = _Ending(handler.call)
         delivery, counters = self._document.spec.delivery, WorkerCounters("worker", self._document.queue)
-        executor = Executor(ending.call, delivery, counters, handler.kinds)
+        batches = {kind: ending.watching(batch) for kind, batch in handler.batches.items()}
+        executor = Executor(ending.call, delivery, counters, handler.kinds, batches=batches)
         runs: list[Run] = []
         while lease := await self._claim(connection):
-            runs.append(await self._run(connection, executor, lease, ending))
+            if (lease.task.kind, lease.task.kind_version) in batches:
+                runs += await self._run_batch(connection, executor, lease, ending)
+            else:
+                runs.append(await self._run(connection, executor, lease, ending))
             if len(runs) > MOST_RUNS:
                 raise AssertionError(
                     f"more than {MOST_RUNS:,} runs: do tasks schedule each other without end?"
@@ -162,21 +167,58 @@ class Queue:
     async def _run(
         self, connection: AsyncConnection, executor: Executor, lease: Lease, ending: _Ending
     ) -> Run:
-        task = lease.task
-        if not executor.knows(task):
+        if not executor.knows(lease.task):
             settlement: Settlement | None = Settlement("park", lease, (lease.task.due_ms,))
         else:
             now = time.monotonic()
             settlement = await executor.run(Running(lease, now, now + LEASE_MS))
-        error = ending.error()
+        [run] = await self._settle(connection, executor, [(lease, settlement)], ending)
+        return run
+
+    async def _run_batch(
+        self, connection: AsyncConnection, executor: Executor, lease: Lease, ending: _Ending
+    ) -> list[Run]:
+        """Run this task and those of its kind that are due as well in one call, of the size that a worker chooses."""
+        size, key = executor.size(lease), (lease.task.kind, lease.task.kind_version)
+        found: list[Lease] = [lease]
+        others: list[Lease] = []
+        for keys in self._claims.shards:
+            claimed = (await connection.one(self._claims.claim(keys.shard, BATCH, LEASE_MS))).leases
+            for each in claimed:
+                same = (each.task.kind, each.task.kind_version) == key and executor.size(each) == size
+                (found if same and len(found) < size else others).append(each)
+        for each in others:
+            back = Settlement("release", each, (each.task.due_ms,))
+            await connection.one(settle_call(self.commands, [back], 1))
+        call, now = BatchCall(executor.batches[key], size), time.monotonic()
+        for each in found:
+            call.add(each, now)
+        ended = [(each.lease, settlement) for each, settlement in await executor.run_batch(call)]
+        return await self._settle(connection, executor, ended, ending)
+
+    async def _settle(
+        self,
+        connection: AsyncConnection,
+        executor: Executor,
+        ended: Sequence[tuple[Lease, Settlement | None]],
+        ending: _Ending,
+    ) -> list[Run]:
+        error, runs = ending.error(), list[Run]()
+        for lease, found in ended:
+            settlement = found if error is None else Settlement("release", lease, (lease.task.due_ms,))
+            runs.append(await self._settled(connection, executor, lease, settlement))
         if error is not None:
-            settlement = Settlement("release", lease, (task.due_ms,))
+            raise error
+        return runs
+
+    async def _settled(
+        self, connection: AsyncConnection, executor: Executor, lease: Lease, settlement: Settlement | None
+    ) -> Run:
+        task = lease.task
         if settlement is None:
             raise AssertionError(f"task {task.id} ran longer than its lease of {LEASE_MS // 1000} s")
         policy = executor.policy(task)
         [outcome] = await connection.one(settle_call(self.commands, [settlement], policy.max_attempts))
-        if error is not None:
-            raise error
         text = str(settlement.arguments[-1]) if settlement.verb in ("retry", "bury") else ""
         return Run(task.kind, _own_id(task.kind, task.id), task.attempt, outcome, text)
 
@@ -246,8 +288,22 @@ class _Ending:
 
     async def call(self, task: Task) -> object:
         """Call the handler."""
-        try:
+        with self._noticed():
             return await self._call(task)
+
+    def watching(self, batch: Batch) -> Batch:
+        """Return the same batch, whose calls are watched, too."""
+
+        async def call(tasks: Sequence[Task]) -> Sequence[BaseException | None]:
+            with self._noticed():
+                return await batch.call(tasks)
+
+        return batch._replace(call=call)
+
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as error:
             # An error of a thread is the cause of a RuntimeError.
             raised = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
@@ -277,6 +333,7 @@ def _named(document: DelayQueue | None, name: str) -> DelayQueue:
             "spec": {
                 "queueName": name,
                 "redis": {"standalone": {"host": "redis.invalid"}},
+                "worker": {"concurrency": 10_000},  # no bound of batches
                 "handler": {"python": {"app": "unused:app"}},
             },
         }

@@ -18,6 +18,7 @@ from delayq.protocol.commands import BATCH
 from delayq.protocol.envelope import DUE_BYTES
 from delayq.protocol.results import Settled
 from delayq.service import logs
+from delayq.worker.batches import Call as BatchCall
 from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.slots import Running, Settlement
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
@@ -67,6 +68,7 @@ class ClaimLoop:
         self._backoff = ClaimBackoff()
         self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
         self._parked_logged: dict[tuple[str, int], float] = {}
+        self._filling: dict[tuple[str, int, int], BatchCall] = {}  # by kind, version and size
         self._loop = asyncio.get_running_loop()
         self.alarm = group_state.exchange_alarm
 
@@ -293,12 +295,16 @@ class ClaimLoop:
         # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
         late = self._slots.draining or claim.isolated != self._slots.suspects.running
         room = 0 if late else max(0, self._slots.free)
+        batches = self._runner.batches
         for lease in leases[:room]:
             if not self._runner.uniform:
                 deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
             # Not for a released task: it counts when it is claimed again and starts.
             self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
-            self._start(Running(lease, sent_at, deadline))
+            if batches and (lease.task.kind, lease.task.kind_version) in batches:
+                self._join(lease, sent_at)
+            else:
+                self._start(Running(lease, sent_at, deadline))
         for lease in leases[room:]:
             self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
         if answer.unreadable:
@@ -339,6 +345,32 @@ class ClaimLoop:
         self._group_state.begin(running)
         running.handling = self._loop.create_task(self._run(running))
         running.handling.add_done_callback(partial(self._ended, running))
+
+    def _join(self, lease: Lease, sent_at: float) -> None:
+        """Add a task to the call of its kind that has not begun, or to a new one.
+
+        A call begins after all answers of this exchange were processed, so its tasks are those that came together.
+        """
+        task, size = lease.task, self._runner.size(lease)
+        key = task.kind, task.kind_version, size
+        call = self._filling.get(key)
+        if call is None or not call.open:
+            call = self._filling[key] = BatchCall(self._runner.batches[task.kind, task.kind_version], size)
+            call.handling = self._loop.create_task(self._run_batch(call))
+            call.handling.add_done_callback(partial(self._batch_ended, key, call))
+        self._group_state.begin(call.add(lease, sent_at))
+
+    async def _run_batch(self, call: BatchCall) -> None:
+        await call.filled()
+        for member, settlement in await self._runner.run_batch(call):
+            self._group_state.ended(member, settlement)
+
+    def _batch_ended(self, key: tuple[str, int, int], call: BatchCall, handling: asyncio.Task[None]) -> None:
+        """End the runs that `_run_batch` did not end: it may be cancelled before it calls the handler."""
+        if self._filling.get(key) is call:
+            del self._filling[key]
+        for member in call.members:
+            self._ended(member, handling)
 
     async def _run(self, running: Running) -> None:
         self._group_state.ended(running, await self._runner.run(running))

@@ -9,19 +9,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, Retry, Seen, check_retry
+from delayq.handlers.base import NO_BATCHES
 from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.handlers.forked_children import end_if_forked
 from delayq.service import logs
 from delayq.worker import backoff
+from delayq.worker.batches import size_of
 from delayq.worker.slots import Running, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from delayq.contract import Delivery
-    from delayq.handlers.base import Kinds
+    from delayq.handlers.base import Batch, Kinds
     from delayq.protocol.envelope import Task
+    from delayq.protocol.results import Lease
     from delayq.service.counters import WorkerCounters
+    from delayq.worker.batches import Call, Member
 
     HandlerCall = Callable[[Task], Awaitable[object]]
 
@@ -35,6 +39,7 @@ _EVENTS: dict[type[Retry], str] = {
     GuardLost: "guard_lost",
     GuardUnavailable: "guard_unavailable",
 }
+NEVER_LAST = 2**31  # attempts
 UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
 
 
@@ -47,11 +52,14 @@ class Executor:
         delivery: Delivery,
         counters: WorkerCounters,
         kinds: Kinds | None = None,
+        *,
+        batches: Mapping[tuple[str, int], Batch] = NO_BATCHES,
     ) -> None:
-        """`call` and `kinds` are the handler's."""
+        """`call`, `kinds` and `batches` are the handler's."""
+        self.batches = batches
         self._call, self._delivery, self._counters, self.kinds = call, delivery, counters, kinds
-        self.uniform = kinds is None or all(each is delivery for each in kinds.values())
-        """Whether all tasks are delivered as the document says."""
+        self.uniform = kinds is None or (not batches and all(each is delivery for each in kinds.values()))
+        """Whether all tasks are delivered as the document says, and so end in the order of their start."""
         self._lease_seconds = delivery.lease_duration_seconds
 
     def knows(self, task: Task) -> bool:
@@ -81,13 +89,58 @@ class Executor:
                 return settlement
         else:
             settlement = self.settlement(running, None)
-        seconds, kind = time.monotonic() - started, running.lease.task.kind
-        self._counters.handler.observe(seconds)
+        self._count(running.lease.task.kind, time.monotonic() - started, 1)
+        return settlement
+
+    def _count(self, kind: str, seconds: float, runs: int) -> None:
+        self._counters.handler.observe(seconds, runs)
         if kind:
             of_kind = self._counters.kinds[kind]
-            of_kind.runs += 1
-            of_kind.seconds += seconds
-        return settlement
+            of_kind.runs += runs
+            of_kind.seconds += seconds * runs
+
+    def size(self, lease: Lease) -> int:
+        """Return how many tasks a call with this task of a batch takes."""
+        task = lease.task
+        limit = self.batches[task.kind, task.kind_version].limit
+        return size_of(limit, lease.failures, self.policy(task).max_attempts)
+
+    async def run_batch(self, call: Call) -> Sequence[tuple[Member, Settlement | None]]:
+        """Run the tasks of a call to its end; return each with its settlement, None when its lease is lost."""
+        started, members = time.monotonic(), call.members
+        held = [each for each in members if started - each.extended_at <= self._lease_seconds]
+        call.members = held = [each for each in held if each.cancelled_for is None]
+        lost = [(each, None) for each in members if each not in held] if len(held) < len(members) else []
+        if not held:
+            return lost
+        deadline = started + self.policy(held[0].lease.task).handler_timeout_seconds
+        for each in held:
+            each.deadline = deadline
+            self._counters.claimed_to_started.observe(started - each.extended_at)
+        error: BaseException | None = None
+        outcomes: Sequence[BaseException | None] = ()
+        try:
+            outcomes = await call.batch.call([each.lease.task for each in held])
+            end_if_forked()
+        except BaseException as raised:  # noqa: BLE001 -- as in run
+            end_if_forked()
+            error = raised
+            settled = [(each, self.settlement(each, error)) for each in held]
+        else:
+            settled = [
+                (each, self._judged(each, outcome)) for each, outcome in zip(held, outcomes, strict=True)
+            ]
+        ran = 0 if isinstance(error, _REFUSED) else len(held)
+        ran -= sum(isinstance(each, _REFUSED) for each in outcomes if each is not None)
+        self._count(held[0].lease.task.kind, time.monotonic() - started, ran)
+        return [*settled, *lost]
+
+    def _judged(self, member: Member, outcome: BaseException | None) -> Settlement | None:
+        """Return the settlement of a task whose outcome the handler has returned."""
+        if outcome is None and member.cancelled_for is None:
+            return Settlement("ack", member.lease)
+        member.judged = member.cancelled_for is None
+        return self.settlement(member, outcome)
 
     def settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
         """Return the settlement of a task that ended; `error` is None when the handler returned.
@@ -108,7 +161,7 @@ class Executor:
             return Settlement("ack", running.lease) if error is None else self._failed(running, error)
         if reason in ("lease_lost", "given_up"):
             return None
-        if isinstance(error, Seen):
+        if isinstance(error, Seen) and not running.shared:
             return self._seen(running, error)
         if reason == "drain":  # any other error may come from our cancellation: charge no attempt
             return self._failed(running, error) if isinstance(error, (Bury, Retry)) else _released(running)
@@ -125,6 +178,8 @@ class Executor:
         return Settlement("ack", running.lease)
 
     def _failed(self, running: Running, error: BaseException) -> Settlement:
+        if running.shared and isinstance(error, (Seen, Bury)):  # raised, so of which task?
+            return self._retried(running, error, described(error))
         if isinstance(error, Seen):
             return self._seen(running, error)
         if isinstance(error, Bury):
@@ -155,14 +210,17 @@ class Executor:
         if delay_ms is None:
             delay_ms = backoff.delay_ms(failures, policy.backoff, random.random())  # noqa: S311 -- jitter
         fields = logs.of_task(task) | {"attempt": task.attempt}
-        last = charge and failures >= policy.max_attempts
+        max_attempts = NEVER_LAST if running.shared else policy.max_attempts  # the last attempt is one alone
+        last = charge and failures >= max_attempts
         fields |= {"last_attempt": True} if last else {"retry_in_ms": delay_ms}
-        log.warning(event, extra={"fields": fields | {"error": text} | _trace(error)})
+        log.warning(
+            event, extra={"fields": fields | {"error": text} | (_trace(error) if running.explains else {})}
+        )
         return Settlement(
             "retry",
             running.lease,
             (delay_ms, int(charge), _kept(text, error) if last else text),
-            max_attempts=policy.max_attempts,
+            max_attempts=max_attempts,
         )
 
     def _bury(self, running: Running, error: Bury) -> Settlement:

@@ -15,8 +15,11 @@ from delayq.errors import GuardBusy, GuardLost, GuardUnavailable, Seen
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from delayq.contract.metrics import GuardOutcome
     from delayq.guards import Guard
+    from delayq.handlers.base import BatchCall
     from delayq.protocol.envelope import Task
     from delayq.worker.executor import HandlerCall
     from delayq.worker.slots import Slots
@@ -58,6 +61,25 @@ class GuardBreaker:
                 raise
             self._counters.guarded["finished"] += 1
             return result
+
+        return counted
+
+    def around_batch(self, call: BatchCall) -> BatchCall:
+        """Return `call` of several tasks with the result of each counted."""
+
+        async def counted(tasks: Sequence[Task]) -> Sequence[BaseException | None]:
+            try:
+                outcomes = await call(tasks)
+            except BaseException as error:
+                for _ in tasks:
+                    self._count(error)
+                raise
+            for outcome in outcomes:
+                if outcome is None:
+                    self._counters.guarded["finished"] += 1
+                else:
+                    self._count(outcome)
+            return outcomes
 
         return counted
 

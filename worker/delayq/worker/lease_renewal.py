@@ -79,7 +79,7 @@ class LeaseRenewal:
         """Whether the cleanup time of a cancelled handler is over."""
         if running.cancelled_for == "timeout":
             return now >= running.deadline + CLEANUP_SECONDS
-        if running.cancelled_for == "lease_lost":
+        if running.cancelled_for == "lease_lost" and running.interrupted:
             return now >= running.extended_at + self._lease_seconds + CLEANUP_SECONDS
         return False
 

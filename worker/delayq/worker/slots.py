@@ -47,6 +47,21 @@ class Running:
             self.cancelled_for = reason
             self.handling.cancel()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether its handler was cancelled, if `cancelled_for` is set."""
+        return True
+
+    @property
+    def shared(self) -> bool:
+        """Whether an error of the handler may be the fault of another task."""
+        return False
+
+    @property
+    def explains(self) -> bool:
+        """Whether the log of its failure has the traceback."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Settlement:

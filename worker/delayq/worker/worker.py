@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.errors import DelayQError
+from delayq.handlers.base import NO_BATCHES
 from delayq.resharding import ShardMapSync
 from delayq.service import logs
 from delayq.service.counters import CountersByKind, WorkerCounters
@@ -25,13 +26,13 @@ from delayq.worker.unparking import Unparking
 from delayq.worker.wake_listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.guards import Guard
-    from delayq.handlers.base import Kinds
+    from delayq.handlers.base import Batch, Kinds
     from delayq.protocol.commands import Commands
     from delayq.service.loop import Loop, Service
     from delayq.service.shard_groups import ShardGroup
@@ -63,10 +64,11 @@ class Worker:
         *,
         guard: Guard[Any] | None = None,
         kinds: Kinds | None = None,
+        batches: Mapping[tuple[str, int], Batch] = NO_BATCHES,
     ) -> None:
         """Connect nothing before run(). `call` calls the handler, under the guard if there is one.
 
-        `kinds` are those of the handler.
+        `kinds` and `batches` are those of the handler.
         """
         names = {name for name, _ in kinds or () if name}
         self.counters = WorkerCounters("worker", commands.queue, kinds=CountersByKind(names))
@@ -80,7 +82,11 @@ class Worker:
         guard_breaker = None if guard is None else GuardBreaker(guard, self.slots)
         if guard_breaker is not None:
             call = guard_breaker.around(call)
-        self._runner = Executor(call, spec.delivery, self.counters, kinds)
+            batches = {
+                kind: each._replace(call=guard_breaker.around_batch(each.call))
+                for kind, each in batches.items()
+            }
+        self._runner = Executor(call, spec.delivery, self.counters, kinds, batches=batches)
         self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         if guard_breaker is not None:
             self.services.add(guard_breaker)

@@ -14,11 +14,12 @@ from delayq.guards.base import Hold
 from delayq.guards.sql import urls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import URL, RootTransaction
 
     from delayq.guards.sql.settings import Limits
+    from delayq.protocol.envelope import Task
 
 E = TypeVar("E", Engine, AsyncEngine)
 CONNECT_SECONDS: Final = 5
@@ -147,3 +148,26 @@ class SqlHold(Hold):
     """What the guard read when it began."""
     threaded: bool = False
     """Whether the connection belongs to a driver without asyncio."""
+
+
+@dataclass(eq=False)
+class SqlBatchHold(SqlHold):
+    """A guard's grant for several tasks, in one transaction. `facts` are those of each task, or why it must not run."""
+
+    tasks: Sequence[Task] = ()
+    outcomes: Sequence[BaseException | None] = ()
+    """Of the granted tasks; set before the block ends. Those with an exception are not marked done."""
+
+    @property
+    def granted(self) -> list[Task]:
+        """The tasks to run."""
+        return [task for task, facts in zip(self.tasks, self.facts, strict=True) if not _refused(facts)]
+
+    def ended(self) -> list[BaseException | None]:
+        """Return the outcome of every task."""
+        own = iter(self.outcomes)
+        return [facts if _refused(facts) else next(own) for facts in self.facts]
+
+
+def _refused(facts: object) -> bool:
+    return isinstance(facts, BaseException)

@@ -10,9 +10,9 @@ from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.base import Guard
 from delayq.guards.sql import settings, urls
 from delayq.guards.sql.aio import Aio
-from delayq.guards.sql.engines import SqlHold
+from delayq.guards.sql.engines import SqlBatchHold, SqlHold
 from delayq.guards.sql.errors import away, driver_message, untyped
-from delayq.guards.sql.guarded import SqlGuarded
+from delayq.guards.sql.guarded import SqlGuarded, SqlGuardedBatch
 from delayq.guards.sql.plain import Plain
 from delayq.guards.sql.pools import Pools
 from delayq.guards.sql.steps import Steps
@@ -20,6 +20,7 @@ from delayq.guards.sql.table import install, problems
 from delayq.service import logs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from delayq.connection import Address
@@ -73,6 +74,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
         """Make the context manager around one run of a task, for `async with` or plain `with`."""
         return SqlGuarded(self, task)
 
+    def batch(self, tasks: Sequence[Task]) -> SqlGuardedBatch:
+        """Make the same for one call of several tasks, if `takes_batches`: one transaction with the marks of all."""
+        return SqlGuardedBatch(self, tasks)
+
     @property
     def where(self) -> str:
         """Where the database is, without user and password."""
@@ -98,6 +103,14 @@ class SqlGuard(Steps, Guard[SqlHold]):
         return await self._aio.begin(
             partial(self._begin, task=task), unwanted=self.abandon, unwanted_plain=self.abandon_sync
         )
+
+    async def begin_all(self, tasks: Sequence[Task]) -> SqlBatchHold:
+        """Grant a call of several tasks. Seen, GuardBusy and Bury of one task are in the hold, others are raised."""
+        hold = await self._aio.begin(
+            partial(self._begin_all, tasks=tasks), unwanted=self.abandon, unwanted_plain=self.abandon_sync
+        )
+        assert isinstance(hold, SqlBatchHold)  # noqa: S101 -- what _begin_all returns
+        return hold
 
     async def finish(self, hold: SqlHold) -> None:
         """Commit. Raises if nothing has taken effect, or if the result of the commit is unknown.
@@ -171,6 +184,10 @@ class SqlGuard(Steps, Guard[SqlHold]):
     def begin_sync(self, task: Task) -> SqlHold:
         """Begin, for code without an event loop."""
         return self._plain.begin(partial(self._begin, task=task))
+
+    def begin_all_sync(self, tasks: Sequence[Task]) -> SqlHold:
+        """Begin a call of several tasks, for code without an event loop."""
+        return self._plain.begin(partial(self._begin_all, tasks=tasks))
 
     def finish_sync(self, hold: SqlHold) -> None:
         """Commit, for code without an event loop."""

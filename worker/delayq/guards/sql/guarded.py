@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.errors import Bury, GuardLost, GuardUnavailable, Retry
 from delayq.guards.base import Guarded
-from delayq.guards.sql.engines import SqlHold
+from delayq.guards.sql.engines import SqlBatchHold, SqlHold
 from delayq.guards.sql.errors import away, busy, lost_under, undone_under
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from delayq.guards.sql.guard import SqlGuard
@@ -62,6 +63,22 @@ class SqlGuarded(Guarded[SqlHold]):
 
     def _unavailable(self) -> GuardUnavailable:
         return away(self._sql.where, "the connection was lost while the handler ran")
+
+
+class SqlGuardedBatch(SqlGuarded):
+    """One call of several tasks in one transaction; the hold is a SqlBatchHold."""
+
+    def __init__(self, guard: SqlGuard, tasks: Sequence[Task]) -> None:
+        """`tasks` is not empty."""
+        super().__init__(guard, tasks[0])
+        self._tasks = tasks
+
+    async def _begin(self) -> SqlBatchHold:
+        return await self._sql.begin_all(self._tasks)
+
+    def __enter__(self) -> SqlHold:
+        self._hold = hold = self._sql.begin_all_sync(self._tasks)
+        return hold
 
 
 def _undone(hold: SqlHold | None, error: BaseException | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, bindparam, delete, false, insert, literal_column, or_, select, tuple_, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -10,6 +10,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from delayq.guards.sql.table import DONE, MAX_ID_BYTES, MAX_QUEUE_BYTES, NOW, RUNNING, TABLE, Ago
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, Insert
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _ROW = TABLE.c
 # prune() keeps the row of an incomplete run for the retention, the handler's timeout, and this time.
 INCOMPLETE_SECONDS = 3600
+ROWS: Final = 500  # of one statement: databases bound its parameters
 
 
 class Row(NamedTuple):
@@ -38,8 +40,34 @@ class Row(NamedTuple):
 
 def add(connection: Connection, task: Task, state: str) -> bool:
     """Add the task's row; False when there is one. Waits for a transaction that has added it and is still open."""
+    # Without preserve_rowcount, SQLAlchemy does not keep the row count of an INSERT.
+    kept = _insert(connection).values(_values(task, state)).inline().execution_options(preserve_rowcount=True)
+    return connection.execute(kept).rowcount == 1
+
+
+def add_all(connection: Connection, tasks: Sequence[Task], state: str) -> dict[str, Row]:
+    """Add the rows of these tasks in their order; return the row of each ID, which may be an earlier one."""
+    rows: dict[str, Row] = {}
+    for at in range(0, len(tasks), ROWS):
+        part = tasks[at : at + ROWS]
+        connection.execute(_insert(connection).values([_values(task, state) for task in part]).inline())
+        ours = and_(_ROW.queue == part[0].queue, _ROW.task_id.in_([task.id for task in part]))
+        asked = select(_ROW.task_id, _ROW.state, _ROW.token, _ROW.version, _ROW.began_at).where(ours)
+        rows |= {task_id: Row(*found) for task_id, *found in connection.execute(asked)}
+    return rows
+
+
+def remove_all(connection: Connection, tasks: Sequence[Task]) -> None:
+    """Delete the rows of these runs."""
+    own = and_(_ROW.queue == bindparam("its_queue"), _ROW.task_id == bindparam("its_id"))
+    ours = delete(TABLE).where(own, _ROW.token == bindparam("its_token"))
+    rows = [{"its_queue": task.queue, "its_id": task.id, "its_token": task.token} for task in tasks]
+    connection.execute(ours, rows)
+
+
+def _values(task: Task, state: str) -> dict[str, Any]:
     _check(task)
-    values = {
+    return {
         "queue": task.queue,
         "task_id": task.id,
         "state": state,
@@ -48,16 +76,15 @@ def add(connection: Connection, task: Task, state: str) -> bool:
         "began_at": NOW,
         "done_at": NOW if state == DONE else None,
     }
-    made: Insert
+
+
+def _insert(connection: Connection) -> Insert:
+    """Return an INSERT that skips rows whose task has one already."""
     if connection.dialect.name == "postgresql":
-        made = postgresql.insert(TABLE).on_conflict_do_nothing()
-    elif connection.dialect.name == "sqlite":
-        made = sqlite.insert(TABLE).on_conflict_do_nothing()
-    else:
-        made = mysql.insert(TABLE).prefix_with("IGNORE")
-    # Without preserve_rowcount, SQLAlchemy does not keep the row count of an INSERT.
-    kept = made.values(values).inline().execution_options(preserve_rowcount=True)
-    return connection.execute(kept).rowcount == 1
+        return postgresql.insert(TABLE).on_conflict_do_nothing()
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(TABLE).on_conflict_do_nothing()
+    return mysql.insert(TABLE).prefix_with("IGNORE")
 
 
 def ensure(connection: Connection, task: Task) -> None:

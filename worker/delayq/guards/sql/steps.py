@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards.sql import ledger
 from delayq.guards.sql import transaction as transactions
-from delayq.guards.sql.engines import SqlHold
+from delayq.guards.sql.engines import SqlBatchHold, SqlHold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
     from delayq.guards.sql.settings import Limits
@@ -67,13 +70,52 @@ class Steps:
         transaction.commit()
         return SqlHold(task, facts=facts)
 
+    def enter_all(self, connection: Connection, tasks: Sequence[Task]) -> list[Any]:
+        """Grant the runs of tasks in the order of their IDs; return the facts of each, or why it must not run."""
+        return [self._entered(connection, task) for task in tasks]
+
+    def _entered(self, connection: Connection, task: Task) -> Any:  # noqa: ANN401 -- as enter
+        try:
+            return self.enter(connection, task)
+        except (Seen, GuardBusy, Bury) as refused:
+            return refused
+
+    def unmark(self, connection: Connection, tasks: Sequence[Task]) -> None:
+        """Remove what `enter_all` has written for tasks that are not done, in the same transaction."""
+
+    def _begin_all(self, connection: Connection, tasks: Sequence[Task]) -> SqlBatchHold:
+        # In the same order everywhere: two calls with tasks in common must not wait for each other.
+        ordered = sorted(tasks, key=lambda task: task.id)
+        if self.prepares_row:
+            with transactions.begin(connection, self.limits):
+                for task in ordered:
+                    ledger.ensure(connection, task)
+        transaction = transactions.begin(connection, self.limits)
+        found = dict(zip((task.id for task in ordered), self.enter_all(connection, ordered), strict=True))
+        transactions.mark(connection)
+        facts = [found[task.id] for task in tasks]
+        return SqlBatchHold(tasks[0], transaction=transaction, facts=facts, tasks=tasks)
+
+    def _leave_all(self, connection: Connection, hold: SqlBatchHold) -> None:
+        undone: list[Task] = []
+        for task, facts, outcome in zip(hold.tasks, hold.facts, hold.ended(), strict=True):
+            if outcome is None:
+                self.leave(connection, SqlHold(task, transaction=hold.transaction, facts=facts))
+            elif outcome is not facts:  # it has run
+                undone.append(task)
+        if undone:
+            self.unmark(connection, undone)
+
     def _finish(self, connection: Connection, hold: SqlHold) -> None:
         transaction = hold.transaction
         if transaction is None:
             transaction = transactions.begin(connection, self.limits)
         elif not transactions.intact(connection, transaction):
             raise RuntimeError(transactions.ENDED_EARLY)
-        self.leave(connection, hold)
+        if isinstance(hold, SqlBatchHold):
+            self._leave_all(connection, hold)
+        else:
+            self.leave(connection, hold)
         transaction.commit()
 
     def _undone(self, connection: Connection, hold: SqlHold) -> bool:

@@ -1,0 +1,129 @@
+"""A worker with functions that take several tasks at once: one call for many tasks, and each of them accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq import Client
+from delayq.connection import Address
+from delayq.handlers import HandlerSetupError, build
+from delayq.handlers.app import AppHandler
+from delayq.protocol.commands import Commands
+from delayq.worker.worker import Worker
+
+from tests.redis import batch_shop as shop
+from tests.redis.recovering import until
+from tests.redis.test_kinds import has
+from tests.unit.handlers.support import document
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@asynccontextmanager
+async def working(url: str, **spec: object) -> AsyncIterator[Worker]:
+    """A worker of the queue `orders`."""
+    queue, address = (
+        document(
+            {"python": {"app": "tests.redis.batch_shop:app"}},
+            worker={"concurrency": 100, "drainTimeoutSeconds": 1},
+            delivery={"maxBlockMilliseconds": 100},
+            **spec,
+        ),
+        Address.from_url(url),
+    )
+    made = build(queue, secrets_dir=Path("none"), address=address)
+    await made.start()
+    worker = Worker(
+        queue.spec, Commands("orders"), address, made.call, kinds=made.kinds, batches=made.batches
+    )
+    stop = asyncio.Event()
+    running = asyncio.create_task(worker.run(stop, asyncio.Event()))
+    try:
+        yield worker
+    finally:
+        stop.set()
+        await running
+        await made.close()
+
+
+@pytest.fixture
+async def client(redis_url: str, orders: object) -> AsyncIterator[Client]:
+    del orders  # the queue is empty, and the clock moves
+    shop.CALLS.clear()
+    shop.HELD = asyncio.Event()
+    async with Client(redis_url, queue="orders") as client:
+        shop.app.bind(client)
+        yield client
+        shop.app._client = None
+
+
+async def test_due_tasks_are_one_call(client: Client, redis_url: str) -> None:
+    await client.schedule_many(shop.insert.options().task(nth) for nth in range(200, 300))
+    async with working(redis_url) as worker:
+        await has(client, waiting=0, in_flight=0)
+        assert worker.counters.claimed == 100
+    assert [sorted(rows) for rows in shop.CALLS] == [list(range(200, 300))]
+
+
+@pytest.mark.parametrize("kind", [shop.insert, shop.once], ids=["three attempts", "one attempt"])
+async def test_only_the_poison_task_of_a_batch_is_buried(
+    client: Client, redis_url: str, kind: object
+) -> None:
+    await client.schedule_many(kind.options(id=str(nth)).task(nth) for nth in range(100))  # type: ignore[attr-defined]
+    async with working(redis_url):
+        counts = await has(client, waiting=0, in_flight=0, dead=1)
+    [dead] = await client.dlq_list()
+    name = kind.name  # type: ignore[attr-defined]
+    assert (dead.id, dead.failed.reason) == (f"{name}:{shop.POISON}", "attempts")
+    assert "ValueError: poison" in dead.failed.error
+    assert counts.stats["acked"] == 99
+    assert len(shop.CALLS[0]) == 100
+    of_poison = [len(rows) for rows in shop.CALLS if shop.POISON in rows]
+    assert of_poison[-1] == 1, "the last attempt is one alone"
+    assert dead.failed.failures == len(of_poison) == (3 if name == "insert" else 2)
+
+
+async def test_a_worker_that_stops_hands_back_the_tasks_of_a_call_uncharged(
+    client: Client, redis_url: str
+) -> None:
+    rows = [shop.SLOW, *range(200, 220)]
+    await client.schedule_many(shop.insert.options(id=str(nth)).task(nth) for nth in rows)
+    async with working(redis_url):
+        await until(lambda: bool(shop.CALLS))
+    counts = await client.counts()
+    assert (counts.waiting, counts.in_flight, counts.dead) == (21, 0, 0)
+    found = await client.get("insert:200")
+    assert found is not None
+    assert found.failed.failures == found.failed.crashes == 0
+    shop.HELD.set()
+    async with working(redis_url):
+        await has(client, waiting=0, in_flight=0, dead=0)
+
+
+async def test_a_call_with_a_bound_waits_for_tasks_of_several_claims(client: Client, redis_url: str) -> None:
+    async with working(redis_url) as worker:
+        await client.schedule_many(shop.full.options().task(nth) for nth in range(20))
+        await until(lambda: worker.slots.busy == 20)
+        assert shop.CALLS == []
+        await client.schedule_many(shop.full.options().task(nth) for nth in range(20, 40))
+        await has(client, waiting=0, in_flight=0)
+    assert [sorted(rows) for rows in shop.CALLS] == [list(range(40))]
+
+
+@pytest.mark.parametrize(("name", "joins"), [("redis-lock", True), ("sql-unique", False)])
+def test_a_guard_that_cannot_hold_a_batch_is_refused_before_anything_is_claimed(
+    name: str, *, joins: bool
+) -> None:
+    class Named:
+        takes_batches = joins is False
+
+    Named.name = name  # type: ignore[attr-defined]
+    made = AppHandler(shop.app, document({"python": {"app": "tests.redis.batch_shop:app"}}))
+    with pytest.raises(HandlerSetupError, match=rf"task insert has batch=.*(guard {name}|BatchContext)"):
+        made.under(Named())  # type: ignore[arg-type]
+    shop.app.bind_document(None)

@@ -1,0 +1,94 @@
+"""Calls of handlers that take several tasks at once. Each task has a slot, a lease and a settlement of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delayq.worker.slots import Running
+
+if TYPE_CHECKING:
+    from delayq.handlers.base import Batch
+    from delayq.protocol.results import Lease
+    from delayq.worker.slots import CancelReason
+
+SHRINK_BITS = 3  # each failure of a task divides the size of its calls by 8
+
+
+def size_of(limit: int, failures: int, max_attempts: int) -> int:
+    """Return how many tasks run in one call with a task that has failed so often.
+
+    An exception of a call does not tell which task is at fault. So its tasks run again in smaller calls, and the last
+    attempt is one alone: 500, 62, 7, 1.
+    """
+    if failures and failures + 1 >= max_attempts:
+        return 1
+    return max(1, limit >> SHRINK_BITS * failures)
+
+
+@dataclass(slots=True, eq=False)
+class Member(Running):
+    """One slot in use by a task of a call."""
+
+    call: Call | None = None
+    judged: bool = False
+    """Whether the handler has returned an outcome of this task."""
+
+    def cancel(self, reason: CancelReason) -> None:
+        """Cancel the call, but not because one of several leases is lost. The first reason counts."""
+        if self.cancelled_for is None and self.call is not None:
+            self.cancelled_for = reason
+            self.call.cancel(reason)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the call was cancelled."""
+        return self.call is not None and self.call.cancelled
+
+    @property
+    def shared(self) -> bool:
+        """Whether the error is one of a call with other tasks."""
+        return not self.judged and self.call is not None and len(self.call.members) > 1
+
+    @property
+    def explains(self) -> bool:
+        """Of tasks that share an error, the first."""
+        return not self.shared or (self.call is not None and self.call.members[0] is self)
+
+
+class Call:
+    """One call: its tasks, and the asyncio task that waits for more and then runs them."""
+
+    def __init__(self, batch: Batch, size: int) -> None:
+        """No tasks yet, and at most `size`."""
+        self.batch, self._size = batch, size
+        self.members: list[Member] = []
+        self.handling: asyncio.Task[None] | None = None
+        self.open, self.cancelled = True, False  # open: more tasks may be added
+        self._full = asyncio.Event()
+
+    def add(self, lease: Lease, extended_at: float) -> Member:
+        """Add a task. Its timeout begins with the call."""
+        member = Member(lease, extended_at, float("inf"), call=self)
+        self.members.append(member)
+        if len(self.members) >= self._size:
+            self.open = False
+            self._full.set()
+        return member
+
+    async def filled(self) -> None:
+        """Wait until the call is full, or has waited long enough."""
+        if self.open and self.batch.wait_seconds:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.batch.wait_seconds):
+                    await self._full.wait()
+        self.open = False
+
+    def cancel(self, reason: CancelReason) -> None:
+        """Cancel the handler once; for lost leases, when all are lost."""
+        lost = reason == "lease_lost" and any(each.cancelled_for is None for each in self.members)
+        if not (self.cancelled or lost) and self.handling is not None:
+            self.open, self.cancelled = False, True
+            self.handling.cancel()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,3 +73,33 @@ def test_the_tests_of_the_page_pass_with_nothing_but_the_installed_plugin(tmp_pa
     process = Process.start(sys.executable, "-m", "pytest", "-q", cwd=tmp_path)
     assert process.wait(timeout_s=60) == 0, process.output
     assert "2 passed" in process.output
+
+
+def test_the_batch_of_the_page_stores_500_tasks_with_a_few_inserts(tmp_path: Path) -> None:
+    page = (HOW_TO / "batches.md").read_text()
+    tasks, plan, _ = blocks(page)
+    [document] = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "events.py").write_text(tasks)
+    (tmp_path / "plan.py").write_text(plan)
+    (tmp_path / "queue.yaml").write_text(document)
+    process = Process.start(DELAYQ, "run", "queue.yaml", cwd=tmp_path)
+    try:
+        process.wait_line("due 0", timeout_s=60)
+        url = (tmp_path / ".delayq" / "redis.url").read_text().strip()
+        env = {**os.environ, "SHOP_REDIS_URL": url}
+        assert Process.start(sys.executable, "plan.py", cwd=tmp_path, env=env).wait(timeout_s=60) == 0
+        by_hand = '{"order": 500, "name": "paid"}'
+        argv = (DELAYQ, "schedule", "queue.yaml", by_hand, "--kind", "store", "--id", "by-hand")
+        assert Process.start(*argv, cwd=tmp_path).wait(timeout_s=60) == 0
+        process.wait_line("stored 1 events", timeout_s=60)
+        with SyncClient.from_document(tmp_path / "queue.yaml", url=url) as client:
+            while client.counts().waiting or client.counts().in_flight:
+                time.sleep(0.05)
+    finally:
+        process.stop(timeout_s=60)
+    sizes = [int(count) for count in re.findall(r"stored (\d+) events", process.output)]
+    assert (sum(sizes), max(sizes) > 100) == (501, True), sizes
+    with sqlite3.connect(tmp_path / "events.db") as database:
+        [(rows, names)] = database.execute("SELECT count(*), count(DISTINCT name) FROM events")
+    assert (rows, names) == (501, 1)

@@ -40,6 +40,17 @@ def report(what: str, *, order: int) -> None:
         raise Bury(f"{what}: no such order")
 
 
+PACKED: list[list[int]] = []
+
+
+@app.task(batch=500, max_attempts=2)
+async def pack(orders: list[int]) -> list[Bury | None]:
+    PACKED.append(orders)
+    if 13 in orders and len(orders) > 1:
+        raise ValueError("13")
+    return [Bury(f"no order {order}") if order in {13, 14} else None for order in orders]
+
+
 @pytest.fixture
 def queue(delayq_queue: Callable[[App], Queue]) -> Queue:
     MAILS.clear()
@@ -267,3 +278,51 @@ def test_each_test_has_a_queue_of_its_own_and_leaves_nothing(delayq_redis_url: s
         fails.schedule_sync()
     with SyncClient(url, queue=client.queue, shards=3) as left:
         assert left.counts().dead == 0
+
+
+def test_due_tasks_of_a_batch_are_one_call_and_others_run_in_their_order(queue: Queue) -> None:
+    PACKED.clear()
+    pack.options(delay="1s", id="a").schedule_sync(1)
+    report.options(delay="2s", id="b").schedule_sync("sent", order=1)
+    pack.options(delay="3s", id="c").schedule_sync(14)
+    pack.options(delay="1d").schedule_sync(2)
+    queue.advance(seconds=3)
+    assert [(run.kind, run.id, run.outcome, run.error) for run in queue.run_due()] == [
+        ("pack", "a", Settled.ACKED, ""),
+        ("pack", "c", Settled.BURIED, "no order 14"),
+        ("report", "b", Settled.ACKED, ""),
+    ]
+    assert PACKED == [[1, 14]]
+    assert queue.assert_scheduled(pack, {"item": 2}).attempt == 1
+
+
+def test_a_call_of_a_batch_that_fails_is_repeated_with_each_of_its_tasks_alone(queue: Queue) -> None:
+    PACKED.clear()
+    for order in (12, 13):
+        pack.schedule_sync(order)
+    assert [(run.outcome, run.attempt) for run in queue.run_due()] == [(Settled.RETRIED, 1)] * 2
+    queue.advance(hours=1)
+    runs = sorted((run.outcome, run.attempt) for run in queue.run_due())
+    assert runs == [(Settled.ACKED, 2), (Settled.BURIED, 2)]
+    assert sorted(map(sorted, PACKED)) == [[12], [12, 13], [13]]
+
+
+def test_what_ends_a_run_of_the_kit_ends_a_call_of_a_batch(delayq_queue: Callable[[App], Queue]) -> None:
+    stopping = App()
+
+    @stopping.task(batch=2)
+    async def stop(orders: list[int]) -> None:
+        raise KeyboardInterrupt(str(orders))
+
+    queue = delayq_queue(stopping)
+    stop.schedule_sync(1)
+    with pytest.raises(KeyboardInterrupt):
+        queue.run_due()
+    assert queue.client.counts().waiting == 1
+
+
+def test_a_call_of_a_batch_takes_more_than_one_claim_returns(queue: Queue) -> None:
+    PACKED.clear()
+    queue.client.schedule_many(pack.options().task(nth) for nth in range(100, 100 + BATCH + 50))
+    assert len(queue.run_due()) == BATCH + 50
+    assert [len(orders) for orders in PACKED] == [BATCH + 50]

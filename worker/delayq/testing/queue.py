@@ -183,10 +183,11 @@ class Queue:
         found: list[Lease] = [lease]
         others: list[Lease] = []
         for keys in self._claims.shards:
-            claimed = (await connection.one(self._claims.claim(keys.shard, BATCH, LEASE_MS))).leases
-            for each in claimed:
-                same = (each.task.kind, each.task.kind_version) == key and executor.size(each) == size
-                (found if same and len(found) < size else others).append(each)
+            claim = self._claims.claim(keys.shard, BATCH, LEASE_MS)
+            while len(found) < size and (claimed := (await connection.one(claim)).leases):
+                for each in claimed:
+                    same = (each.task.kind, each.task.kind_version) == key and executor.size(each) == size
+                    (found if same and len(found) < size else others).append(each)
         for each in others:
             back = Settlement("release", each, (each.task.due_ms,))
             await connection.one(settle_call(self.commands, [back], 1))

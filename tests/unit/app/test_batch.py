@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable  # noqa: TC003 -- annotations that are read
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from delayq import App, BatchContext, Context
 from delayq.app import arguments
 from delayq.errors import InvalidTask
+from delayq.protocol.results import Scheduled
 
 app = App()
 DAY = date(2026, 1, 2)
@@ -100,3 +101,21 @@ def test_what_cannot_be_a_batch_is_refused_when_it_is_defined(
     with pytest.raises((TypeError, ValueError)) as caught:
         App().task(**options)(function)
     assert why in str(caught.value)
+
+
+async def what_type_checkers_check() -> None:
+    """Not run: mypy derives the item from the function, and reports each line that it should ignore in vain."""
+    assert_type(await insert.schedule(Row(7, DAY)), Scheduled)
+    assert_type(await insert([Row(7, DAY)]), None)
+    assert_type(count(BatchContext([]), [7]), list[Exception | None])
+    await insert.options(delay="1s").schedule(Row(7, DAY))
+    await insert.schedule(7)  # type: ignore[arg-type]
+    await insert.schedule([Row(7, DAY)])  # type: ignore[arg-type]
+    await insert(Row(7, DAY))  # type: ignore[arg-type]
+    count([7])  # type: ignore[call-arg, arg-type]
+    App().task(batch=2)(single)  # type: ignore[arg-type]
+    App().task(batch=2)(wrong_outcomes)  # type: ignore[type-var, arg-type]
+
+
+def wrong_outcomes(_rows: list[int]) -> list[str]:
+    return []

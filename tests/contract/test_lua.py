@@ -66,6 +66,7 @@ EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "bury": lambda b: b.bury(0, [b"id:1", "error"]),
     "release": lambda b: b.release(0, [b"id:1", 1]),
     "park": lambda b: b.park(0, [b"id:1", 1]),
+    "expire": lambda b: b.expire(0),
     "unpark": lambda b: b.unpark(0, [("kind", 1)]),
     "parked": lambda b: b.parked(0),
     "wake": lambda b: b.wake(0),

@@ -40,6 +40,15 @@ class Life:
         return max(self.kept, int.from_bytes(self.envelope[-6:], "big"))
 
     @property
+    def deadline_ms(self) -> int | None:
+        return decode(self.envelope).further.deadline_ms
+
+    def missed(self, now: int) -> bool:
+        """Whether it must not be claimed any more. A deadline counts from the due time at the end of the envelope."""
+        found = decode(self.envelope)
+        return found.further.deadline_ms is not None and now > found.due_ms + found.further.deadline_ms
+
+    @property
     def kind(self) -> tuple[str, int]:
         return decode(self.envelope).further[:2]
 
@@ -88,6 +97,8 @@ class Model:
 
     lives: dict[str, Life] = field(default_factory=dict)
     stats: Counter[str] = field(default_factory=Counter)
+    drops: bool = False  # what misses its deadline is deleted
+    looks: dict[str, int] = field(default_factory=dict)  # task in flight to when expire looks at it again
 
     def state(self) -> State:
         homes: dict[str, dict[str, int]] = {
@@ -146,6 +157,33 @@ class Model:
         life.die(now, reason, error)
         return "buried"
 
+    def expires(self, now: int, task_id: str) -> None:
+        """A task that is not in flight has missed its deadline."""
+        life = self.lives[task_id]
+        self.stats["expired"] += 1
+        if self.ends(life):
+            return
+        if self.drops:
+            del self.lives[task_id]
+            self.stats["dropped"] += 1
+        else:
+            last = f", last error: {life.error}" if life.error else ""
+            life.die(now, "expired", f"missed its deadline{last}")
+
+    def expire(self, now: int, looked_at: list[str]) -> int:
+        late = [
+            task_id
+            for task_id in looked_at
+            if task_id in self.lives
+            and self.lives[task_id].home in {"delayed", "retry", "suspect", "parked"}
+            and self.lives[task_id].missed(now)
+        ]
+        for task_id in looked_at:
+            self.looks[task_id] = now + 5000
+        for task_id in late:
+            self.expires(now, task_id)
+        return len(late)
+
     def _admitted(self, now: int, task_id: str, due: int, if_exists: str) -> str:
         if due > now + MAX_DELAY_MS:
             return "too_far"
@@ -191,7 +229,7 @@ class Model:
             life.home = "retry"
         if life.home == "parked":
             life.home = "retry" if life.counted else "delayed"
-        if life.home == "delayed":
+        if life.home == "delayed" or life.deadline_ms is not None:
             life.envelope = life.envelope[:-6] + life.at.to_bytes(6, "big")
         if life.counted:
             life.keep(now)
@@ -220,7 +258,7 @@ class Model:
     def group(self, limit: int, now: int) -> list[str]:
         """The ids that isolate takes: the suspect that has waited longest, and those of its group behind it.
 
-        A suspect that is not due, after the clock stepped back, returns to retry.
+        A suspect that is not due, after the clock stepped back, returns to retry; one that missed its deadline ends.
         """
         found = sorted(
             (life.at, task_id.encode(), task_id)
@@ -233,7 +271,9 @@ class Model:
             group = life.group if life.group == life.at else 0
             if groups and group not in groups:
                 break
-            if life.kept_due > now:
+            if life.missed(now):
+                self.expires(now, task_id)
+            elif life.kept_due > now:
                 life.wait("retry", life.kept_due)
             else:
                 groups.add(group)
@@ -377,6 +417,8 @@ class Model:
             return 0
         life = self.lives[task_id]
         life.wait("delayed", now + delay_ms)
+        if life.deadline_ms is not None:
+            life.envelope = life.envelope[:-6] + life.at.to_bytes(6, "big")
         life.counted, life.kept = delay_ms > 0, now + delay_ms if delay_ms else 0
         self.stats["redriven"] += 1
         return 1

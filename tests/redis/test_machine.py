@@ -47,6 +47,7 @@ NTH = st.integers(0, 5)
 SHARDS = st.integers(0, 2)
 INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "dlq", "attempts", "dlq_info", "parked")
 STATES = st.sampled_from([In.SCHEDULED, In.RETRYING, In.SUSPECT, In.IN_FLIGHT, In.PARKED, In.DEAD])
+DEADLINES = st.sampled_from([None, None, 1, 400, 20_000])
 KINDS = st.sampled_from([("", 0), ("push", 1), ("push", 2), ("pus", 1)])
 
 
@@ -97,10 +98,11 @@ class Queue(RuleBasedStateMachine):
         member = choice[nth % len(choice)]
         return member, *self.at(member.rpartition(":")[0])
 
-    @initialize(shards=st.sampled_from([1, 3]), ids=st.lists(IDS, unique=True))
-    def begin_with_leases(self, shards: int, ids: list[str]) -> None:
-        self.commands = Commands(self.shard.commands.queue, shards=shards)
-        self.models = [Model() for _ in self.commands.shards]
+    @initialize(shards=st.sampled_from([1, 3]), ids=st.lists(IDS, unique=True), drops=st.booleans())
+    def begin_with_leases(self, shards: int, ids: list[str], *, drops: bool) -> None:
+        self.drops = drops
+        self.commands = Commands(self.shard.commands.queue, shards=shards, drops_expired=drops)
+        self.models = [Model(drops=drops) for _ in self.commands.shards]
         self.tokens = [0 for _ in self.commands.shards]
         for task_id in ids:
             self.schedule(task_id, 0, relative=True, if_exists="reject", repeated=False)
@@ -110,7 +112,8 @@ class Queue(RuleBasedStateMachine):
     # clients
 
     @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS, MAX_DELAY_MS + 1]), relative=st.booleans(),
-          if_exists=st.sampled_from(["reject", "keep", "replace"]), repeated=st.booleans(), kind=KINDS)  # fmt: skip
+          if_exists=st.sampled_from(["reject", "keep", "replace"]), repeated=st.booleans(), kind=KINDS,
+          deadline_ms=DEADLINES)  # fmt: skip
     def schedule(
         self,
         task_id: str,
@@ -120,6 +123,7 @@ class Queue(RuleBasedStateMachine):
         if_exists: str,
         repeated: bool,
         kind: tuple[str, int] = ("", 0),
+        deadline_ms: int | None = None,
     ) -> None:
         """Repeated is the last call once more, as after its reply was lost."""
         if repeated and self.last[0]:
@@ -127,7 +131,7 @@ class Queue(RuleBasedStateMachine):
         else:
             self.payload += 1
             body = encode(self.payload, None, {"n": str(self.payload)})[0]
-            body = with_fields(body, Further(*kind))
+            body = with_fields(body, Further(*kind, deadline_ms))
             self.payloads[body] = self.payload
         self.last = task_id, body, relative
         index, model = self.at(task_id)
@@ -171,6 +175,7 @@ class Queue(RuleBasedStateMachine):
             follow_up_due_ms=int.from_bytes(life.follow_up[-6:], "big") or None,
             kind=life.kind[0],
             kind_version=life.kind[1],
+            deadline_ms=life.deadline_ms,
         )
 
     @staticmethod
@@ -230,13 +235,21 @@ class Queue(RuleBasedStateMachine):
         index, model = self.pick(index)
         due = model.due(self.now)
         limits = Limits(max_in_flight=most * len(self.models)) if most else None
-        limited = Commands(self.commands.queue, shards=len(self.models), limits=limits)
+        limited = Commands(
+            self.commands.queue, shards=len(self.models), limits=limits, drops_expired=self.drops
+        )
         room = max(0, most - model.in_flight()) if most else limit
         ids = due[: min(limit, room)]
         claimed = self.run(limited.claim(index, limit, LEASE_MS, ticket=self.ticket()))
-        assert claimed.held is bool(most and len(due) > len(ids) == room)
+        late = [task_id for task_id in ids if model.lives[task_id].missed(self.now)]
+        assert claimed.held is bool(most and len(due) > len(ids) == room and not late)
         assert claimed.more is (len(due) > len(ids) and not claimed.held)
-        assert self.shard.redises[index].llen(self.commands.shards[index].wake) == int(claimed.more)
+        for task_id in late:
+            model.expires(self.now, task_id)
+        follows = any(task_id in model.due(self.now) for task_id in late)
+        woken = self.shard.redises[index].llen(self.commands.shards[index].wake)
+        assert woken == int(claimed.more or follows)
+        ids = [task_id for task_id in ids if task_id not in late]
         dues = [model.lives[task_id].at for task_id in ids]
         for nth, task_id in enumerate(ids):
             model.claim(task_id, claimed.leases[nth].task.token, self.now + LEASE_MS)
@@ -272,6 +285,7 @@ class Queue(RuleBasedStateMachine):
         attempt = life.failures + life.crashes + 1
         assert (task.id, task.queue, task.attempt) == (task_id, self.commands.queue, attempt)
         assert (task.token, task.payload, task.headers) == (life.token, payload, {"n": str(payload)})
+        assert task.deadline_ms == life.deadline_ms
         assert task.scheduled_ms == int.from_bytes(life.envelope[-6:], "big")
 
     @rule(index=SHARDS, limit=st.integers(1, 3), lost=st.booleans())
@@ -351,6 +365,22 @@ class Queue(RuleBasedStateMachine):
             self.isolate(index, 3)
             self.claim(index, 3)
 
+    @rule(index=SHARDS, beyond=st.integers(0, 1), scans=st.booleans())
+    def the_next_deadline_comes(self, index: int, beyond: int, *, scans: bool) -> None:
+        """To the last ms in which a task may be claimed, or to the next one."""
+        lasts = [
+            int.from_bytes(life.envelope[-6:], "big") + life.deadline_ms + beyond
+            for model in self.models
+            for life in model.lives.values()
+            if life.deadline_ms is not None and life.home != "dlq"
+        ]
+        ahead = [last for last in lasts if last > self.now]
+        if ahead:
+            self.time_passes(min(ahead) - self.now)
+        if scans:
+            self.expire(index)
+        self.claim(index, 3)
+
     # upkeep
 
     @rule(index=SHARDS)
@@ -360,6 +390,16 @@ class Queue(RuleBasedStateMachine):
         assert wait.due is bool(model.due(self.now))
         if wait.due:
             assert self.shard.redises[index].llen(self.commands.shards[index].wake) == 1
+
+    @rule(index=SHARDS)
+    def expire(self, index: int) -> None:
+        index, model = self.pick(index)
+        keys = self.commands.shards[index]
+        entries: Any = self.shard.redises[index].zrangebyscore(keys.deadlines, "-inf", self.now)
+        looked_at = [task_id.decode() for task_id in entries]
+        found = self.run(self.commands.expire(index))
+        assert found == (model.expire(self.now, looked_at), len(looked_at))
+        assert not self.shard.redises[index].zcount(keys.deadlines, "-inf", self.now)
 
     @rule(index=SHARDS)
     def lose_hints(self, index: int) -> None:
@@ -493,13 +533,19 @@ class Queue(RuleBasedStateMachine):
             assert found.wake <= 1
             assert found.alarm <= 1
             stats = {name: count for name, count in found.stats.items() if name not in NOT_COUNTERS and count}
-            assert found.but(wake=0, alarm=0, stats=stats) == model.state()
+            assert found.but(wake=0, alarm=0, stats=stats, deadlines={}) == model.state()
+            for task_id, life in model.lives.items():  # every deadline is looked at in time
+                if life.deadline_ms is not None and life.home != "dlq":
+                    last = int.from_bytes(life.envelope[-6:], "big") + life.deadline_ms
+                    assert found.deadlines[task_id] <= max(last + 1, model.looks.get(task_id, 0))
 
     @invariant()
     def every_task_that_was_ever_taken_is_accounted_for(self) -> None:
         for model in self.models:
             stats = model.stats
-            gone = stats["acked"] + stats["completed"] + stats["cancelled"] + stats["purged"]
+            gone = (
+                stats["acked"] + stats["completed"] + stats["cancelled"] + stats["purged"] + stats["dropped"]
+            )
             assert len(model.lives) + gone <= stats["scheduled"]
 
 

@@ -21,6 +21,8 @@ KEYS: Final[Mapping[str, str]] = {
     "died": "When it became a dead letter.",
     "scheduled": "The due time last asked for before the first run; of `status`, tasks that wait for theirs; of "
     "`--many`, tasks stored.",
+    "deadline_ms": "How long after its due time the task may start.",
+    "expires": "The last moment in which the task may start.",
     "token": "The fencing number of the current lease.",
     "content_type": "Type of the payload.",
     "payload": "The payload, when it is JSON.",
@@ -29,7 +31,7 @@ KEYS: Final[Mapping[str, str]] = {
     "bytes": "Size of the stored task; of `status`, of all ids and envelopes together.",
     "failures": "Runs that failed.",
     "crashes": "Runs whose worker was lost.",
-    "reason": "Why it is dead: attempts, crashes, buried, recovered.",
+    "reason": "Why it is dead: attempts, crashes, buried, recovered, expired.",
     "error": "The last error.",
     "group": "Number of the group, for --group; the largest is 1.",
     "count": "How many tasks.",

@@ -215,6 +215,9 @@ def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
         ({"timeout": "2 minutes"}, "timeout: expected a duration like"),
         ({"timeout": -1}, "timeout: expected 0 or more"),
         ({"retry_delays": []}, "retry_delays: expected 1 to 100, got 0"),
+        ({"deadline": 0}, "deadline: expected more than 0 and at most ten years, got 0"),
+        ({"deadline": "4000d"}, "deadline: expected more than 0 and at most ten years, got '4000d'"),
+        ({"deadline": "soon"}, "deadline: "),
         ({"retry_delays": [1.5]}, "retry_delays: expected a duration like"),
     ],
 )

@@ -32,7 +32,7 @@ from delayq.client.aio import Client
 from delayq.client.blocking import SyncClient
 from delayq.client.encoding import NewTask
 from delayq.errors import InvalidDueTime, InvalidTask
-from delayq.protocol.envelope import JSON_TYPE, KIND_NAME, MAX_KIND_VERSION
+from delayq.protocol.envelope import JSON_TYPE, KIND_NAME, MAX_DEADLINE_MS, MAX_KIND_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -109,6 +109,7 @@ class Policy:
     """The greatest number of tasks in one call; None: the function takes one task."""
     batch_wait_ms: int = 0
     """For how long a call waits until it is full."""
+    deadline_ms: int | None = None  # clients put it into the tasks
 
 
 class TaskKind(Generic[P, R]):
@@ -142,12 +143,14 @@ class TaskKind(Generic[P, R]):
         id: str | None = None,  # noqa: A002 -- what users call it
         if_exists: IfExists = "reject",
         headers: Mapping[str, str] | None = None,
+        deadline: Duration | None = None,
     ) -> Call[P]:
         """Return the same with these options: `await remind.options(delay="30m", id="order-7").schedule(order=7)`.
 
         `delay` is "30m", a timedelta or whole seconds; `due` a datetime with its zone. IDs are unique for each kind.
+        A task that has not started `deadline` after its due time becomes a dead letter.
         """
-        return Call(self, Options(delay, due, id, if_exists, headers))
+        return Call(self, Options(delay, due, id, if_exists, headers, deadline))
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store a task that is due now. Raises as Client.schedule, and InvalidTask for arguments that do not fit."""
@@ -201,9 +204,12 @@ class Call(Generic[P]):
             raise InvalidTask("", f"task {kind.name}: id: {expected}, got {options.id!r:.60}")
         task_id = None if options.id is None else f"{kind.name}:{options.id}"
         delay_ms, due_ms = options.moment()
-        payload = kind.encode(args, kwargs)
+        deadline_ms = kind.policy.deadline_ms
+        if options.deadline is not None:
+            deadline_ms = milliseconds(options.deadline, "deadline")
         return NewTask(
-            payload, delay_ms, due_ms, task_id, options.headers, JSON_TYPE, kind.name, kind.version
+            *(kind.encode(args, kwargs), delay_ms, due_ms, task_id, options.headers, JSON_TYPE),
+            *(kind.name, kind.version, deadline_ms),
         )
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
@@ -264,6 +270,7 @@ class App:
         max_attempts: int | None = ...,
         timeout: Duration | None = ...,
         retry_delays: Iterable[Duration] | None = ...,
+        deadline: Duration | None = ...,
     ) -> Decorator: ...
     @overload
     def task(
@@ -278,6 +285,7 @@ class App:
         max_attempts: int | None = ...,
         timeout: Duration | None = ...,
         retry_delays: Iterable[Duration] | None = ...,
+        deadline: Duration | None = ...,
     ) -> BatchDecorator: ...
 
     def task(
@@ -292,17 +300,21 @@ class App:
         retry_delays: Iterable[Duration] | None = None,
         batch: int | None = None,
         batch_wait: Duration | None = None,
+        deadline: Duration | None = None,
     ) -> Any:
         """Make a function a kind of task: `@app.task`, or `@app.task(max_attempts=8, timeout="2m")`.
 
         `name` is the function's by default. A new `version` separates tasks whose arguments changed: a worker runs
         only tasks of versions that it knows. `retry_delays` are the waits after the first failure, the second, …; the
-        last one repeats. What is not given is as in spec.delivery. TypeError or ValueError for what cannot be a kind.
+        last one repeats. A task does not start later than `deadline` after its due time. What is not given is as in
+        spec.delivery. TypeError or ValueError for what cannot be a kind.
 
         With `batch`, the function takes a list of up to so many items, each of them a task of its own, and returns
         None or for each item None or an exception. A call does not wait until it is full, or at most `batch_wait`.
         """
-        policy = _policy(max_attempts, timeout, retry_delays, batch=batch, batch_wait=batch_wait)
+        policy = _policy(
+            max_attempts, timeout, retry_delays, deadline=deadline, batch=batch, batch_wait=batch_wait
+        )
 
         def add(function: Callable[..., Any]) -> TaskKind[..., Any]:
             kind_name = getattr(function, "__name__", "") if name is None else name
@@ -445,6 +457,7 @@ def _policy(
     timeout: Duration | None,
     retry_delays: Iterable[Duration] | None,
     *,
+    deadline: Duration | None,
     batch: int | None,
     batch_wait: Duration | None,
 ) -> Policy:
@@ -465,9 +478,20 @@ def _policy(
         max_attempts=max_attempts,
         timeout_seconds=seconds,
         delays_seconds=delays,
+        deadline_ms=None if deadline is None else _deadline_ms(deadline),
         batch=batch,
         batch_wait_ms=wait_ms,
     )
+
+
+def _deadline_ms(value: Duration) -> int:
+    try:
+        found = milliseconds(value, "deadline")
+    except InvalidDueTime as error:
+        raise ValueError(str(error)) from None
+    if not 1 <= found <= MAX_DEADLINE_MS:
+        raise ValueError(f"deadline: expected more than 0 and at most ten years, got {value!r:.60}")
+    return found
 
 
 def _seconds(value: Duration, name: str, most: int) -> int:

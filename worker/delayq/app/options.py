@@ -25,6 +25,7 @@ class Options(NamedTuple):
     id: str | None = None
     if_exists: IfExists = "reject"
     headers: Mapping[str, str] | None = None
+    deadline: str | timedelta | int | None = None  # after the due time
 
     def moment(self) -> tuple[int | None, int | None]:
         """Return delay ms and due ms, one of them None; InvalidDueTime when they are malformed."""

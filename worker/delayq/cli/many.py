@@ -32,8 +32,18 @@ if TYPE_CHECKING:
 
 WHEN: Final = ("in", "at", "delay_ms", "due_ms")
 PAYLOADS: Final = ("payload", "payload_base64")
-READ: Final = (*WHEN, *PAYLOADS, "id", "headers", "content_type", "kind", "kind_version")
-INSTANTS: Final = (*views.INSTANT.values(), "scheduled")
+READ: Final = (
+    *WHEN,
+    *PAYLOADS,
+    "id",
+    "headers",
+    "content_type",
+    "kind",
+    "kind_version",
+    "deadline",
+    "deadline_ms",
+)
+INSTANTS: Final = (*views.INSTANT.values(), "scheduled", "expires")
 PASSED_OVER: Final = frozenset(
     {
         "state",
@@ -64,6 +74,7 @@ def new_task(line: bytes) -> NewTask:
         content_type=fields.get("content_type"),
         kind=fields.get("kind"),
         version=fields.get("kind_version", 1),
+        deadline_ms=_deadline_ms(fields),
     )
 
 
@@ -89,6 +100,18 @@ def _decoded(text: object) -> bytes:
         return base64.b64decode(text, validate=True)  # type: ignore[arg-type] # a TypeError is caught below
     except (TypeError, ValueError):
         raise ValueError("payload_base64: expected base64 text") from None
+
+
+def _deadline_ms(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 -- the client checks it
+    value = fields.get("deadline")
+    if value is None:
+        return fields.get("deadline_ms")
+    if not isinstance(value, str) or fields.get("deadline_ms") is not None:
+        raise ValueError('deadline: expected text like "2h", and no deadline_ms beside it')
+    try:
+        return duration_ms(value)
+    except ValueError as error:
+        raise ValueError(f"deadline: {error}") from None
 
 
 def _when(fields: Mapping[str, Any]) -> dict[str, Any]:

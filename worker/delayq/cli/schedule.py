@@ -33,6 +33,7 @@ ONE_ONLY = {
     "raw": "--bytes",
     "content_type": "--content-type",
     "kind": "--kind",
+    "deadline_ms": "--deadline",
 }
 """Parameters of a single task → their options."""
 
@@ -60,6 +61,12 @@ task_options = inputs.options(
         default=1,
         show_default=True,
         help="Version of the kind.",
+    ),
+    click.option(
+        "--deadline",
+        "deadline_ms",
+        type=inputs.DURATION,
+        help="Time after the due time in which the task may start, like 2h.",
     ),
 )
 
@@ -137,6 +144,7 @@ def _one(  # noqa: PLR0913 -- one parameter an option
     content_type: str | None,
     kind: str | None,
     kind_version: int,
+    deadline_ms: int | None,
 ) -> None:
     if payload is None:
         raise CommandError("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
@@ -148,6 +156,7 @@ def _one(  # noqa: PLR0913 -- one parameter an option
         content_type=content_type,
         kind=kind,
         version=kind_version,
+        deadline_ms=deadline_ms,
         **inputs.when(delay_ms, due_ms),
     )
     if due_ms is not None and stored.due_ms > due_ms:

@@ -101,6 +101,7 @@ class Target:
     key_prefix: str = "delayq"
     limits: Limits
     durability: DurabilitySpec = field(default_factory=DurabilitySpec)
+    deadline_ms: int | None = None  # of tasks without a deadline of their own
     document: Path | None = None
     source: Source = "--redis"
     hold: str = ""  # the document's stopPolicy, if not None
@@ -119,6 +120,7 @@ class Target:
             key_prefix=self.key_prefix,
             shards=self.shards,
             limits=self.limits,
+            deadline_ms=self.deadline_ms,
             durability=Durability.of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
@@ -190,6 +192,7 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
         shards=spec.shards,
         key_prefix=spec.redis.key_prefix,
         limits=spec.limits,
+        deadline_ms=spec.delivery.deadline_ms,
         durability=spec.durability,
         document=path,
         hold="" if spec.stop_policy == "None" else spec.stop_policy,

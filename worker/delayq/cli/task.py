@@ -168,7 +168,7 @@ def described(found: TaskView, now_ms: int) -> str:
     shown = {
         name: text for name, text in value.items() if not name.endswith("_ms") and text not in ("", {}, None)
     }
-    for name in (*HEADINGS, "scheduled"):
+    for name in (*HEADINGS, "scheduled", "expires"):
         if name in shown:
             shown[name] = f"{shown[name]} ({relative(value[f'{name}_ms'], now_ms)})"
     return facts((name, text if isinstance(text, str) else one_line(text)) for name, text in shown.items())

@@ -78,10 +78,18 @@ def whole(task: TaskView) -> View:
         "state": task.state.value,
         **(instant(INSTANT[task.state], task.at_ms) if task.state in INSTANT else {}),
         **instant("scheduled", task.scheduled_ms),
+        **deadline(task),
         **({} if task.token is None else {"token": task.token}),
         **({} if task.follow_up_due_ms is None else instant("follow_up", task.follow_up_due_ms)),
         **failed(task.failed),
     }
+
+
+def deadline(task: TaskView) -> View:
+    """Return the deadline after the due time, and the time at which the task expires."""
+    if task.deadline_ms is None:
+        return {}
+    return {"deadline_ms": task.deadline_ms, **instant("expires", task.expires_ms)}
 
 
 def content(task: TaskView) -> View:

@@ -41,12 +41,15 @@ class QueueClient:
         shards: int = 1,
         limits: Limits | None = None,
         durability: Durability | Kind | None = None,
+        deadline_ms: int | None = None,
     ) -> None:
         """`queue` and `key_prefix` must be those of the queue's document.
 
         `shards` is the number of shards of a queue that is not in use yet; otherwise it is read from Redis.
 
         `durability`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
+
+        `deadline_ms`: of tasks that have no deadline of their own.
         """
         for name, kind, given in (("queue", OBJECT_NAME, queue), ("key_prefix", KEY_PREFIX, key_prefix)):
             if not kind.fits(given):  # no document can have this name, so no worker would run the tasks
@@ -56,7 +59,7 @@ class QueueClient:
         self.queue = queue
         self.limits = limits or Limits()
         commands = Commands(queue, prefix=key_prefix, shards=shards, limits=limits)
-        self._operations = Operations(commands, self.limits, confirmed)
+        self._operations = Operations(commands, self.limits, confirmed, deadline_ms=deadline_ms)
         self._operations.homes.is_cluster = self.address.is_cluster
         self._longest_seconds = longest_seconds(confirmed)
         self._dead_letters = DeadLetters(self._operations)
@@ -74,6 +77,7 @@ class QueueClient:
             shards=spec.shards,
             limits=spec.limits,
             durability=Durability.of(spec.durability),
+            deadline_ms=spec.delivery.deadline_ms,
         )
 
     @property

@@ -104,9 +104,10 @@ class SyncClient(QueueClient):
         content_type: str | None = None,
         kind: str | None = None,
         version: int = 1,
+        deadline_ms: int | None = None,
     ) -> Scheduled:
         """See Client.schedule."""
-        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version)
+        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version, deadline_ms)
         return self._do(self._operations.schedule(task, if_exists))
 
     def schedule_many(self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject") -> list[Scheduled]:

@@ -43,6 +43,7 @@ class NewTask(NamedTuple):
     content_type: str | None = None
     kind: str | None = None
     version: int = 1  # of the kind
+    deadline_ms: int | None = None  # after the due time: the task is not started later
 
 
 Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
@@ -67,9 +68,9 @@ class Chunk(NamedTuple):
 class TaskEncoder:
     """Encodes the tasks of one queue."""
 
-    def __init__(self, limits: Limits) -> None:
-        """`limits` come from spec.limits."""
-        self._limits = limits
+    def __init__(self, limits: Limits, deadline_ms: int | None = None) -> None:
+        """`limits` come from spec.limits, the deadline of tasks without one of their own from spec.delivery."""
+        self._limits, self._deadline_ms = limits, deadline_ms
 
     def chunks(
         self, tasks: Iterable[NewTask], refused: dict[int, Refused], shard_map: Callable[[], ShardMap]
@@ -111,7 +112,7 @@ class TaskEncoder:
         if type(task) is not NewTask:
             shown = type(task).__name__
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
-        payload, delay_ms, due_ms, task_id, headers, content_type, kind, version = task
+        payload, delay_ms, due_ms, task_id, headers, content_type, kind, version, deadline_ms = task
         task_id = next(fresh) if task_id is None else checked_id(task_id)
         moment = when(task_id, delay_ms, due_ms)
         if headers or content_type:
@@ -124,8 +125,13 @@ class TaskEncoder:
             ) from error
         if size > self._limits.max_payload_bytes:
             raise PayloadTooLarge(task_id, "payload", size=size, limit=self._limits.max_payload_bytes)
-        if kind is not None:
-            body = envelope.with_fields(body, envelope.Further(*_checked_kind(task_id, kind, version)))
+        if deadline_ms is None:
+            deadline_ms = self._deadline_ms
+        else:
+            _check_deadline(task_id, deadline_ms)
+        if kind is not None or deadline_ms is not None:
+            of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
+            body = envelope.with_fields(body, envelope.Further(*of_kind, deadline_ms))
         return task_id, moment, body
 
     def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
@@ -172,6 +178,13 @@ def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int
         expected = f"expected a whole number from 1 to {envelope.MAX_KIND_VERSION}"
         raise InvalidTask(task_id, f"version of task {task_id}: {expected}, got {version!r:.60}")
     return kind, version
+
+
+def _check_deadline(task_id: str, deadline_ms: object) -> None:
+    if type(deadline_ms) is not int or not 1 <= deadline_ms <= envelope.MAX_DEADLINE_MS:
+        expected = f"a whole number of milliseconds from 1 to {envelope.MAX_DEADLINE_MS}"
+        message = f"deadline_ms of task {task_id}: expected {expected}, got {deadline_ms!r:.60}"
+        raise InvalidTask(task_id, message)
 
 
 def _texts(headers: Mapping[Any, Any]) -> list[Any]:

@@ -139,13 +139,19 @@ class TaskWriter:
     """Stores the tasks of one queue, within its limits."""
 
     def __init__(
-        self, commands: Commands, homes: ShardRouter, limits: Limits, durability: Durability | None = None
+        self,
+        commands: Commands,
+        homes: ShardRouter,
+        limits: Limits,
+        durability: Durability | None = None,
+        *,
+        deadline_ms: int | None = None,
     ) -> None:
-        """`limits` come from spec.limits, `durability` from spec.durability."""
+        """`limits` come from spec.limits, `durability` from spec.durability, the deadline from spec.delivery."""
         self._commands, self._router, self._limits = commands, homes, limits
         self._placement = Placement(commands, homes)
         self._confirming = Confirmation(commands, durability) if durability else None
-        self._encoder = TaskEncoder(limits)
+        self._encoder = TaskEncoder(limits, deadline_ms)
 
     def chunk(self, task: NewTask) -> Chunk:
         """Return a chunk of this task alone; Refused if it is malformed or too large."""

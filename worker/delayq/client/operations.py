@@ -27,11 +27,18 @@ if TYPE_CHECKING:
 class Operations:
     """The operations on one queue, within its limits."""
 
-    def __init__(self, commands: Commands, limits: Limits, durability: Durability | None = None) -> None:
-        """`limits` come from spec.limits, `durability` from spec.durability."""
+    def __init__(
+        self,
+        commands: Commands,
+        limits: Limits,
+        durability: Durability | None = None,
+        *,
+        deadline_ms: int | None = None,
+    ) -> None:
+        """`limits` come from spec.limits, `durability` from spec.durability, the deadline from spec.delivery."""
         self.commands, self.limits, self.durability = commands, limits, durability
         self.homes = ShardRouter(commands)
-        self.writer = TaskWriter(commands, self.homes, limits, durability)
+        self.writer = TaskWriter(commands, self.homes, limits, durability, deadline_ms=deadline_ms)
 
     # schedule
 

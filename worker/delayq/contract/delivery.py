@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import le
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
-from delayq.contract.fields import listing, section, whole
+from delayq.contract.fields import choice, listing, section, whole
 from delayq.contract.kinds import Whole
 from delayq.contract.record import Rule, Shape
 
@@ -83,8 +83,26 @@ class Delivery:
     max_block_milliseconds: int = whole(
         100, 60_000, default=2000, doc="Longest an idle worker waits before it looks for due tasks unasked."
     )
+    deadline_seconds: int | None = whole(
+        1,
+        10 * _YEAR,
+        default=None,
+        doc="Time after its due time in which a task may start, unless the task or its kind has another deadline. "
+        "Clients put it into the tasks that they store.",
+    )
+    on_expired: Literal["Bury", "Drop"] | None = choice(
+        "Bury",
+        "Drop",
+        default=None,
+        doc="What happens to a task that missed its deadline: it becomes a dead letter, as by default, or is deleted.",
+    )
     backoff: Backoff = section(
         Backoff,
         default=Backoff(delays_seconds=(60, 300, 900)),
         doc="Wait between attempts.",
     )
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """The queue's deadline in ms."""
+        return None if self.deadline_seconds is None else self.deadline_seconds * 1000

@@ -261,6 +261,10 @@ QUEUE_CLAIMED: Final = _queue_counter("claimed", "Tasks claimed")
 QUEUE_ACKED: Final = _queue_counter("acked", "Tasks completed by a handler")
 QUEUE_RETRIED: Final = _queue_counter("retried", "Failed attempts scheduled for a retry")
 QUEUE_BURIED: Final = _queue_counter("buried", "Tasks buried as dead letters")
+QUEUE_EXPIRED: Final = _queue_counter("expired", "Tasks that missed their deadline")
+QUEUE_DROPPED: Final = _queue_counter(
+    "dropped", "Tasks that missed their deadline and were deleted, as spec.delivery.onExpired asks"
+)
 QUEUE_RELEASED: Final = _queue_counter("released", "Tasks released without charging an attempt")
 QUEUE_PARKED: Final = _queue_counter(
     "parked", "Tasks parked, because a worker did not know their kind or version"

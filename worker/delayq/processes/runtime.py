@@ -74,8 +74,13 @@ class Setting:
     def commands(self) -> Commands:
         """The queue's verbs: one object for the whole process, so that all parts use the same shard map."""
         spec = self.queue.spec
-        prefix, limits = spec.redis.key_prefix, spec.limits
-        return Commands(self.queue.queue, prefix=prefix, shards=spec.shards, limits=limits)
+        return Commands(
+            self.queue.queue,
+            prefix=spec.redis.key_prefix,
+            shards=spec.shards,
+            limits=spec.limits,
+            drops_expired=spec.delivery.on_expired == "Drop",
+        )
 
 
 class Opened(NamedTuple):

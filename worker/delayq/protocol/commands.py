@@ -57,6 +57,7 @@ Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a
 CLAIM_LIMIT = 250  # tasks per claim: about a millisecond of Redis' time
 BATCH = 250  # tasks per call of any other verb
 PAGE_BYTES = 1 << 20  # of envelopes that one call of list reads
+LOOK_MS = 5000  # until expire() looks again at a task in flight after its deadline
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
 GONE_MS = 7 * 24 * 3600 * 1000
@@ -76,10 +77,19 @@ class Commands:
     """The verbs of one queue."""
 
     def __init__(
-        self, queue: str, *, prefix: str = "delayq", shards: int = 1, limits: Limits | None = None
+        self,
+        queue: str,
+        *,
+        prefix: str = "delayq",
+        shards: int = 1,
+        limits: Limits | None = None,
+        drops_expired: bool = False,
     ) -> None:
-        """`shards` is the assumed number of shards until the shard map is read. Only claims need `limits`."""
-        self.queue, self._prefix, self._limits = queue, prefix, limits
+        """`shards` is the assumed number of shards until the shard map is read. Only claims need `limits`.
+
+        `drops_expired`: claims and expire() delete tasks that missed their deadline; otherwise these are dead letters.
+        """
+        self.queue, self._prefix, self._limits, self._drops = queue, prefix, limits, int(drops_expired)
         self._pinned: Commands | None = None  # see pinned_to()
         self.changed = Alarm()  # use_shard_map() rings it; a process' ServiceManager waits on it
         self._assumed = ShardMap.assumed(shards)
@@ -242,6 +252,7 @@ class Commands:
             lease_ms=lease_ms,
             number=ticket.number,
             not_after_ms=ticket.not_after_ms,
+            drops=self._drops,
             **self._quota(shard),
         )
 
@@ -310,6 +321,14 @@ class Commands:
         return self._call(
             "reclaim", shard, replies.pairs, limit=limit, max_crashes=max_crashes, before_ms=before
         )
+
+    def expire(self, shard: int, *, limit: int = BATCH) -> Call[tuple[int, int]]:
+        """End tasks that missed their deadline and are not in flight.
+
+        The reply has the numbers of tasks that ended, and of entries of `deadlines` that it looked at.
+        """
+        named: dict[str, Argument] = {"limit": limit, "drops": self._drops, "look_ms": LOOK_MS}
+        return self._call("expire", shard, tuple, **named)
 
     def expired(self, shard: int, *, offset: int, limit: int) -> Call[Expired]:
         """Return a page of expired leases, oldest expiry first, and the time until the next expiry."""

@@ -33,6 +33,7 @@ KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
 JSON_TYPE, BYTES_TYPE = "application/json", "application/octet-stream"
 _KIND = re.compile(KIND_NAME)
 DUE_BYTES = 6
+MAX_DEADLINE_MS = 10 * 366 * 86_400_000  # after the due time: ten years
 _PLAIN_JSON = bytes((PLAIN << 4 | JSON,))
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -58,6 +59,12 @@ class Task:
     kind: str = ""  # "" for a task without a kind
     kind_version: int = 0  # of its arguments; 0 for a task without a kind
     tags: tuple[str, ...] = ()
+    deadline_ms: int | None = None  # after scheduled_ms; it is not claimed later
+
+    @property
+    def expires_ms(self) -> int | None:
+        """The last ms, by Redis' clock, in which the task may be claimed; None without a deadline."""
+        return None if self.deadline_ms is None else self.scheduled_ms + self.deadline_ms
 
     @cached_property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value

@@ -156,9 +156,9 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
                 task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
                 unreadable.append((Lease(task, shard, member, 0), error))
                 continue
-            body, content_type, headers, scheduled_ms, (kind, version, _, _, tags) = content
+            body, content_type, headers, scheduled_ms, (kind, version, last, _, tags) = content
             run = (failures + crashes + 1, token, due_ms, scheduled_ms)
-            task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags)
+            task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags, last)
             leases.append(Lease(task, shard, member, failures))
         return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us), suspects=suspects)
 
@@ -184,9 +184,9 @@ def each_settled(reply: list[bytes]) -> list[Settled]:
 
 def wait(reply: list[int]) -> Wait:
     """Decode wake.lua's reply."""
-    now_ms, due, untaken, next_due_us, next_expiry_us, room_us = reply
+    now_ms, due, untaken, next_due_us, next_expiry_us, room_us, deadline_us = reply
     waits = _seconds(next_due_us), _seconds(next_expiry_us)
-    return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us))
+    return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us), _seconds(deadline_us))
 
 
 def leadership(reply: list[int]) -> Leadership:
@@ -232,8 +232,8 @@ def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes)
     # Redis does not store the due time of the run, only that for which the task was scheduled.
     run = (failures + crashes + 1, number, found.due_ms, found.due_ms)
     content = (found.body, found.content_type, found.headers)
-    kind, version, _, _, tags = found.further
-    return Task(task_id, queue, *run, *content, kind=kind, kind_version=version, tags=tags)
+    kind, version, last, _, tags = found.further
+    return Task(task_id, queue, *run, *content, kind=kind, kind_version=version, tags=tags, deadline_ms=last)
 
 
 def reconciled_page(reply: list[Any]) -> ReconciledPage:
@@ -332,6 +332,7 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
             scheduled_ms=content.due_ms,
             kind=content.further.kind,
             kind_version=content.further.kind_version,
+            deadline_ms=content.further.deadline_ms,
             body=content.body,
             content_type=content.content_type,
             headers=content.headers,

@@ -176,7 +176,7 @@ class Failures:
 
     failures: int = 0
     crashes: int = 0
-    reason: str = ""  # for a dead letter: attempts, crashes, buried or recovered
+    reason: str = ""  # for a dead letter: attempts, crashes, buried, recovered or expired
     error: str = ""
 
 
@@ -196,6 +196,12 @@ class TaskView:
     follow_up_due_ms: int | None = None  # due time of its follow-up
     kind: str = ""  # "" for a task without a kind
     kind_version: int = 0
+    deadline_ms: int | None = None  # after scheduled_ms; it is not claimed later
+
+    @property
+    def expires_ms(self) -> int | None:
+        """The last ms, by Redis' clock, in which the task may be claimed; None without a deadline."""
+        return None if self.deadline_ms is None else self.scheduled_ms + self.deadline_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +345,7 @@ class Wait:
     next_expiry_seconds: float | None
     held: bool = False  # a limit holds due tasks back
     room_seconds: float | None = None  # for how long; None: until a running task ends
+    expiry_seconds: float | None = None  # until a task may have missed its deadline
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,13 +73,17 @@ def _with_prelude(prelude: str, body: str) -> str:
 
     What only a branch needs that is rarely taken goes to its begin, where the script has a line `-- PRELUDE`.
     """
-    always, mark, rarely = body.partition("-- PRELUDE\n")
+    before, mark, after = body.partition("-- PRELUDE\n")
+    indent = len(before) - len(before.rstrip(" "))
+    end = re.search(rf"^ {{0,{indent - 1}}}\S", after, re.MULTILINE) if mark else None
+    branch, rest = (after[: end.start()], after[end.start() :]) if end else (after, "")
+    always = rarely = ""
     for block in reversed(_BLOCK.split(prelude)):
-        if _uses(always, block):
+        if _uses(always + before + rest, block):
             always = f"{block}\n\n{always}"
-        elif _uses(rarely, block):
+        elif _uses(rarely + branch, block):
             rarely = f"{block}\n\n{rarely}"
-    return always + mark + rarely
+    return always + before + mark + rarely + branch + rest
 
 
 def _uses(source: str, block: str) -> bool:

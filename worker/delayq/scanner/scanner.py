@@ -1,4 +1,4 @@
-"""The scanner: leads shards, wakes one worker when a task falls due, and reclaims expired leases.
+"""The scanner: leads shards, wakes one worker when a task falls due, reclaims expired leases, ends late tasks.
 
 Scanners reduce latency only. Without one, workers poll and the reaper reclaims, so correctness does not depend on it.
 """
@@ -6,6 +6,7 @@ Scanners reduce latency only. Without one, workers poll and the reaper reclaims,
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from delayq.resharding import ScanProgress
     from delayq.service.loop import Loop, Service
     from delayq.service.shard_groups import ShardGroup
+
+log = logging.getLogger(__name__)
 
 REST_SECONDS = 60.0  # sleep while another scanner leads the shard; becoming leader rings the alarm
 TICK_SECONDS = 5.0  # the longest sleep of a leader
@@ -81,6 +84,11 @@ class ShardScanner:
                 before_ms=wait.now_ms,
             )
             return 0.0
+        if wait.expiry_seconds is not None and wait.expiry_seconds <= 0:
+            ended, _ = await self._connection.one(self._commands.expire(self.shard))
+            if ended:
+                log.info("tasks_expired", extra={"fields": {"shard": self.shard, "tasks": ended}})
+            return 0.0
         return self._pause(wait, asked_at, lapses_in)
 
     def _lapses_in(self, wait: Wait, asked_at: float) -> float | None:
@@ -99,10 +107,12 @@ class ShardScanner:
             time.sleep(left)  # blocks the loop for at most EXACT_SECONDS, on purpose
 
     def _pause(self, wait: Wait, asked_at: float, lapses_in: float | None) -> float:
-        """Return the seconds until the next due time, expired lease or tick."""
+        """Return the seconds until the next due time, expired lease, deadline or tick."""
         pause = min(TICK_SECONDS, self._wakes_in(wait))
         if lapses_in is not None:
             pause = min(pause, lapses_in + 0.001)
+        if wait.expiry_seconds is not None:
+            pause = min(pause, wait.expiry_seconds + 0.001)
         if wait.next_due_seconds is None:
             return pause
         if wait.held or self._stale_tokens:

@@ -6,11 +6,12 @@
 -- KEYS tasks     hash  id -> envelope
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- ARGV ms  how much time
 -- RETURNS how many tasks the shard holds
-local delayed, retry, dlq, parked, tasks, attempts, followups = unpack(KEYS)
+local delayed, retry, dlq, parked, tasks, attempts, followups, deadlines = unpack(KEYS)
 local ms = tonumber(ARGV[1])
-for _, zset in ipairs({ delayed, retry, dlq }) do
+for _, zset in ipairs({ delayed, retry, dlq, deadlines }) do
   local found = redis.call('ZRANGE', zset, 0, -1, 'WITHSCORES')
   for i = 1, #found, 2 do redis.call('ZADD', zset, string.format('%.0f', found[i + 1] - ms), found[i]) end
 end

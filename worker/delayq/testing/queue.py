@@ -75,7 +75,12 @@ class Queue:
         self.app, self._address = app, Address.from_url(url)
         spec = self._document.spec
         # Without limits, which would hold due tasks back.
-        self._claims = Commands(self._document.queue, prefix=spec.redis.key_prefix, shards=spec.shards)
+        self._claims = Commands(
+            self._document.queue,
+            prefix=spec.redis.key_prefix,
+            shards=spec.shards,
+            drops_expired=spec.delivery.on_expired == "Drop",
+        )
         with ExitStack() as stack:
             stack.enter_context(app.bound_to(self._document, url=self._address))
             self.client = stack.enter_context(SyncClient.from_document(self._document, url=self._address))
@@ -103,16 +108,21 @@ class Queue:
         self.close()
 
     def advance(self, **time_passed: float) -> None:
-        """Let time pass for the queue: `advance(days=30)`, with the arguments of timedelta. Nothing runs by itself."""
+        """Let time pass for the queue: `advance(days=30)`, with the arguments of timedelta. Nothing runs by itself.
+
+        Tasks that missed their deadline end, as a scanner would end them.
+        """
         ms = timedelta(**time_passed) // timedelta(milliseconds=1)
         if ms < 0:
             raise ValueError(f"expected 0 or more, got {time_passed}")
         source = _ADVANCE.read_text()
-        keys = ("delayed", "retry", "dlq", "parked", "tasks", "attempts", "followups")
+        keys = ("delayed", "retry", "dlq", "parked", "tasks", "attempts", "followups", "deadlines")
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         script = Script("advance", source, sha, keys, ("ms",), ())
         for shard in self.commands.shards:
             self._connection.one(Call(script, script.bind(shard, ms=ms), int, shard))
+            while self._connection.one(self._claims.expire(shard.shard))[1]:
+                pass
 
     def run_due(self) -> list[Run]:
         """Run every task that is due, in due order, and those that become due meanwhile; return each run.

@@ -10,10 +10,12 @@
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- ARGV id      the task
 -- ARGV by      the caller's shard map, or ''
 -- RETURNS cancelled, follow_up_cancelled, in_flight, dead or not_found
 local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map, parked = unpack(KEYS)
+local deadlines = unpack(KEYS, 12)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
@@ -22,6 +24,7 @@ if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, att
   weigh(stats, 0, weight(tasks, id))
   redis.call('HDEL', tasks, id)
   redis.call('HDEL', attempts, id)
+  redis.call('ZREM', deadlines, id)
   tally(stats, 'cancelled', 1)
   return 'cancelled'
 end

@@ -11,6 +11,10 @@
 -- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
 -- KEYS suspect     zset    id -> token of the run whose group it belongs to
 -- KEYS isolation   string  worker that stops claiming in order to run suspects
+-- KEYS dlq         zset  id -> time of death
+-- KEYS dlq_info    hash  id -> reason and last error
+-- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- ARGV limit         how many tasks at most
 -- ARGV lease_ms      how long the lease lasts
 -- ARGV number        of this claim, increasing for each claimer; 0: keep no record of it
@@ -18,8 +22,10 @@
 -- ARGV interval_us   between two tasks, on average; 0: no limit
 -- ARGV burst         how many may begin at once after an idle time
 -- ARGV most          how many may be leased at a time; 0: no limit
+-- ARGV drops         1 when tasks that missed their deadline are deleted, 0 when they become dead letters
 -- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks remain, µs until a limit that held tasks back permits more (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait
 local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate, claim, suspect, isolation = unpack(KEYS)
+local dlq, dlq_info, followups, deadlines = unpack(KEYS, 13)
 local us, bytes, number = now_us(), 1048576, tonumber(ARGV[3])
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
@@ -39,16 +45,17 @@ local function fits(n, id)
   return n == 1 or bytes >= 0
 end
 
-local ids, dues, retried, f, a, found = {}, {}, {}, 1, 1, (#fresh + #again) / 2
-for n = 1, math.min(found, limit) do
-  local fresh_due, again_due = tonumber(fresh[f + 1]), tonumber(again[a + 1])
-  local first = not again_due or (fresh_due and fresh_due <= again_due)
-  local id = first and fresh[f] or again[a]
-  if not fits(n, id) then break end
-  ids[n], dues[n] = id, first and fresh_due or again_due
-  if first then f = f + 2 else a, retried[#retried + 1] = a + 2, n end
+local ids, dues, retried = merged(fresh, again, limit, fits)
+local envelopes, late, expire = #ids > 0 and redis.call('HMGET', tasks, unpack(ids)) or {}, {}, nil
+if #ids > 0 and redis.call('EXISTS', deadlines) == 1 then
+  -- PRELUDE
+  expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
+  for n, id in ipairs(ids) do
+    if missed(envelopes[n], at) then late[#late + 1], envelopes[n] = id, false end
+  end
 end
-local held = found > #ids and #ids == room
+local found = (#fresh + #again) / 2
+local held = found > #ids and #ids == room and #late == 0
 local more = found > #ids and not held
 if more then
   hint(wake)
@@ -57,23 +64,23 @@ elseif redis.call('DEL', wake) == 1 then
 end
 if #ids == 0 then return {at, 0, 0, begin(0, held), {}, {}, {}, {}, suspects} end
 
-local token, envelopes, counts = next_token(last_token, us), redis.call('HMGET', tasks, unpack(ids)), {}
+local token, counts = next_token(last_token, us), {}
 local expiry = string.format('%.0f', at + tonumber(ARGV[2]))
 local leases = leases_of(ids, envelopes, token, expiry)
 local began = #leases / 2
 for _, n in ipairs(retried) do
-  counts[#counts + 1] = n - 1
-  counts[#counts + 1] = redis.call('HGET', attempts, ids[n]) or ''
+  counts[#counts + 1], counts[#counts + 2] = n - 1, redis.call('HGET', attempts, ids[n]) or ''
 end
 redis.call('ZCARD', processing) -- a key of another type must fail before any task is taken
 
 -- The tasks taken are the lowest ranks of their sets, so they can be removed by rank.
-if f > 1 then redis.call('ZREMRANGEBYRANK', delayed, 0, (f - 3) / 2) end
-if a > 1 then redis.call('ZREMRANGEBYRANK', retry, 0, (a - 3) / 2) end
+if #ids > #retried then redis.call('ZREMRANGEBYRANK', delayed, 0, #ids - #retried - 1) end
+if #retried > 0 then redis.call('ZREMRANGEBYRANK', retry, 0, #retried - 1) end
 if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
 if suspects > 0 then redis.call('ZREM', suspect, unpack(ids)) end -- also a suspect that an older reaper returned to another index
 local first = string.format('%.0f', token)
 redis.call('HSET', stats, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
 if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
-if began < #ids then tally(stats, 'orphans', #ids - began) end
+if began + #late < #ids then tally(stats, 'orphans', #ids - began - #late) end
+for _, id in ipairs(late) do expire(id) end
 return {at, first, more and 1 or 0, begin(began, held), ids, dues, envelopes, counts, suspects}

@@ -11,6 +11,10 @@
 -- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
 -- KEYS dlq         zset    id -> time of death
 -- KEYS moving      zset    id -> token of tasks in migration to another shard
+-- KEYS alarm       list    token that wakes the sleeping scanner
+-- KEYS dlq_info    hash    id -> reason and last error
+-- KEYS followups   hash    id -> envelope that takes the place of a task when it has ended
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- ARGV limit         how many tasks at most
 -- ARGV lease_ms      how long the lease lasts
 -- ARGV number        as in claim.lua
@@ -18,32 +22,35 @@
 -- ARGV interval_us   the same
 -- ARGV burst         the same
 -- ARGV most          the same
+-- ARGV drops         the same
 -- RETURNS as claim.lua; the last number is how many suspects remain
 local suspect, delayed, retry, processing, tasks, attempts, wake, stats, rate, claim, dlq, moving = unpack(KEYS)
-local us, number = now_us(), tonumber(ARGV[3])
+local alarm, dlq_info, followups, deadlines = unpack(KEYS, 13)
+local us, number, bytes = now_us(), tonumber(ARGV[3]), 1048576
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
 local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], 0)
 local limit, left = math.min(tonumber(ARGV[1]), room), redis.call('ZCARD', suspect)
 if limit < 1 or left == 0 then return { at, 0, 0, begin(0, left > 0), {}, {}, {}, {}, left } end
+local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
 
 -- An older process without support for suspects may also have put one into another index, where it may not be due yet.
-local function elsewhere(id)
+local function elsewhere(id, envelope)
   local due = math.max(redis.call('ZSCORE', delayed, id) or 0, redis.call('ZSCORE', retry, id) or 0)
-  return due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
+  local away = due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
+  return away or missed(envelope, at) and expire(id)
 end
 
 -- The suspect that has waited longest, and those of its group behind it: half of a run that crashed, or as many as permitted
 -- of those that never ran isolated. As for claims, at most a mebibyte, but at least one.
 local found, ids, runs, envelopes = redis.call('ZRANGE', suspect, 0, limit - 1, 'WITHSCORES'), {}, {}, {}
-local bytes = 1048576
 for n = 1, #found, 2 do
   local id, entry = found[n], redis.call('HGET', attempts, found[n])
   local run, envelope = { attempts_of(entry) }, redis.call('HGET', tasks, id)
   run.group, run.due = run[5].group == tonumber(found[n + 1]) and run[5].group or 0, kept_due(envelope or '', entry)
   bytes = bytes - #(envelope or '')
   if #ids > 0 and (run.group ~= runs[1].group or bytes < 0) then break end
-  local away = elsewhere(id)
+  local away = elsewhere(id, envelope)
   if away or run.due > at then redis.call('ZREM', suspect, id) end
   if not away and run.due > at then -- the clock stepped back
     redis.call('ZADD', retry, run.due, id)
@@ -53,13 +60,11 @@ for n = 1, #found, 2 do
 end
 if #ids == 0 then return { at, 0, 0, begin(0, false), {}, {}, {}, {}, redis.call('ZCARD', suspect) } end
 local token = next_token(redis.call('HGET', stats, 'token'), us)
-local half, expiry = math.ceil(#ids / 2), string.format('%.0f', at + tonumber(ARGV[2]))
-local dues, counts, leased = {}, {}, 0
+local half, expiry, dues, counts, leased = math.ceil(#ids / 2), string.format('%.0f', at + ARGV[2]), {}, {}, 0
 redis.call('ZCARD', processing) -- a key of another type must fail before any task is taken
 redis.call('LLEN', wake)
-redis.call('ZREM', delayed, unpack(ids)) -- a reaper without support for suspects may have put them there
-redis.call('ZREM', retry, unpack(ids))
-redis.call('ZREM', suspect, unpack(ids))
+-- A reaper without support for suspects may have put them into delayed or retry.
+for _, zset in ipairs({ delayed, retry, suspect }) do redis.call('ZREM', zset, unpack(ids)) end
 redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
 for n, id in ipairs(ids) do
   local envelope, failures, crashes, last, due, mark = envelopes[n], unpack(runs[n])

@@ -10,12 +10,14 @@
 -- KEYS alarm     list    token that wakes the sleeping scanner
 -- KEYS stats     hash    monotonic counters
 -- KEYS shard_map string  newest shard map that this shard has received
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- ARGV by      the caller's shard map
 -- ARGV shard   from which they come
 -- ARGV token   of the batch
 -- ARGV id index score envelope counted info ...  as returned by migrate_out
 -- RETURNS how many are new here, or 'LATE' and the last verified token, if that is a later one
 local delayed, retry, tasks, attempts, dlq, dlq_info, arrived, wake, alarm, stats, shard_map = unpack(KEYS)
+local deadlines = unpack(KEYS, 12)
 local newer = newer_format(stats)
 if newer then return newer end
 local stale = outdated(shard_map, ARGV[1])
@@ -26,7 +28,7 @@ local last = redis.call('HGET', arrived, shard) or '0'
 if tonumber(token) < (tonumber(last) or 0) then return 'LATE ' .. last end
 if token == last then return 0 end
 -- A key of another type must fail before the batch counts as arrived, because it would not be sent again.
-for _, zset in ipairs({ delayed, retry, dlq }) do redis.call('ZCARD', zset) end
+for _, zset in ipairs({ delayed, retry, dlq, deadlines }) do redis.call('ZCARD', zset) end
 for _, hash in ipairs({ tasks, attempts, dlq_info, stats }) do redis.call('HLEN', hash) end
 for _, list in ipairs({ wake, alarm }) do redis.call('LLEN', list) end
 redis.call('HDEL', arrived, '') -- first, as in hint(): a batch must arrive even if memory is full
@@ -37,7 +39,10 @@ for i = 4, #ARGV, 6 do
   local id, index, score, envelope = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if redis.call('HSETNX', tasks, id, envelope) == 1 then
     redis.call('ZADD', indexes[index], score, id)
-    if index ~= 'dlq' then note(tonumber(score)) end
+    if index ~= 'dlq' then
+      note(tonumber(score))
+      note_deadline(id, envelope, deadlines, alarm, stats)
+    end
     if ARGV[i + 4] ~= '' then redis.call('HSET', attempts, id, ARGV[i + 4]) end
     if ARGV[i + 5] ~= '' then redis.call('HSET', dlq_info, id, ARGV[i + 5]) end
     new, added, largest = new + 1, added + weight(tasks, id), math.max(largest, #envelope)

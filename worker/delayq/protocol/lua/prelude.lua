@@ -271,6 +271,30 @@ local function kind_of(envelope)
   return kind or '-', version or 0
 end
 
+-- The last ms in which a task may be claimed; nil if it has no deadline.
+local function deadline_of(envelope)
+  local first, flags = string.byte(envelope, 1, 2)
+  if not flags or first < 32 or flags % 4 < 2 then return end
+  local _, _, deadline = fields_of(envelope)
+  return deadline and kept_due(envelope) + deadline
+end
+
+local function missed(envelope, at)
+  local last = envelope and deadline_of(envelope)
+  return last and at > last
+end
+
+-- Add a task, or its follow-up, to `deadlines` if it has a deadline. An earlier time stays: it may be that of the other one.
+local function note_deadline(id, envelope, deadlines, alarm, stats)
+  local last = deadline_of(envelope)
+  if not last then return end
+  local noted, first = tonumber(redis.call('ZSCORE', deadlines, id)), head(deadlines)
+  local time = math.min(noted or math.huge, last + 1)
+  redis.call('ZADD', deadlines, string.format('%.0f', time), id)
+  require_format(stats, 4)
+  if not first or time < first then hint(alarm) end -- the scanner sets its timer
+end
+
 -- The member of `parked` for a task.
 local function parked_member(id, envelope, entry)
   local kind, version = kind_of(envelope)
@@ -287,6 +311,21 @@ end
 local function unparked(parked, id, tasks, attempts)
   local member = parked_as(parked, id, tasks, attempts)
   return member and redis.call('ZREM', parked, member) == 1
+end
+
+-- Two lists of IDs and due times, as one: the IDs, their due times, and the positions of those from the second list. The
+-- earliest due first, at most `limit`, and not those from the first one on that does not fit.
+local function merged(fresh, again, limit, fits)
+  local ids, dues, second, f, a = {}, {}, {}, 1, 1
+  for n = 1, math.min((#fresh + #again) / 2, limit) do
+    local fresh_due, again_due = tonumber(fresh[f + 1]), tonumber(again[a + 1])
+    local first = not again_due or (fresh_due and fresh_due <= again_due)
+    local id = first and fresh[f] or again[a]
+    if not fits(n, id) then break end
+    ids[n], dues[n] = id, first and fresh_due or again_due
+    if first then f = f + 2 else a, second[#second + 1] = a + 2, n end
+  end
+  return ids, dues, second
 end
 
 -- A function that adds a task without an index to the index where it belongs, never due before its time.
@@ -318,6 +357,34 @@ local function succession(delayed, tasks, attempts, followups, wake, alarm, stat
     weigh(stats, #id + #envelope, before)
     note(due)
     announce()
+    return true
+  end
+end
+
+-- A function that ends a task that missed its deadline, after its removal from its index: its follow-up takes its place, or it
+-- is deleted, or becomes a dead letter.
+local function expirer(at, drops, deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
+  redis.call('ZCARD', dlq) -- a key of another type must fail before any task is taken
+  redis.call('HLEN', dlq_info)
+  local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+  return function(id)
+    redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full
+    tally(stats, 'expired', 1)
+    if succeed(id) then
+      note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats)
+      return true
+    end
+    local failures, crashes, last = attempts_of(redis.call('HGET', attempts, id))
+    redis.call('HDEL', attempts, id)
+    if drops == '1' then
+      weigh(stats, 0, weight(tasks, id))
+      redis.call('HDEL', tasks, id)
+      tally(stats, 'dropped', 1)
+      return true
+    end
+    local words = 'missed its deadline' .. (last == '' and '' or ', last error: ' .. last)
+    redis.call('ZADD', dlq, at, id)
+    redis.call('HSET', dlq_info, id, failures .. ' ' .. crashes .. ' expired ' .. words)
     return true
   end
 end

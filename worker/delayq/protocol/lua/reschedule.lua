@@ -12,13 +12,14 @@
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- ARGV id            the task
 -- ARGV when          as in due_at()
 -- ARGV max_delay_ms  the farthest due time, from now
 -- ARGV by            the caller's shard map, or ''
 -- RETURNS rescheduled, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
 local delayed, retry, suspect, tasks, attempts, dlq, wake, alarm, stats, moving, followups, shard_map = unpack(KEYS)
-local parked = unpack(KEYS, 13)
+local parked, deadlines = unpack(KEYS, 13)
 local id, at = ARGV[1], now()
 local away = outdated(shard_map, ARGV[4]) or moving_on(moving, id)
 if away then return away end
@@ -37,7 +38,9 @@ if not follow_up and not (home and envelope) then
 end
 if due > at + tonumber(ARGV[3]) then return { 'too_far', due, 0 } end
 if follow_up then
-  redis.call('HSET', followups, id, string.sub(follow_up, 1, -7) .. struct.pack('>I6', due))
+  follow_up = string.sub(follow_up, 1, -7) .. struct.pack('>I6', due)
+  redis.call('HSET', followups, id, follow_up)
+  note_deadline(id, follow_up, deadlines, alarm, stats)
 else
   local note, announce = announcer(home, at, wake, alarm)
   redis.call('ZADD', home, due, id)
@@ -46,10 +49,12 @@ else
   note(due)
   announce()
 end
--- The due time must survive the loss of the index. An unreadable envelope stays as it is.
+-- The due time must survive the loss of the index, and a deadline counts from it. An unreadable envelope stays as it is.
 local version = envelope and #envelope > 6 and math.floor(string.byte(envelope) / 8) / 2
-if home == delayed and (version == 1 or version == 2) then
-  redis.call('HSET', tasks, id, string.sub(envelope, 1, -7) .. struct.pack('>I6', due))
+if home == delayed and (version == 1 or version == 2) or home and deadline_of(envelope) then
+  envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
+  redis.call('HSET', tasks, id, envelope)
+  note_deadline(id, envelope, deadlines, alarm, stats)
 end
 if home == retry or home and entry then
   local failures, crashes, reason, _, mark = attempts_of(entry)

@@ -13,6 +13,7 @@
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- ARGV if_exists     reject, keep or replace
 -- ARGV repeated      1 when the reply to the same call may have been lost
 -- ARGV max_length    live tasks of this shard; tasks in migration count at their destination
@@ -23,22 +24,19 @@
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
-local shard_map, parked = unpack(KEYS, 13)
+local shard_map, parked, deadlines = unpack(KEYS, 13)
 local stale = outdated(shard_map, ARGV[6], true)
 if stale then return stale end
-local if_exists, repeated = ARGV[1], ARGV[2] == '1'
-local at, clamped, largest, added, removed = now(), 0, 0, 0, 0
+local at, if_exists, repeated, scores, notes, seen = now(), ARGV[1], ARGV[2] == '1', {}, {}, {}
 local room = ARGV[3] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
 local space, limit = space_left(stats, ARGV[4]), at + tonumber(ARGV[5])
 local note, announce = announcer(delayed, at, wake, alarm)
-local scores, notes, seen, following = {}, {}, {}, 0
+local clamped, largest, added, removed, following = 0, 0, 0, 0, 0
 
 local function store(id, body, due)
   if ARGV[7] == '1' and redis.call('HEXISTS', tasks, id) == 0 then return 'elsewhere' end
   if due > limit then return 'too_far' end
-  due = math.max(due, at)
-  local envelope = body .. struct.pack('>I6', due)
-  local size = #id + #envelope
+  local envelope, size = body .. struct.pack('>I6', due), #id + #body + 6
   largest = math.max(largest, #envelope)
   if room > 0 and size <= space and redis.call('HSETNX', tasks, id, envelope) == 1 then
     room, space, added, seen[id] = room - 1, space - size, added + size, true
@@ -52,10 +50,8 @@ local function store(id, body, due)
   if dead and room <= 0 then return 'full' end -- its replacement is one more live task
   local before = #stored > 0 and #id + #stored or 0
   if size - before > space then return 'heavy' end
-  if taken_out(id, delayed, retry, suspect, dlq) == 0 and not (unparked(parked, id, tasks, attempts) or seen[id]) then
-    following = following + 1
-    return follow_up(id, envelope, followups, stats)
-  end
+  local waits = taken_out(id, delayed, retry, suspect, dlq) > 0 or unparked(parked, id, tasks, attempts) or seen[id]
+  if not waits then return follow_up(id, envelope, followups, stats) end
   for _, hash in ipairs({ followups, attempts, dlq_info }) do redis.call('HDEL', hash, id) end
   redis.call('HSET', tasks, id, envelope)
   room, seen[id] = dead and room - 1 or room, true
@@ -64,13 +60,18 @@ local function store(id, body, due)
 end
 
 for i = 8, #ARGV, 3 do
-  local due = due_at(ARGV[i + 1], at)
-  local outcome = store(ARGV[i], ARGV[i + 2], due)
+  local id, asked, body = ARGV[i], due_at(ARGV[i + 1], at), ARGV[i + 2]
+  local due = math.max(asked, at)
+  local outcome = store(id, body, due)
+  if outcome == 'follows' then following = following + 1 end
   if outcome ~= 'created' then notes[#notes + 1], notes[#notes + 2] = (i - 8) / 3, outcome end
   if outcome == 'created' or outcome == 'replaced' then
-    if due < at then due, clamped = at, clamped + 1 end
+    if asked < at then clamped = clamped + 1 end
     note(due)
-    scores[#scores + 1], scores[#scores + 2] = due, ARGV[i]
+    scores[#scores + 1], scores[#scores + 2] = due, id
+  end
+  if string.byte(body) > 31 and (outcome == 'follows' or scores[#scores] == id) then
+    note_deadline(id, body .. struct.pack('>I6', due), deadlines, alarm, stats)
   end
 end
 if #scores + following > 0 then

@@ -249,6 +249,12 @@ def test_a_kind_is_defined_once_for_each_version() -> None:
         shop.task(cancel_unpaid)
 
 
+def test_the_deadline_of_the_call_comes_before_that_of_the_kind() -> None:
+    kind = App().task(deadline="2h")(one(int))
+    assert [call.task(1).deadline_ms for call in (kind.options(), kind.options(deadline=3))] == [7_200_000, 3000]
+    assert App().task(one(int)).options().task(1).deadline_ms is None
+
+
 def test_options_are_checked_when_scheduled() -> None:
     task = cancel_unpaid.options(delay="1m30s", id="order-7", headers={"a": "b"}).task(7)
     assert (task.delay_ms, task.due_ms, task.task_id) == (90_000, None, "cancel_unpaid:order-7")

@@ -14,6 +14,16 @@ MAX_ATTEMPTS, MAX_CRASHES, MAX_LENGTH, MAX_DELAY_MS = 3, 2, 4, 100_000
 SAME_MS = 60_000  # by how much the due times of the tries of one call may differ
 
 
+def with_latest(body: bytes, latest_ms: int) -> bytes:
+    """The same envelope with another latest due time, which follows kind and deadline."""
+    at = 2
+    if body[1] & 1:
+        at += 1 + body[2] + 2
+    if body[1] & 2:
+        at += 5
+    return body[:at] + latest_ms.to_bytes(6, "big") + body[at + 6 :]
+
+
 @dataclass
 class Life:
     """One task."""
@@ -128,7 +138,10 @@ class Model:
     def schedule(
         self, now: int, task_id: str, due: int, *, body: bytes, if_exists: str, repeated: bool
     ) -> str:
-        outcome = self._admitted(now, task_id, due, if_exists)
+        outcome, asked = self._admitted(now, task_id, due, if_exists), due
+        if if_exists == "debounce":
+            latest = self._latest(now, task_id, body)
+            body, due = with_latest(body, latest), min(due, latest)
         if repeated and outcome in {"exists", "kept"}:
             envelope = self.lives[task_id].envelope
             later = max(due, now) - int.from_bytes(envelope[-6:], "big")
@@ -136,7 +149,7 @@ class Model:
         if outcome in {"created", "replaced"}:
             at = max(due, now)
             self.lives[task_id] = Life(body + at.to_bytes(6, "big"), "delayed", at)
-            self.stats.update(scheduled=1, clamped=int(due < now))
+            self.stats.update(scheduled=1, clamped=int(asked < now))
         if outcome == "follows":
             self.lives[task_id].follow_up = body + max(due, now).to_bytes(6, "big")
             self.stats["scheduled"] += 1
@@ -184,6 +197,18 @@ class Model:
             self.expires(now, task_id)
         return len(late)
 
+    def _latest(self, now: int, task_id: str, body: bytes) -> int:
+        """The latest due time: that of the follow-up, or of a task that waits for its first run, or a new one."""
+        life = self.lives.get(task_id)
+        kept = None
+        if life and life.follow_up:
+            kept = decode(life.follow_up).further.latest_ms
+        elif life and not life.counted and life.home in {"delayed", "parked"}:
+            kept = decode(life.envelope).further.latest_ms
+        if kept is None:
+            return now + (decode(body + bytes(6)).further.latest_ms or 0)
+        return kept
+
     def _admitted(self, now: int, task_id: str, due: int, if_exists: str) -> str:
         if due > now + MAX_DELAY_MS:
             return "too_far"
@@ -191,7 +216,7 @@ class Model:
         full = sum(life.home != "dlq" for life in self.lives.values()) >= MAX_LENGTH
         if not home:
             return "full" if full else "created"
-        if if_exists != "replace":
+        if if_exists not in {"replace", "debounce"}:
             return {"keep": "kept", "reject": "exists"}[if_exists]
         if home == "dlq" and full:  # its replacement is one more live task
             return "full"

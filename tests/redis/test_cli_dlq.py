@@ -59,7 +59,9 @@ def test_a_table_shows_the_first_line_of_an_error(orders: Shard) -> None:
 def of_kinds() -> State:
     """Two kinds that died of the same error, and a task without a kind."""
     kinds = {"a": ("push", 1), "b": ("push", 2), "c": ("refund", 1)}
-    envelopes = {name: with_fields(b"\x11{}", Further(*kind)) + NOW.to_bytes(6, "big") for name, kind in kinds.items()}
+    envelopes = {
+        name: with_fields(b"\x11{}", Further(*kind)) + NOW.to_bytes(6, "big") for name, kind in kinds.items()
+    }
     envelopes["d"] = b"\x11{}" + NOW.to_bytes(6, "big")
     return State(
         dlq={name: NOW - 9000 + nth for nth, name in enumerate(envelopes)},

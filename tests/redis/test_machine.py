@@ -12,7 +12,7 @@ import pytest
 from delayq.contract import Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
-from delayq.protocol.envelope import JSON_TYPE, Further, Task, encode, with_fields
+from delayq.protocol.envelope import JSON_TYPE, Further, Task, decode, encode, with_fields
 from delayq.protocol.results import INDEXES as INDEX_OF
 from delayq.protocol.results import Claimed, Counts, Outcome, TaskRow, TaskView, Ticket, Verdict
 from delayq.protocol.results import State as In
@@ -66,8 +66,12 @@ class Queue(RuleBasedStateMachine):
             redis.flushdb()
         self.now, self.payload = NOW, 0
         self.time_passes(0)
-        self.payloads: dict[bytes, int] = {}  # of each envelope, without its due time
-        self.last = "", b"", False  # the last call of schedule: id, envelope, and whether by delay
+        self.last = (
+            "",
+            b"",
+            False,
+            False,
+        )  # the last schedule: id, envelope, whether by delay, whether it debounces
         self.given: list[str] = []
         self.forgotten: set[int] = set()  # shards without a last token since their last claim
 
@@ -112,8 +116,8 @@ class Queue(RuleBasedStateMachine):
     # clients
 
     @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS, MAX_DELAY_MS + 1]), relative=st.booleans(),
-          if_exists=st.sampled_from(["reject", "keep", "replace"]), repeated=st.booleans(), kind=KINDS,
-          deadline_ms=DEADLINES)  # fmt: skip
+          if_exists=st.sampled_from(["reject", "keep", "replace", "debounce"]), repeated=st.booleans(), kind=KINDS,
+          deadline_ms=DEADLINES, most=st.sampled_from([1, 400, 5000]))  # fmt: skip
     def schedule(
         self,
         task_id: str,
@@ -124,16 +128,18 @@ class Queue(RuleBasedStateMachine):
         repeated: bool,
         kind: tuple[str, int] = ("", 0),
         deadline_ms: int | None = None,
+        most: int = 1,
     ) -> None:
         """Repeated is the last call once more, as after its reply was lost."""
         if repeated and self.last[0]:
-            task_id, body, relative = self.last
+            task_id, body, relative, debounces = self.last
+            if debounces or if_exists == "debounce":
+                if_exists = "debounce" if debounces else "replace"
         else:
             self.payload += 1
             body = encode(self.payload, None, {"n": str(self.payload)})[0]
-            body = with_fields(body, Further(*kind, deadline_ms))
-            self.payloads[body] = self.payload
-        self.last = task_id, body, relative
+            body = with_fields(body, Further(*kind, deadline_ms, most if if_exists == "debounce" else None))
+        self.last = task_id, body, relative, if_exists == "debounce"
         index, model = self.at(task_id)
         flat: list[str | bytes | int] = [task_id, when(self.now, delay, relative=relative), body]
         limits: dict[str, Any] = {"max_length": MAX_LENGTH, "max_delay_ms": MAX_DELAY_MS}
@@ -167,7 +173,7 @@ class Queue(RuleBasedStateMachine):
         if not life:
             assert view is None
             return
-        payload = self.payloads[life.envelope[:-6]]
+        payload = int(decode(life.envelope).body)
         assert view == TaskView(
             *(task_id, self.state(life), self.shown(life), int.from_bytes(life.envelope[-6:], "big")),
             *(b"%d" % payload, JSON_TYPE, {"n": str(payload)}, life.failed),
@@ -281,7 +287,7 @@ class Queue(RuleBasedStateMachine):
 
     def same(self, task: Task, task_id: str, life: Life) -> None:
         """A handler, or a check, is given all of the task."""
-        payload = self.payloads[life.envelope[:-6]]
+        payload = int(decode(life.envelope).body)
         attempt = life.failures + life.crashes + 1
         assert (task.id, task.queue, task.attempt) == (task_id, self.commands.queue, attempt)
         assert (task.token, task.payload, task.headers) == (life.token, payload, {"n": str(payload)})

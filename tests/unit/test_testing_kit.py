@@ -326,3 +326,12 @@ def test_a_call_of_a_batch_takes_more_than_one_claim_returns(queue: Queue) -> No
     queue.client.schedule_many(pack.options().task(nth) for nth in range(100, 100 + BATCH + 50))
     assert len(queue.run_due()) == BATCH + 50
     assert [len(orders) for orders in PACKED] == [BATCH + 50]
+
+
+def test_time_that_passes_counts_for_a_debounced_task(queue: Queue) -> None:
+    for step in range(4):  # after 0, 30, 70 and 110 minutes
+        report.options(delay="1h", id="x", debounce="2h30m").schedule_sync(f"call {step}", order=1)
+        assert queue.run_due() == []
+        queue.advance(minutes=40 if step else 30)
+    [run] = queue.run_due()
+    assert (run.kind, run.id, queue.scheduled()) == ("report", "x", [])

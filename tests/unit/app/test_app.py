@@ -251,8 +251,20 @@ def test_a_kind_is_defined_once_for_each_version() -> None:
 
 def test_the_deadline_of_the_call_comes_before_that_of_the_kind() -> None:
     kind = App().task(deadline="2h")(one(int))
-    assert [call.task(1).deadline_ms for call in (kind.options(), kind.options(deadline=3))] == [7_200_000, 3000]
+    assert [call.task(1).deadline_ms for call in (kind.options(), kind.options(deadline=3))] == [
+        7_200_000,
+        3000,
+    ]
     assert App().task(one(int)).options().task(1).deadline_ms is None
+
+
+def test_debounce_says_what_happens_if_the_task_exists() -> None:
+    kind = App().task(one(int))
+    call = kind.options(id="a", delay="1m", debounce="10m")
+    assert (call.options.if_exists, call.task(1).debounce_ms) == ("debounce", 600_000)
+    assert (
+        kind.options(id="a", debounce="10m", if_exists="keep").options.if_exists == "keep"
+    )  # refused by the client
 
 
 def test_options_are_checked_when_scheduled() -> None:

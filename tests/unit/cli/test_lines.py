@@ -16,7 +16,11 @@ def test_a_line_says_all_that_schedule_takes() -> None:
     line = b'{"payload": {"order": 7}, "in": "30m", "id": "order-7", "headers": {"k": "v"}}'
     assert new_task(line) == NewTask({"order": 7}, 1_800_000, None, "order-7", {"k": "v"}, None)
     late = b'{"payload": 1, "deadline": "2h", "expires_ms": 5, "expires": "x"}'
-    assert new_task(late) == NewTask(1, 0, deadline_ms=7_200_000) == new_task(b'{"payload": 1, "deadline_ms": 7200000}')
+    assert (
+        new_task(late)
+        == NewTask(1, 0, deadline_ms=7_200_000)
+        == new_task(b'{"payload": 1, "deadline_ms": 7200000}')
+    )
     of_bytes = b'{"payload_base64": "/wA=", "content_type": "image/png"}'
     assert new_task(of_bytes) == NewTask(b"\xff\x00", 0, content_type="image/png")
     exported = b'{"payload": 1, "state": "dlq", "died_ms": 5, "failures": 2, "error": "x", "scheduled_ms": 4}'

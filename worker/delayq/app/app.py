@@ -144,13 +144,17 @@ class TaskKind(Generic[P, R]):
         if_exists: IfExists = "reject",
         headers: Mapping[str, str] | None = None,
         deadline: Duration | None = None,
+        debounce: Duration | None = None,
     ) -> Call[P]:
         """Return the same with these options: `await remind.options(delay="30m", id="order-7").schedule(order=7)`.
 
         `delay` is "30m", a timedelta or whole seconds; `due` a datetime with its zone. IDs are unique for each kind.
-        A task that has not started `deadline` after its due time becomes a dead letter.
+        A task that has not started `deadline` after its due time becomes a dead letter. `debounce` implies
+        if_exists="debounce": calls with the same ID replace a task that waits, until so long after the first of them.
         """
-        return Call(self, Options(delay, due, id, if_exists, headers, deadline))
+        if debounce is not None and if_exists == "reject":
+            if_exists = "debounce"
+        return Call(self, Options(delay, due, id, if_exists, headers, deadline, debounce))
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store a task that is due now. Raises as Client.schedule, and InvalidTask for arguments that do not fit."""
@@ -210,6 +214,7 @@ class Call(Generic[P]):
         return NewTask(
             *(kind.encode(args, kwargs), delay_ms, due_ms, task_id, options.headers, JSON_TYPE),
             *(kind.name, kind.version, deadline_ms),
+            None if options.debounce is None else milliseconds(options.debounce, "debounce"),
         )
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
@@ -288,7 +293,7 @@ class App:
         deadline: Duration | None = ...,
     ) -> BatchDecorator: ...
 
-    def task(
+    def task(  # noqa: PLR0913 -- one parameter for each property of a kind
         self,
         function: Callable[..., Any] | None = None,
         /,

@@ -26,6 +26,7 @@ class Options(NamedTuple):
     if_exists: IfExists = "reject"
     headers: Mapping[str, str] | None = None
     deadline: str | timedelta | int | None = None  # after the due time
+    debounce: str | timedelta | int | None = None  # how far the due time may move, from the first call
 
     def moment(self) -> tuple[int | None, int | None]:
         """Return delay ms and due ms, one of them None; InvalidDueTime when they are malformed."""

@@ -42,6 +42,8 @@ READ: Final = (
     "kind_version",
     "deadline",
     "deadline_ms",
+    "debounce",
+    "debounce_ms",
 )
 INSTANTS: Final = (*views.INSTANT.values(), "scheduled", "expires")
 PASSED_OVER: Final = frozenset(
@@ -74,7 +76,8 @@ def new_task(line: bytes) -> NewTask:
         content_type=fields.get("content_type"),
         kind=fields.get("kind"),
         version=fields.get("kind_version", 1),
-        deadline_ms=_deadline_ms(fields),
+        deadline_ms=_duration_ms(fields, "deadline"),
+        debounce_ms=_duration_ms(fields, "debounce"),
     )
 
 
@@ -102,16 +105,16 @@ def _decoded(text: object) -> bytes:
         raise ValueError("payload_base64: expected base64 text") from None
 
 
-def _deadline_ms(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 -- the client checks it
-    value = fields.get("deadline")
+def _duration_ms(fields: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 -- the client checks it
+    value = fields.get(name)
     if value is None:
-        return fields.get("deadline_ms")
-    if not isinstance(value, str) or fields.get("deadline_ms") is not None:
-        raise ValueError('deadline: expected text like "2h", and no deadline_ms beside it')
+        return fields.get(f"{name}_ms")
+    if not isinstance(value, str) or fields.get(f"{name}_ms") is not None:
+        raise ValueError(f'{name}: expected text like "2h", and no {name}_ms beside it')
     try:
         return duration_ms(value)
     except ValueError as error:
-        raise ValueError(f"deadline: {error}") from None
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _when(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ ONE_ONLY = {
     "content_type": "--content-type",
     "kind": "--kind",
     "deadline_ms": "--deadline",
+    "debounce_ms": "--debounce",
 }
 """Parameters of a single task → their options."""
 
@@ -67,6 +68,12 @@ task_options = inputs.options(
         "deadline_ms",
         type=inputs.DURATION,
         help="Time after the due time in which the task may start, like 2h.",
+    ),
+    click.option(
+        "--debounce",
+        "debounce_ms",
+        type=inputs.DURATION,
+        help="With --if-exists debounce: how far repeated calls may move the due time, like 10m.",
     ),
 )
 
@@ -145,6 +152,7 @@ def _one(  # noqa: PLR0913 -- one parameter an option
     kind: str | None,
     kind_version: int,
     deadline_ms: int | None,
+    debounce_ms: int | None,
 ) -> None:
     if payload is None:
         raise CommandError("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
@@ -157,6 +165,7 @@ def _one(  # noqa: PLR0913 -- one parameter an option
         kind=kind,
         version=kind_version,
         deadline_ms=deadline_ms,
+        debounce_ms=debounce_ms,
         **inputs.when(delay_ms, due_ms),
     )
     if due_ms is not None and stored.due_ms > due_ms:

@@ -140,19 +140,25 @@ class Client(QueueClient):
         kind: str | None = None,
         version: int = 1,
         deadline_ms: int | None = None,
+        debounce_ms: int | None = None,
     ) -> Scheduled:
         """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
 
         `payload` is any JSON value, or bytes with a `content_type`. `kind` names what the task does, if the queue has
         several kinds, and `version` that of its payload. A task does not start later than `deadline_ms` after its due
-        time. Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores nothing, or Unavailable, after which
-        the task may or may not be stored: call again with the same task_id and if_exists="keep", which stores a second
-        task only if the first has finished by then. With `durability`, NotConfirmed means that the task is stored, but
-        was not confirmed in time; the same applies.
+        time. With if_exists="debounce", each call replaces a task that waits, and its due time is at most
+        `debounce_ms` after the first call. Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores
+        nothing, or Unavailable, after which the task may or may not be stored: call again with the same task_id and
+        if_exists="keep", which stores a second task only if the first has finished by then. With `durability`,
+        NotConfirmed means that the task is stored, but was not confirmed in time; the same applies.
 
         Concurrent calls share round trips, except with `durability`. Those about one ID have no order: await each.
         """
-        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version, deadline_ms)
+        task = NewTask(
+            *(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version),
+            deadline_ms=deadline_ms,
+            debounce_ms=debounce_ms,
+        )
         return await self._batches.schedule(self._connection, task, if_exists)
 
     async def schedule_many(

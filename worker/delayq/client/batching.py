@@ -57,7 +57,7 @@ class ScheduleBatches:
         If a call raises Unavailable before its round trip (it could not read the shard map), the calls that wait for it
         raise Unavailable too, and are not stored: with tries of their own they would wait twice as long.
         """
-        chunk = self._writer.chunk(task)
+        chunk = self._writer.chunk(task, if_exists)
         if self._writer.confirms:
             return (await self._run(self._writer.store(chunk, if_exists), connection)).one(0)
         group = Group(chunk.shard_map, chunk.shard, chunk.passing, if_exists)

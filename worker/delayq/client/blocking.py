@@ -105,9 +105,14 @@ class SyncClient(QueueClient):
         kind: str | None = None,
         version: int = 1,
         deadline_ms: int | None = None,
+        debounce_ms: int | None = None,
     ) -> Scheduled:
         """See Client.schedule."""
-        task = NewTask(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version, deadline_ms)
+        task = NewTask(
+            *(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version),
+            deadline_ms=deadline_ms,
+            debounce_ms=debounce_ms,
+        )
         return self._do(self._operations.schedule(task, if_exists))
 
     def schedule_many(self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject") -> list[Scheduled]:

@@ -44,6 +44,9 @@ class NewTask(NamedTuple):
     kind: str | None = None
     version: int = 1  # of the kind
     deadline_ms: int | None = None  # after the due time: the task is not started later
+    debounce_ms: int | None = (
+        None  # for if_exists="debounce": how far the due time may move, from the first call
+    )
 
 
 Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
@@ -73,7 +76,12 @@ class TaskEncoder:
         self._limits, self._deadline_ms = limits, deadline_ms
 
     def chunks(
-        self, tasks: Iterable[NewTask], refused: dict[int, Refused], shard_map: Callable[[], ShardMap]
+        self,
+        tasks: Iterable[NewTask],
+        refused: dict[int, Refused],
+        shard_map: Callable[[], ShardMap],
+        *,
+        debounces: bool = False,
     ) -> Iterator[Chunk]:
         """Yield chunks of at most CHUNK tasks and about CHUNK_BYTES of one shard; malformed tasks go to `refused`.
 
@@ -83,7 +91,7 @@ class TaskEncoder:
         fresh = ids(BULK_IDS)
         for at, task in enumerate(tasks):
             try:
-                task_id, moment, body = self.prepare(task, fresh)
+                task_id, moment, body = self.prepare(task, fresh, debounces=debounces)
             except Refused as error:
                 refused[at] = error
                 continue
@@ -102,17 +110,22 @@ class TaskEncoder:
                 del open_chunks[target]
         yield from (Chunk(now, *target, *each[:2]) for target, each in open_chunks.items())
 
-    def chunk(self, task: NewTask, shard_map: ShardMap) -> Chunk:
+    def chunk(self, task: NewTask, shard_map: ShardMap, *, debounces: bool = False) -> Chunk:
         """Return a chunk of this task alone; Refused when it is malformed or too large."""
-        prepared = self.prepare(task, ids(1))
+        prepared = self.prepare(task, ids(1), debounces=debounces)
         return Chunk(shard_map, *shard_map.first_lookup(prepared[0]), [0], [*prepared])
 
-    def prepare(self, task: NewTask, fresh: Iterator[str]) -> Prepared:
-        """Return a task as schedule.lua takes it, with a `fresh` id if it has none; Refused when it is malformed."""
+    def prepare(self, task: NewTask, fresh: Iterator[str], *, debounces: bool = False) -> Prepared:
+        """Return a task as schedule.lua takes it, with a `fresh` id if it has none; Refused when it is malformed.
+
+        `debounces`: it is for if_exists="debounce".
+        """
         if type(task) is not NewTask:
             shown = type(task).__name__
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
-        payload, delay_ms, due_ms, task_id, headers, content_type, kind, version, deadline_ms = task
+        payload, delay_ms, due_ms, task_id, headers, content_type, kind, version, deadline_ms, latest_ms = (
+            task
+        )
         task_id = next(fresh) if task_id is None else checked_id(task_id)
         moment = when(task_id, delay_ms, due_ms)
         if headers or content_type:
@@ -129,9 +142,11 @@ class TaskEncoder:
             deadline_ms = self._deadline_ms
         else:
             _check_deadline(task_id, deadline_ms)
-        if kind is not None or deadline_ms is not None:
+        if debounces or latest_ms is not None:
+            _check_debounce(task_id, latest_ms, debounces=debounces)
+        if kind is not None or deadline_ms is not None or latest_ms is not None:
             of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
-            body = envelope.with_fields(body, envelope.Further(*of_kind, deadline_ms))
+            body = envelope.with_fields(body, envelope.Further(*of_kind, deadline_ms, latest_ms))
         return task_id, moment, body
 
     def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
@@ -181,10 +196,22 @@ def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int
 
 
 def _check_deadline(task_id: str, deadline_ms: object) -> None:
-    if type(deadline_ms) is not int or not 1 <= deadline_ms <= envelope.MAX_DEADLINE_MS:
-        expected = f"a whole number of milliseconds from 1 to {envelope.MAX_DEADLINE_MS}"
-        message = f"deadline_ms of task {task_id}: expected {expected}, got {deadline_ms!r:.60}"
+    _check_ms(task_id, "deadline_ms", deadline_ms)
+
+
+def _check_debounce(task_id: str, debounce_ms: object, *, debounces: bool) -> None:
+    if not debounces:
+        raise InvalidTask(task_id, f'debounce_ms of task {task_id}: expected if_exists="debounce" beside it')
+    if debounce_ms is None:
+        message = f'task {task_id}: if_exists="debounce" needs debounce_ms, how far the due time may move'
         raise InvalidTask(task_id, message)
+    _check_ms(task_id, "debounce_ms", debounce_ms)
+
+
+def _check_ms(task_id: str, name: str, value: object) -> None:
+    if type(value) is not int or not 1 <= value <= envelope.MAX_DEADLINE_MS:
+        expected = f"a whole number of milliseconds from 1 to {envelope.MAX_DEADLINE_MS}"
+        raise InvalidTask(task_id, f"{name} of task {task_id}: expected {expected}, got {value!r:.60}")
 
 
 def _texts(headers: Mapping[Any, Any]) -> list[Any]:

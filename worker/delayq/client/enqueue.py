@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 REFUSALS = frozenset({Outcome.EXISTS, Outcome.FULL, Outcome.HEAVY, Outcome.TOO_FAR})
 ONWARD = frozenset({Outcome.ELSEWHERE, Outcome.MOVING})
-IfExists = Literal["reject", "keep", "replace"]
+IfExists = Literal["reject", "keep", "replace", "debounce"]
 
 log = logging.getLogger(__name__)
 
@@ -153,9 +153,9 @@ class TaskWriter:
         self._confirming = Confirmation(commands, durability) if durability else None
         self._encoder = TaskEncoder(limits, deadline_ms)
 
-    def chunk(self, task: NewTask) -> Chunk:
+    def chunk(self, task: NewTask, if_exists: IfExists) -> Chunk:
         """Return a chunk of this task alone; Refused if it is malformed or too large."""
-        return self._encoder.chunk(task, self._commands.shard_map)
+        return self._encoder.chunk(task, self._commands.shard_map, debounces=if_exists == "debounce")
 
     @property
     def confirms(self) -> bool:
@@ -185,7 +185,9 @@ class TaskWriter:
         results, in_flight = Results(), None
         try:
             for assumed in self._together(
-                self._encoder.chunks(tasks, results.refused, self._placement.shard_map)
+                self._encoder.chunks(
+                    *(tasks, results.refused, self._placement.shard_map), debounces=if_exists == "debounce"
+                )
             ):
                 chunks = yield from self._ready(assumed)
                 request = self._each(chunks, if_exists, results)
@@ -339,8 +341,8 @@ class TaskWriter:
 
 
 def _check(if_exists: str) -> None:
-    if if_exists not in ("reject", "keep", "replace"):
-        raise ValueError(f'if_exists: expected "reject", "keep" or "replace", got {if_exists!r}')
+    if if_exists not in ("reject", "keep", "replace", "debounce"):
+        raise ValueError(f'if_exists: expected "reject", "keep", "replace" or "debounce", got {if_exists!r}')
 
 
 def _answers(asked: Finish | Each, chunks: Sequence[Chunk]) -> Operation[list[Any]]:

@@ -44,7 +44,7 @@ class Operations:
 
     def schedule(self, task: NewTask, if_exists: IfExists) -> Operation[Scheduled]:
         """Store one task, or raise why it was refused or not confirmed."""
-        results = yield from self.writer.store(self.writer.chunk(task), if_exists)
+        results = yield from self.writer.store(self.writer.chunk(task, if_exists), if_exists)
         return results.one(0)
 
     def schedule_many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:

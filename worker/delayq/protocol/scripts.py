@@ -61,18 +61,19 @@ def load(name: str) -> Script:
     """Return the script of a verb; FileNotFoundError when there is none."""
     folder = files("delayq") / "protocol" / "lua"
     body = (folder / f"{name}.lua").read_text()
-    source = _with_prelude((folder / "prelude.lua").read_text(), body)
+    source = with_prelude(body)
     arguments, repeating = _arguments(body)
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     keys, each_key = tuple(_KEY.findall(body)), tuple(_EACH_KEY.findall(body))
     return Script(name, source, sha, keys, arguments, repeating, each_key)
 
 
-def _with_prelude(prelude: str, body: str) -> str:
+def with_prelude(body: str) -> str:
     """Put in front of a script what it needs of the prelude: Redis creates each function there anew with every call.
 
     What only a branch needs that is rarely taken goes to its begin, where the script has a line `-- PRELUDE`.
     """
+    prelude = (files("delayq") / "protocol" / "lua" / "prelude.lua").read_text()
     before, mark, after = body.partition("-- PRELUDE\n")
     indent = len(before) - len(before.rstrip(" "))
     end = re.search(rf"^ {{0,{indent - 1}}}\S", after, re.MULTILINE) if mark else None

@@ -19,6 +19,11 @@ for _, hash in ipairs({ tasks, followups }) do
   local found = redis.call('HGETALL', hash)
   for i = 1, #found, 2 do
     local envelope = found[i + 1]
+    local _, _, _, latest, from = fields_of(envelope)
+    if latest then
+      local moved = struct.pack('>I6', math.max(0, latest - ms))
+      envelope = string.sub(envelope, 1, from - 1) .. moved .. string.sub(envelope, from + 6)
+    end
     if #envelope > 6 then
       local due = math.max(0, struct.unpack('>I6', string.sub(envelope, -6)) - ms)
       redis.call('HSET', hash, found[i], string.sub(envelope, 1, -7) .. struct.pack('>I6', due))

@@ -22,7 +22,7 @@ from delayq.handlers.app import AppHandler
 from delayq.protocol.commands import BATCH, Call, Commands
 from delayq.protocol.envelope import JSON_TYPE
 from delayq.protocol.results import Settled, State
-from delayq.protocol.scripts import Script
+from delayq.protocol.scripts import Script, with_prelude
 from delayq.service.counters import WorkerCounters
 from delayq.worker.batches import Call as BatchCall
 from delayq.worker.claim_loop import settle_call
@@ -115,7 +115,7 @@ class Queue:
         ms = timedelta(**time_passed) // timedelta(milliseconds=1)
         if ms < 0:
             raise ValueError(f"expected 0 or more, got {time_passed}")
-        source = _ADVANCE.read_text()
+        source = with_prelude(_ADVANCE.read_text())
         keys = ("delayed", "retry", "dlq", "parked", "tasks", "attempts", "followups", "deadlines")
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         script = Script("advance", source, sha, keys, ("ms",), ())

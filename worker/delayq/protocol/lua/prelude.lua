@@ -397,6 +397,21 @@ local function follow_up(id, envelope, followups, stats)
   return 'follows'
 end
 
+-- if_exists = debounce: the body and the due time, which is not after the latest one. The client sends that in ms from now. A
+-- task that waits for its first run keeps its own; so does a follow-up. `seen`: the same call stored the task.
+local function debounced(id, body, due, at, seen, delayed, parked, tasks, attempts, followups)
+  local _, _, _, wait, from = fields_of(body .. '      ')
+  local stored = redis.call('HGET', followups, id)
+  if not stored and redis.call('HEXISTS', attempts, id) == 0 then
+    local waits = seen or redis.call('ZSCORE', delayed, id) or parked_as(parked, id, tasks, attempts)
+    stored = waits and redis.call('HGET', tasks, id)
+  end
+  local _, _, _, latest = fields_of(stored or '')
+  latest = latest or at + wait
+  body = string.sub(body, 1, from - 1) .. struct.pack('>I6', latest) .. string.sub(body, from + 6)
+  return body, math.max(at, math.min(due, latest))
+end
+
 -- The largest envelope ever stored: claim.lua adds up sizes only if a claim of tasks of this size could be too large.
 local function note_size(stats, size)
   if size > (tonumber(redis.call('HGET', stats, 'largest')) or 0) then redis.call('HSET', stats, 'largest', size) end

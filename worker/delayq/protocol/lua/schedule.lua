@@ -14,14 +14,14 @@
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
--- ARGV if_exists     reject, keep or replace
+-- ARGV if_exists     reject, keep, replace or debounce
 -- ARGV repeated      1 when the reply to the same call may have been lost
 -- ARGV max_length    live tasks of this shard; tasks in migration count at their destination
 -- ARGV max_bytes      size of all tasks of this shard; 0: no limit
 -- ARGV max_delay_ms  the farthest due time, from now
 -- ARGV by            the caller's shard map, or ''
 -- ARGV passing       1 when these tasks belong to another shard now: only tasks that exist here are replaced here
--- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time
+-- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time; for debounce with the latest due time in ms from now
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
 local shard_map, parked, deadlines = unpack(KEYS, 13)
@@ -31,52 +31,52 @@ local at, if_exists, repeated, scores, notes, seen = now(), ARGV[1], ARGV[2] == 
 local room = ARGV[3] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
 local space, limit = space_left(stats, ARGV[4]), at + tonumber(ARGV[5])
 local note, announce = announcer(delayed, at, wake, alarm)
-local clamped, largest, added, removed, following = 0, 0, 0, 0, 0
+local clamped, largest, added, removed, count = 0, 0, 0, 0, 0
 
 local function store(id, body, due)
   if ARGV[7] == '1' and redis.call('HEXISTS', tasks, id) == 0 then return 'elsewhere' end
   if due > limit then return 'too_far' end
+  if if_exists == 'debounce' then
+    body, due = debounced(id, body, due, at, seen[id], delayed, parked, tasks, attempts, followups)
+  end
   local envelope, size = body .. struct.pack('>I6', due), #id + #body + 6
   largest = math.max(largest, #envelope)
   if room > 0 and size <= space and redis.call('HSETNX', tasks, id, envelope) == 1 then
     room, space, added, seen[id] = room - 1, space - size, added + size, true
-    return 'created'
+    return 'created', due, envelope
   end
   local stored, dead = redis.call('HGET', tasks, id), redis.call('ZSCORE', dlq, id)
   if not stored then return room > 0 and 'heavy' or 'full' end
   if moving_on(moving, id) then return 'moving' end
   local kept = repeated and is_same(stored, body, due) and 'repeated' or if_exists == 'keep' and 'kept' or 'exists'
-  if if_exists ~= 'replace' then return kept end
+  if if_exists ~= 'replace' and if_exists ~= 'debounce' then return kept end
   if dead and room <= 0 then return 'full' end -- its replacement is one more live task
   local before = #stored > 0 and #id + #stored or 0
   if size - before > space then return 'heavy' end
   local waits = taken_out(id, delayed, retry, suspect, dlq) > 0 or unparked(parked, id, tasks, attempts) or seen[id]
-  if not waits then return follow_up(id, envelope, followups, stats) end
+  if not waits then return follow_up(id, envelope, followups, stats), due, envelope end
   for _, hash in ipairs({ followups, attempts, dlq_info }) do redis.call('HDEL', hash, id) end
   redis.call('HSET', tasks, id, envelope)
   room, seen[id] = dead and room - 1 or room, true
   space, added, removed = space - size + before, added + size, removed + before
-  return 'replaced'
+  return 'replaced', due, envelope
 end
 
 for i = 8, #ARGV, 3 do
-  local id, asked, body = ARGV[i], due_at(ARGV[i + 1], at), ARGV[i + 2]
-  local due = math.max(asked, at)
-  local outcome = store(id, body, due)
-  if outcome == 'follows' then following = following + 1 end
+  local id, asked = ARGV[i], due_at(ARGV[i + 1], at)
+  local outcome, due, envelope = store(id, ARGV[i + 2], math.max(asked, at))
   if outcome ~= 'created' then notes[#notes + 1], notes[#notes + 2] = (i - 8) / 3, outcome end
   if outcome == 'created' or outcome == 'replaced' then
     if asked < at then clamped = clamped + 1 end
     note(due)
     scores[#scores + 1], scores[#scores + 2] = due, id
   end
-  if string.byte(body) > 31 and (outcome == 'follows' or scores[#scores] == id) then
-    note_deadline(id, body .. struct.pack('>I6', due), deadlines, alarm, stats)
-  end
+  if envelope then count = count + 1 end
+  if envelope and string.byte(envelope) > 31 then note_deadline(id, envelope, deadlines, alarm, stats) end
 end
-if #scores + following > 0 then
+if count > 0 then
   each_slice('ZADD', delayed, scores, 4000)
-  tally(stats, 'scheduled', #scores / 2 + following)
+  tally(stats, 'scheduled', count)
   weigh(stats, added, removed)
   announce()
   note_size(stats, largest)

@@ -297,14 +297,14 @@ class ClaimLoop:
         room = 0 if late else max(0, self._slots.free)
         batches = self._runner.batches
         for lease in leases[:room]:
-            if not self._runner.uniform:
-                deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
             # Not for a released task: it counts when it is claimed again and starts.
             self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
             if batches and (lease.task.kind, lease.task.kind_version) in batches:
                 self._join(lease, sent_at)
-            else:
-                self._start(Running(lease, sent_at, deadline))
+                continue
+            if not self._runner.uniform:
+                deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
+            self._start(Running(lease, sent_at, deadline))
         for lease in leases[room:]:
             self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
         if answer.unreadable:
@@ -369,8 +369,9 @@ class ClaimLoop:
         """End the runs that `_run_batch` did not end: it may be cancelled before it calls the handler."""
         if self._filling.get(key) is call:
             del self._filling[key]
-        for member in call.members:
-            self._ended(member, handling)
+        if handling.cancelled() or handling.exception() is not None:
+            for member in call.members:
+                self._ended(member, handling)
 
     async def _run(self, running: Running) -> None:
         self._group_state.ended(running, await self._runner.run(running))

@@ -103,7 +103,7 @@ class Executor:
         """Return how many tasks a call with this task of a batch takes."""
         task = lease.task
         limit = self.batches[task.kind, task.kind_version].limit
-        return size_of(limit, lease.failures, self.policy(task).max_attempts)
+        return limit if not lease.failures else size_of(limit, lease.failures, self.policy(task).max_attempts)
 
     async def run_batch(self, call: Call) -> Sequence[tuple[Member, Settlement | None]]:
         """Run the tasks of a call to its end; return each with its settlement, None when its lease is lost."""

@@ -6,6 +6,8 @@ import asyncio
 
 from delayq import App, BatchContext, Retry
 
+from tests.guards.sql_bank import EFFECT
+
 CALLS: list[list[int]] = []
 HELD = asyncio.Event()
 POISON, SLOW = 13, 999
@@ -34,3 +36,15 @@ def once(rows: list[int]) -> None:
 async def full(rows: list[int]) -> list[Retry | None]:
     CALLS.append(rows)
     return [None for _ in rows]
+
+
+guarded = App()
+
+
+@guarded.task(batch=100, max_attempts=2, retry_delays=["0ms"])
+async def pay(context: BatchContext, orders: list[int]) -> list[Exception | None]:
+    CALLS.append(orders)
+    rows = [{"id": str(order), "token": 1} for order in orders if order != POISON]
+    if rows:
+        await context.connection.execute(EFFECT, rows)
+    return [ValueError("poison") if order == POISON else None for order in orders]

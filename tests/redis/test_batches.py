@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq import Client
+from delayq import Client, NewTask
 from delayq.connection import Address
+from delayq.guards import SqlUnique
 from delayq.handlers import HandlerSetupError, build
 from delayq.handlers.app import AppHandler
 from delayq.protocol.commands import Commands
 from delayq.worker.worker import Worker
 
+from tests.guards.sql_bank import PATIENT, effects, prepared, task
 from tests.redis import batch_shop as shop
 from tests.redis.recovering import until
 from tests.redis.test_kinds import has
@@ -127,3 +129,36 @@ def test_a_guard_that_cannot_hold_a_batch_is_refused_before_anything_is_claimed(
     with pytest.raises(HandlerSetupError, match=rf"task insert has batch=.*(guard {name}|BatchContext)"):
         made.under(Named())  # type: ignore[arg-type]
     shop.app.bind_document(None)
+
+
+async def test_under_a_sql_guard_each_task_of_a_call_has_one_effect_and_is_counted(
+    client: Client, redis_url: str, tmp_path: Path
+) -> None:
+    queue, address = document({"python": {"app": "unused:app"}}), Address.from_url(redis_url)
+    guard = SqlUnique(f"sqlite+aiosqlite:///{tmp_path}/bank.sqlite", queue="orders", limits=PATIENT)
+    prepared(guard)
+    made = AppHandler(shop.guarded, queue, address, transactions=True)
+    call = made.under(guard)
+    rows = [shop.POISON, *range(200, 220)]
+    await client.schedule_many(
+        NewTask(row, task_id=str(row), delay_ms=0, kind="pay", version=1) for row in rows
+    )
+    seen = await guard.begin(task("200", token=1))  # an earlier run, whose ack was lost
+    await guard.finish(seen)
+    await made.start()
+    worker = Worker(
+        queue.spec, Commands("orders"), address, call, guard=guard, kinds=made.kinds, batches=made.batches
+    )
+    stop = asyncio.Event()
+    running = asyncio.create_task(worker.run(stop, asyncio.Event()))
+    await has(client, waiting=0, in_flight=0, dead=1)
+    stop.set()
+    await running
+    await made.close()
+    assert effects(guard) == {str(row): 1 for row in range(201, 220)}
+    counted = worker.counters.guarded
+    assert (counted["finished"], counted["duplicate"], counted["abandoned"]) == (19, 1, 2)
+    assert 200 not in shop.CALLS[0]
+    await guard.close()
+    guard.close_sync()
+    shop.guarded.bind_document(None)

@@ -181,3 +181,28 @@ def account(both: Both, redis: Redis) -> None:
     assert [each for each in ends.values() if {entry.pid for entry in each[:-1]} - both.killed] == []
     with fleet.client() as client:
         assert {view.state for task in later if (view := client.get(task))} == {State.SCHEDULED}
+
+
+def test_an_older_worker_leaves_tasks_with_new_fields_to_a_newer_one(both: Both) -> None:
+    """With a deadline or debounced: no attempt is charged, and nothing is lost."""
+    with both.of("old"):
+        older = both.fleet.start_all("worker", "scanner")
+    with both.fleet.client() as client:
+        client.schedule({}, delay_ms=0, task_id="deadline", deadline_ms=HOUR_MS)
+        client.schedule({}, delay_ms=0, task_id="debounced", if_exists="debounce", debounce_ms=HOUR_MS)
+        for task_id in ("deadline", "debounced"):
+            until(lambda name=task_id: state_of(client, name) is State.RETRYING, "it is put back")
+            found = client.get(task_id)
+            assert found is not None
+            assert (found.failed.failures, found.failed.crashes) == (0, 0)
+        stop(older)
+        newer = both.fleet.start_all("worker")
+        for task_id in ("deadline", "debounced"):
+            client.reschedule(task_id, delay_ms=0)
+            until(lambda name=task_id: client.get(name) is None, "it is done")
+    stop(newer)
+
+
+def state_of(client: SyncClient, task_id: str) -> State | None:
+    found = client.get(task_id)
+    return found.state if found else None

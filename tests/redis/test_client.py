@@ -119,7 +119,9 @@ def test_what_is_malformed_is_refused_and_leaves_nothing(
         for verb in ("cancel", "get", "reschedule"):
             with pytest.raises(InvalidTask):
                 getattr(client, verb)(task_id, **({"delay_ms": 1} if verb == "reschedule" else {}))
-    with pytest.raises(ValueError, match='expected "reject", "keep" or "replace", got \'overwrite\''):
+    with pytest.raises(
+        ValueError, match='expected "reject", "keep", "replace" or "debounce", got \'overwrite\''
+    ):
         client.schedule(None, delay_ms=1, if_exists="overwrite")  # type: ignore[arg-type]  # on purpose
     with redis_server.client() as redis:
         assert redis.dbsize() == 0

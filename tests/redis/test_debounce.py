@@ -97,7 +97,7 @@ def test_a_task_that_failed_or_is_dead_begins_anew(shard: Shard, redis_url: str)
                 7, delay_ms=300, task_id="a", if_exists="debounce", debounce_ms=400
             ).outcome
 
-        for settle in ("retry", "bury"):
+        for settle in ("retry", "bury", "redrive"):
             shard.seed(State())
             shard.clock(NOW)
             call()
@@ -105,6 +105,8 @@ def test_a_task_that_failed_or_is_dead_begins_anew(shard: Shard, redis_url: str)
             [lease] = shard.run(shard.commands.claim(0, 9, LEASE_MS)).leases
             retry = shard.commands.retry(0, [lease.member, 5000, 1, "no"], max_attempts=9)
             shard.run(retry if settle == "retry" else shard.commands.bury(0, [lease.member, "no"]))
+            if settle == "redrive":
+                shard.run(shard.commands.redrive(0, ["a", 9000]))
             assert call() == Outcome.REPLACED
             view = shard.view("a")
             assert (view.at_ms, view.failed.failures) == (NOW + 690, 0)

@@ -51,7 +51,7 @@ if #ids > 0 and redis.call('EXISTS', deadlines) == 1 then
   -- PRELUDE
   expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
   for n, id in ipairs(ids) do
-    if missed(envelopes[n], at) then late[#late + 1], envelopes[n] = id, false end
+    if past_deadline(envelopes[n], at) then late[#late + 1], envelopes[n] = id, false end
   end
 end
 local found = (#fresh + #again) / 2

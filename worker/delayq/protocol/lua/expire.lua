@@ -28,7 +28,7 @@ local function look(id)
   local envelope = redis.call('HGET', tasks, id)
   local dead = not envelope or redis.call('ZSCORE', dlq, id)
   if dead then return end
-  if missed(envelope, at) then
+  if past_deadline(envelope, at) then
     if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
       ended = ended + 1
       return expire(id) and redis.call('ZSCORE', deadlines, id)

@@ -279,7 +279,7 @@ local function deadline_of(envelope)
   return deadline and kept_due(envelope) + deadline
 end
 
-local function missed(envelope, at)
+local function past_deadline(envelope, at)
   local last = envelope and deadline_of(envelope)
   return last and at > last
 end

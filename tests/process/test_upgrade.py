@@ -6,6 +6,7 @@ import json
 import signal
 from collections import defaultdict
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -191,7 +192,7 @@ def test_an_older_worker_leaves_tasks_with_new_fields_to_a_newer_one(both: Both)
         client.schedule({}, delay_ms=0, task_id="deadline", deadline_ms=HOUR_MS)
         client.schedule({}, delay_ms=0, task_id="debounced", if_exists="debounce", debounce_ms=HOUR_MS)
         for task_id in ("deadline", "debounced"):
-            until(lambda name=task_id: state_of(client, name) is State.RETRYING, "it is put back")
+            until(partial(is_in, client, task_id, State.RETRYING), "it is put back")
             found = client.get(task_id)
             assert found is not None
             assert (found.failed.failures, found.failed.crashes) == (0, 0)
@@ -199,10 +200,11 @@ def test_an_older_worker_leaves_tasks_with_new_fields_to_a_newer_one(both: Both)
         newer = both.fleet.start_all("worker")
         for task_id in ("deadline", "debounced"):
             client.reschedule(task_id, delay_ms=0)
-            until(lambda name=task_id: client.get(name) is None, "it is done")
+            until(partial(is_in, client, task_id, None), "it is done")
     stop(newer)
 
 
-def state_of(client: SyncClient, task_id: str) -> State | None:
+def is_in(client: SyncClient, task_id: str, state: State | None) -> bool:
+    """Whether a task is in this state; None: in none."""
     found = client.get(task_id)
-    return found.state if found else None
+    return (found.state if found else None) is state

@@ -195,9 +195,12 @@ def test_a_task_that_migrates_has_its_deadline_where_it_arrives(shard: Shard) ->
         MigratingTask(0, (b"a", b"delayed", b"%d" % (NOW + 50), envelope, b"", b"")),
         MigratingTask(0, (b"d", b"dlq", b"%d" % NOW, envelope, b"", b"1 0 buried no")),
     ]
-    assert shard.run(shard.commands.migrate_in(0, 1, 7, tasks)) == 2
+    assert shard.run(shard.commands.migrate_in(0, 1, 7, tasks[1:])) == 1
+    assert shard.run(shard.commands.redrive(0, ["d", 9])) == 1
+    assert shard.whole().deadlines == {"d": NOW + 30}, "a dead letter has a new period here, too"
+    assert shard.run(shard.commands.migrate_in(0, 1, 8, tasks[:1])) == 1
     found = shard.whole()
-    assert (found.deadlines, found.stats["format"]) == ({"a": NOW + 71}, 4)
+    assert (found.deadlines, found.stats["format"]) == ({"a": NOW + 71, "d": NOW + 30}, 4)
 
 
 def test_a_queue_without_deadlines_has_nothing_of_them(shard: Shard) -> None:

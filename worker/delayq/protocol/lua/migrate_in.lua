@@ -42,6 +42,8 @@ for i = 4, #ARGV, 6 do
     if index ~= 'dlq' then
       note(tonumber(score))
       note_deadline(id, envelope, deadlines, alarm, stats)
+    elseif deadline_of(envelope) then
+      require_format(stats, 4) -- for redrive.lua
     end
     if ARGV[i + 4] ~= '' then redis.call('HSET', attempts, id, ARGV[i + 4]) end
     if ARGV[i + 5] ~= '' then redis.call('HSET', dlq_info, id, ARGV[i + 5]) end

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from shop.tasks import app, cancel_unpaid, remind, report
+from shop.tasks import (  # type: ignore[import-not-found]  # beside this file: not where mypy looks
+    app,
+    cancel_unpaid,
+    remind,
+    report,
+)
 
 
 async def main() -> None:

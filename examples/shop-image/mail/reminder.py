@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jinja2 import Template  # type: ignore[import-not-found]  # in the image, by requirements.txt
+from jinja2 import Template  # in the image, by requirements.txt
 
 if TYPE_CHECKING:
     from delayq import Task

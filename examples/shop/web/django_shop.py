@@ -10,7 +10,7 @@ from django.core.management import execute_from_command_line
 from django.core.wsgi import get_wsgi_application
 from django.http import JsonResponse
 from django.urls import path
-from shop.tasks import cancel_unpaid
+from shop.tasks import cancel_unpaid  # type: ignore[import-not-found]  # not where mypy looks
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

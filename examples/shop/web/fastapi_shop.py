@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from shop.tasks import app as tasks
+from shop.tasks import app as tasks  # type: ignore[import-not-found]  # not where mypy looks
 from shop.tasks import cancel_unpaid
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flask import Flask
-from shop.tasks import cancel_unpaid
+from shop.tasks import cancel_unpaid  # type: ignore[import-not-found]  # not where mypy looks
 
 web = Flask(__name__)
 

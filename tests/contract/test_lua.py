@@ -14,7 +14,7 @@ from delayq.cli.doctor.poison import KINDS
 from delayq.protocol import scripts
 from delayq.protocol.commands import Call, Commands
 from delayq.protocol.keys import FORMAT, ClaimerKeys, Keys, TaskKeys
-from delayq.protocol.results import BatchOutOfOrder, LostTask, MigratingTask, State, Verdict
+from delayq.protocol.results import BatchOutOfOrder, LostTask, MigratingTask, Selection, State, Verdict
 from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "cancel": lambda b: b.cancel("id"),
     "reschedule": lambda b: b.reschedule("id", "+1", max_delay_ms=1),
     "get": lambda b: b.get("id"),
+    "bulk": lambda b: b.bulk(0, "count", Selection("tag")),
     "list": lambda b: b.list(0, State.SCHEDULED, offset=0, limit=1),
     "counts": lambda b: b.counts(0, [1, 2]),
     "claim": lambda b: b.claim(0, 1, 1),
@@ -84,6 +85,7 @@ EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     ),
     "clamp_leases": lambda b: b.clamp_leases(0, 1),
     "reconcile": lambda b: b.reconcile(0, "tasks", 0),
+    "reconcile_tags": lambda b: b.reconcile_tags(0),
     "audit_size": lambda b: b.audit_size(0),
     "restore_orphans": lambda b: b.restore_orphans(0, [LostTask(b"id")]),
     "redrive": lambda b: b.redrive(0, ["id", 1]),
@@ -254,7 +256,7 @@ def test_scripts_and_python_know_the_same_format() -> None:
 
 # Where a newer delayq may hold a task in a key that they do not know, these would release it, forget it or lose it.
 OF_A_KNOWN_FORMAT = {
-    *("reconcile", "restore_orphans", "audit_size", "erase", "retire_shard"),
+    *("reconcile", "reconcile_tags", "restore_orphans", "audit_size", "erase", "retire_shard"),
     *("migrate_out", "migrate_in", "migrate_retoken", "migrate_verify", "migrate_commit", "migrate_done"),
 }
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from delayq.protocol.envelope import decode
-from delayq.protocol.results import Failures
+from delayq.protocol.results import Bulk, Failures, Selection
 
 from tests.redis.state import State
 
@@ -99,6 +99,13 @@ class Life:
         marked = self.alone + self.group or self.error.startswith("~")
         mark = f"~{self.alone}:{self.group}:{self.size} " if marked else ""
         return f"{self.failures} {self.crashes} {due}{mark}{self.error}"
+
+
+def _selects(chosen: Selection, envelope: bytes, due: int) -> bool:
+    kind, _, _, _, tags = decode(envelope).further
+    after = chosen.due_from_ms is None or due >= chosen.due_from_ms
+    before = chosen.due_before_ms is None or due < chosen.due_before_ms
+    return after and before and chosen.kind in {None, kind} and (chosen.tag is None or chosen.tag in tags)
 
 
 @dataclass
@@ -236,6 +243,39 @@ class Model:
         del self.lives[task_id]
         self.stats["cancelled"] += 1
         return "cancelled"
+
+    def tags(self) -> set[str]:
+        """The entries that must be there; others may be left of earlier tasks."""
+        return {
+            f"{tag} {task_id}"
+            for task_id, life in self.lives.items()
+            for envelope in (life.envelope, life.follow_up)
+            if envelope
+            for tag in decode(envelope).further.tags
+        }
+
+    def bulk(self, action: str, chosen: Selection) -> tuple[Bulk, set[tuple[str, int]]]:
+        """The numbers, and what is listed."""
+        found, listed = Counter[str](), set[tuple[str, int]]()
+        for task_id, life in list(self.lives.items()):
+            follows = int.from_bytes(life.follow_up[-6:], "big")
+            due = life.at if life.home in {"delayed", "retry", "parked"} else life.kept_due
+            hit, waits = _selects(chosen, life.envelope, due), not self.where(task_id)
+            if hit and waits:
+                found["tasks"] += 1
+                listed |= {(task_id, due)} if action == "list" else set()
+                if action == "cancel":
+                    self.cancel(task_id)
+                continue
+            if life.follow_up and _selects(chosen, life.follow_up, follows):
+                found["follow_ups"] += 1
+                listed |= {(task_id, follows)} if action == "list" and not waits else set()
+                if action == "cancel":
+                    life.follow_up = b""
+            if hit and life.home == "dlq" and action == "dead":
+                listed.add((task_id, life.at))
+            found["dead" if life.home == "dlq" else "in_flight"] += hit
+        return Bulk(*(found[name] for name in Bulk._fields)), listed
 
     def reschedule(self, now: int, task_id: str, due: int) -> str:
         follow_up = self.lives[task_id].follow_up if task_id in self.lives else b""

@@ -49,6 +49,7 @@ class State:
     dlq: Mapping[str, int] = field(default_factory=dict)
     parked: Mapping[str, int] = field(default_factory=dict)
     deadlines: Mapping[str, int] = field(default_factory=dict)
+    tags: Mapping[str, int] = field(default_factory=dict)
     tasks: Mapping[str, bytes] | None = None
     attempts: Mapping[str, str] = field(default_factory=dict)
     dlq_info: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class State:
 
 OF_TASKS = {"largest", "bytes", "bytes_in"}
 ZSETS, HASHES, LISTS = (
-    ("delayed", "retry", "suspect", "processing", "dlq", "parked", "deadlines"),
+    ("delayed", "retry", "suspect", "processing", "dlq", "parked", "deadlines", "tags"),
     ("tasks", "attempts", "dlq_info", "stats", "followups"),
     ("wake", "alarm"),
 )

@@ -14,7 +14,17 @@ from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import JSON_TYPE, Further, Task, decode, encode, with_fields
 from delayq.protocol.results import INDEXES as INDEX_OF
-from delayq.protocol.results import Claimed, Counts, Outcome, TaskRow, TaskView, Ticket, Verdict
+from delayq.protocol.results import (
+    Bulk,
+    Claimed,
+    Counts,
+    Outcome,
+    Selection,
+    TaskRow,
+    TaskView,
+    Ticket,
+    Verdict,
+)
 from delayq.protocol.results import State as In
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -45,9 +55,23 @@ DELAYS = st.sampled_from([0, 0, 0, 1, 500])
 ERRORS = st.sampled_from(["", "boom", "1 2 3", "@5 two\nlines", "~9:7:1 boom"])
 NTH = st.integers(0, 5)
 SHARDS = st.integers(0, 2)
-INDEXES = ("tasks", "delayed", "retry", "suspect", "processing", "dlq", "attempts", "dlq_info", "parked")
+INDEXES = (
+    "tasks",
+    "delayed",
+    "retry",
+    "suspect",
+    "processing",
+    "dlq",
+    "attempts",
+    "dlq_info",
+    "parked",
+    "tags",
+)
 STATES = st.sampled_from([In.SCHEDULED, In.RETRYING, In.SUSPECT, In.IN_FLIGHT, In.PARKED, In.DEAD])
 DEADLINES = st.sampled_from([None, None, 1, 400, 20_000])
+TAGS = st.sampled_from(
+    ["x", "xy", "x!"]
+)  # the index has them in this order: no tag may find those of another
 KINDS = st.sampled_from([("", 0), ("push", 1), ("push", 2), ("pus", 1)])
 
 
@@ -117,8 +141,9 @@ class Queue(RuleBasedStateMachine):
 
     @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS, MAX_DELAY_MS + 1]), relative=st.booleans(),
           if_exists=st.sampled_from(["reject", "keep", "replace", "debounce"]), repeated=st.booleans(), kind=KINDS,
-          deadline_ms=DEADLINES, most=st.sampled_from([1, 400, 5000]))  # fmt: skip
-    def schedule(
+          deadline_ms=DEADLINES, most=st.sampled_from([1, 400, 5000]),
+          tags=st.lists(TAGS, unique=True, max_size=2).map(tuple))  # fmt: skip
+    def schedule(  # noqa: PLR0913 -- as drawn
         self,
         task_id: str,
         delay: int,
@@ -129,6 +154,7 @@ class Queue(RuleBasedStateMachine):
         kind: tuple[str, int] = ("", 0),
         deadline_ms: int | None = None,
         most: int = 1,
+        tags: tuple[str, ...] = (),
     ) -> None:
         """Repeated is the last call once more, as after its reply was lost."""
         if repeated and self.last[0]:
@@ -138,7 +164,8 @@ class Queue(RuleBasedStateMachine):
         else:
             self.payload += 1
             body = encode(self.payload, None, {"n": str(self.payload)})[0]
-            body = with_fields(body, Further(*kind, deadline_ms, most if if_exists == "debounce" else None))
+            latest_ms = most if if_exists == "debounce" else None
+            body = with_fields(body, Further(*kind, deadline_ms, latest_ms, tags))
         self.last = task_id, body, relative, if_exists == "debounce"
         index, model = self.at(task_id)
         flat: list[str | bytes | int] = [task_id, when(self.now, delay, relative=relative), body]
@@ -165,6 +192,29 @@ class Queue(RuleBasedStateMachine):
         if answer:
             assert answer.outcome == model.reschedule(self.now, task_id, self.now + delay)
 
+    @rule(index=SHARDS, action=st.sampled_from(["count", "list", "cancel", "dead"]), tag=TAGS | st.none(),
+          kind=st.sampled_from([None, None, "push"]), start=st.sampled_from([None, 0, 1]),
+          end=st.sampled_from([None, 1, 500]), count=st.sampled_from([1, 100]))  # fmt: skip
+    def bulk(  # noqa: PLR0917 -- as drawn
+        self,
+        index: int,
+        action: Any,  # noqa: ANN401
+        tag: str | None,
+        kind: str | None,
+        start: int | None,
+        end: int | None,
+        count: int,
+    ) -> None:
+        index, model = self.pick(index)
+        bounds = (each if each is None else self.now + each for each in (start, end))
+        chosen, found, listed = Selection(tag, kind, *bounds), Bulk(), list[tuple[str, int]]()
+        cursor: bytes | None = None
+        while cursor is None or cursor:
+            page = self.run(self.commands.bulk(index, action, chosen, cursor or b"", count=count))
+            cursor, listed = page.cursor, listed + page.listed
+            found = Bulk(*map(sum, zip(found, page.found, strict=True)))
+        assert (found, set(listed), len(listed)) == (*model.bulk(action, chosen), len(set(listed)))
+
     @rule(task_id=IDS)
     def get(self, task_id: str) -> None:
         _, model = self.at(task_id)
@@ -182,6 +232,7 @@ class Queue(RuleBasedStateMachine):
             kind=life.kind[0],
             kind_version=life.kind[1],
             deadline_ms=life.deadline_ms,
+            tags=decode(life.envelope).further.tags,
         )
 
     @staticmethod
@@ -475,8 +526,12 @@ class Queue(RuleBasedStateMachine):
     @rule(index=SHARDS, name=st.sampled_from(INDEXES))
     def reconcile(self, index: int, name: str) -> None:
         """No verb leaves anything to repair."""
-        found = self.refused(self.commands.reconcile(self.pick(index)[0], name, 0, count=1000))
+        index, model = self.pick(index)
+        found = self.refused(self.commands.reconcile(index, name, 0, count=1000))
         assert not found or found.tasks == []
+        if found and name == "tags":
+            keys = self.commands.shards[index]
+            assert set(whole(self.shard.redises[index], keys, transaction=False).tags) == model.tags()
 
     @rule(task_id=IDS, delay=DELAYS)
     def redrive(self, task_id: str, delay: int) -> None:
@@ -539,7 +594,8 @@ class Queue(RuleBasedStateMachine):
             assert found.wake <= 1
             assert found.alarm <= 1
             stats = {name: count for name, count in found.stats.items() if name not in NOT_COUNTERS and count}
-            assert found.but(wake=0, alarm=0, stats=stats, deadlines={}) == model.state()
+            assert found.but(wake=0, alarm=0, stats=stats, deadlines={}, tags={}) == model.state()
+            assert model.tags() <= set(found.tags)
             for task_id, life in model.lives.items():  # every deadline is looked at in time
                 if life.deadline_ms is not None and life.home != "dlq":
                     last = int.from_bytes(life.envelope[-6:], "big") + life.deadline_ms

@@ -59,7 +59,8 @@ relative ("in 3m") is relative to Redis' clock, too.
 
 
 PAGES: Final = {
-    "cli-tasks": ("Commands for tasks", ("schedule", "task", "dlq")),
+    "cli-tasks": ("Commands for tasks", ("schedule", "task")),
+    "cli-dead-letters": ("Commands for dead letters", ("dlq",)),
     "cli-queues": ("Commands for queues", ("status", "top", "forecast", "doctor", "guard", "erase")),
     "cli-documents": (
         "Commands for documents",

@@ -145,6 +145,7 @@ class TaskKind(Generic[P, R]):
         headers: Mapping[str, str] | None = None,
         deadline: Duration | None = None,
         debounce: Duration | None = None,
+        tags: Sequence[str] | None = None,
     ) -> Call[P]:
         """Return the same with these options: `await remind.options(delay="30m", id="order-7").schedule(order=7)`.
 
@@ -154,7 +155,7 @@ class TaskKind(Generic[P, R]):
         """
         if debounce is not None and if_exists == "reject":
             if_exists = "debounce"
-        return Call(self, Options(delay, due, id, if_exists, headers, deadline, debounce))
+        return Call(self, Options(delay, due, id, if_exists, headers, deadline, debounce, tags))
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store a task that is due now. Raises as Client.schedule, and InvalidTask for arguments that do not fit."""
@@ -215,6 +216,7 @@ class Call(Generic[P]):
             *(kind.encode(args, kwargs), delay_ms, due_ms, task_id, options.headers, JSON_TYPE),
             *(kind.name, kind.version, deadline_ms),
             None if options.debounce is None else milliseconds(options.debounce, "debounce"),
+            options.tags,
         )
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:

@@ -9,7 +9,7 @@ from delayq.client.durations import duration_ms
 from delayq.errors import InvalidDueTime
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from delayq.client.enqueue import IfExists
 
@@ -27,6 +27,7 @@ class Options(NamedTuple):
     headers: Mapping[str, str] | None = None
     deadline: str | timedelta | int | None = None  # after the due time
     debounce: str | timedelta | int | None = None  # how far the due time may move, from the first call
+    tags: Sequence[str] | None = None
 
     def moment(self) -> tuple[int | None, int | None]:
         """Return delay ms and due ms, one of them None; InvalidDueTime when they are malformed."""

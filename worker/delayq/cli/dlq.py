@@ -30,9 +30,10 @@ _NUMBER = re.compile("[1-9][0-9]{0,9}")
 
 
 def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add ID..., --group, --kind and --all to a command; its function receives `letters`: IDs with times of death.
+    """Add ID..., --group, --kind, --all and --tag to a command.
 
-    The command reports IDs that are not dead letters at the end. `by_default`: all dead letters without a choice.
+    Its function receives `letters`: IDs with times of death. The command reports IDs that are not dead letters
+    at the end. `by_default`: all dead letters without a choice.
     """
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
@@ -44,9 +45,15 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
             group: str | None,
             kind: str | None,
             every: bool,
+            tag: str | None,
             **rest: Any,  # noqa: ANN401 -- the command's own options
         ) -> None:
-            letters, missing = chosen(client, ids, group, kind, every=every, by_default=by_default)
+            letters, missing = chosen(
+                client, ids, group, kind, every=every, by_default=by_default or tag is not None
+            )
+            if tag is not None:
+                tagged = {row.id for row in client.dlq_list(tag=tag)}
+                letters = {task_id: died for task_id, died in letters.items() if task_id in tagged}
             command(client, letters=letters, **rest)
             _exit_without(missing)
 
@@ -59,6 +66,7 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
             ),
             click.option("--kind", metavar="KIND", help="Dead letters of this kind of task."),
             click.option("--all", "every", is_flag=True, help="All dead letters."),
+            click.option("--tag", metavar="TAG", help="Of these or of all, only dead letters with this tag."),
         )(choosing)
 
     return add
@@ -84,7 +92,7 @@ def chosen(
         return _of_group(client, str(group)), set()
     if not (every or group or kind is not None or by_default):
         raise CommandError(
-            "which dead letters? expected ID..., --group N, --kind KIND or --all",
+            "which dead letters? expected ID..., --group N, --kind KIND, --tag TAG or --all",
             "delayq dlq groups lists them",
         )
     return {row.id: row.at_ms for row in client.dlq_list(kind=kind)}, set()

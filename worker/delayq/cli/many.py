@@ -44,6 +44,7 @@ READ: Final = (
     "deadline_ms",
     "debounce",
     "debounce_ms",
+    "tags",
 )
 INSTANTS: Final = (*views.INSTANT.values(), "scheduled", "expires")
 PASSED_OVER: Final = frozenset(
@@ -78,6 +79,7 @@ def new_task(line: bytes) -> NewTask:
         version=fields.get("kind_version", 1),
         deadline_ms=_duration_ms(fields, "deadline"),
         debounce_ms=_duration_ms(fields, "debounce"),
+        tags=fields.get("tags"),
     )
 
 

@@ -35,6 +35,7 @@ ONE_ONLY = {
     "kind": "--kind",
     "deadline_ms": "--deadline",
     "debounce_ms": "--debounce",
+    "tags": "--tag",
 }
 """Parameters of a single task → their options."""
 
@@ -74,6 +75,9 @@ task_options = inputs.options(
         "debounce_ms",
         type=inputs.DURATION,
         help="With --if-exists debounce: how far repeated calls may move the due time, like 10m.",
+    ),
+    click.option(
+        "--tag", "tags", metavar="TAG", multiple=True, help="Tag of the task; repeatable, at most 8."
     ),
 )
 
@@ -153,9 +157,11 @@ def _one(  # noqa: PLR0913 -- one parameter an option
     kind_version: int,
     deadline_ms: int | None,
     debounce_ms: int | None,
+    tags: tuple[str, ...],
 ) -> None:
     if payload is None:
         raise CommandError("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
+    when: Any = inputs.when(delay_ms, due_ms)
     stored = client.schedule(
         inputs.payload(payload, raw=raw or content_type not in (None, JSON_TYPE)),
         task_id=task_id,
@@ -166,7 +172,8 @@ def _one(  # noqa: PLR0913 -- one parameter an option
         version=kind_version,
         deadline_ms=deadline_ms,
         debounce_ms=debounce_ms,
-        **inputs.when(delay_ms, due_ms),
+        tags=tags,
+        **when,
     )
     if due_ms is not None and stored.due_ms > due_ms:
         note("note: that time has passed, so it is due now")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli import inputs, views
+from delayq.cli import bulk, inputs, views
 from delayq.cli.exits import NOT_FOUND, REFUSED, CommandError, print_error
 from delayq.cli.formats import iso, relative
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
@@ -82,14 +82,36 @@ def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Ou
 
 @task.command()
 @on_queue
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@bulk.selection_options
+@output_option
+def count(client: SyncClient, *, output: Output, **chosen: Any) -> None:  # noqa: ANN401 -- named in selection_options
+    """Count the tasks with a tag, a kind or a due time in a range."""
+    if selected := bulk.selection((), **chosen):
+        bulk.count(client, selected, output)
+
+
+@task.command()
+@on_queue
+@click.argument("ids", metavar="[ID...]", nargs=-1)
+@bulk.selection_options
+@bulk.yes_option
 @dry_run_option
 @output_option
-def cancel(client: SyncClient, *, ids: tuple[str, ...], dry_run: bool, output: Output) -> None:
-    """Delete tasks that are not in flight, and follow-ups of those that are.
+def cancel(
+    client: SyncClient,
+    *,
+    ids: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    output: Output,
+    **chosen: Any,  # noqa: ANN401 -- named in selection_options
+) -> None:
+    """Delete tasks that are not in flight, and follow-ups: those with these IDs, or with a tag, kind or due time.
 
     The run of a task in flight continues. For dead letters, use delayq dlq purge.
     """
+    if selected := bulk.selection(ids, **chosen):
+        return bulk.cancel(client, selected, output, yes=yes, dry_run=dry_run)
     how = _would_be if dry_run else type(client).cancel
     outcomes = {task_id: how(client, task_id) for task_id in dict.fromkeys(ids)}
     done = [
@@ -100,7 +122,7 @@ def cancel(client: SyncClient, *, ids: tuple[str, ...], dry_run: bool, output: O
     value = [{"id": task_id, "outcome": outcome.value} for task_id, outcome in outcomes.items()]
     if done or output != "table":
         emit(output, value, "\n".join(done))
-    _exit_when_not(outcomes)
+    return _exit_when_not(outcomes)
 
 
 def _would_be(client: SyncClient, task_id: str) -> Cancelled:
@@ -115,21 +137,55 @@ def _would_be(client: SyncClient, task_id: str) -> Cancelled:
 
 @task.command()
 @on_queue
-@click.argument("task_id", metavar="ID")
+@click.argument("task_id", metavar="[ID]", required=False)
 @when_options
+@click.option(
+    "--later", "later_ms", type=inputs.DURATION, help="With --tag and others: how much later, like 1h."
+)
+@click.option(
+    "--earlier", "earlier_ms", type=inputs.DURATION, help="With --tag and others: how much earlier."
+)
+@bulk.selection_options
+@bulk.yes_option
+@dry_run_option
 @output_option
-def reschedule(
-    client: SyncClient, *, task_id: str, delay_ms: int | None, due_ms: int | None, output: Output
+def reschedule(  # noqa: PLR0913 -- one parameter an option
+    client: SyncClient,
+    *,
+    task_id: str | None,
+    delay_ms: int | None,
+    due_ms: int | None,
+    later_ms: int | None,
+    earlier_ms: int | None,
+    yes: bool,
+    dry_run: bool,
+    output: Output,
+    **chosen: Any,  # noqa: ANN401 -- named in selection_options
 ) -> None:
-    """Change the due time of a task that is not running."""
-    if delay_ms is None and due_ms is None:
+    """Change the due time of a task that is not running, or of all tasks with a tag, kind or due time."""
+    selected = bulk.selection((task_id,) if task_id else (), **chosen)
+    times = {"--in": delay_ms, "--at": due_ms, "--later": later_ms, "--earlier": earlier_ms}
+    given = [name for name, value in times.items() if value is not None]
+    if len(given) > 1:
+        raise CommandError(f"{' and '.join(given)}: expected one of them, got {len(given)}")
+    if selected:
+        if not given:
+            raise CommandError("expected --in, --at, --later or --earlier, got none of them")
+        if later_ms is not None or earlier_ms is not None:
+            when = {"shift_ms": (later_ms or 0) - (earlier_ms or 0)}
+        else:
+            when = {"due_ms": client.counts().now_ms + (delay_ms or 0) if due_ms is None else due_ms}
+        return bulk.reschedule(client, selected, output, yes=yes, dry_run=dry_run, **when)
+    if task_id is None or (delay_ms is None and due_ms is None):
         raise CommandError("expected --in or --at, got neither", "--in 0s makes it due now")
+    if dry_run:
+        raise CommandError("--dry-run: expected --tag, --kind, --due-from or --due-before, got an ID")
     moved = client.reschedule(task_id, **inputs.when(delay_ms, due_ms))
     done = moved.outcome == "rescheduled"
     value = {"id": task_id, "outcome": moved.outcome, **views.instant("due", moved.due_ms if done else None)}
     if done or output != "table":
         emit(output, value, f"rescheduled {task_id}, due {iso(moved.due_ms)}")
-    _exit_when_not({task_id: moved.outcome})
+    return _exit_when_not({task_id: moved.outcome})
 
 
 def _exit_when_not(outcomes: dict[str, Cancelled] | dict[str, str]) -> None:

@@ -73,6 +73,7 @@ def whole(task: TaskView) -> View:
     return {
         "id": task.id,
         **_kind(task),
+        **({"tags": list(task.tags)} if task.tags else {}),
         **content(task),
         "headers": dict(task.headers),
         "state": task.state.value,

@@ -12,10 +12,19 @@ from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
 from delayq.connection import AsyncConnection
-from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
+from delayq.protocol.results import (
+    Bulk,
+    Cancelled,
+    Counts,
+    Rescheduled,
+    Scheduled,
+    Selection,
+    State,
+    TaskView,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from delayq.client.base import Groups, Rows, Views
     from delayq.client.dead_letters import Redriven
@@ -141,16 +150,20 @@ class Client(QueueClient):
         version: int = 1,
         deadline_ms: int | None = None,
         debounce_ms: int | None = None,
+        tags: Sequence[str] | None = None,
     ) -> Scheduled:
         """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
 
         `payload` is any JSON value, or bytes with a `content_type`. `kind` names what the task does, if the queue has
         several kinds, and `version` that of its payload. A task does not start later than `deadline_ms` after its due
         time. With if_exists="debounce", each call replaces a task that waits, and its due time is at most
-        `debounce_ms` after the first call. Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores
-        nothing, or Unavailable, after which the task may or may not be stored: call again with the same task_id and
-        if_exists="keep", which stores a second task only if the first has finished by then. With `durability`,
-        NotConfirmed means that the task is stored, but was not confirmed in time; the same applies.
+        `debounce_ms` after the first call. `tags`, at most 8 of 64 bytes without spaces, are for cancel_many and its
+        like.
+
+        Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores nothing, or Unavailable, after which the
+        task may or may not be stored: call again with the same task_id and if_exists="keep", which stores a second
+        task only if the first has finished by then. With `durability`, NotConfirmed means that the task is stored, but
+        was not confirmed in time; the same applies.
 
         Concurrent calls share round trips, except with `durability`. Those about one ID have no order: await each.
         """
@@ -158,6 +171,7 @@ class Client(QueueClient):
             *(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version),
             deadline_ms=deadline_ms,
             debounce_ms=debounce_ms,
+            tags=tags,
         )
         return await self._batches.schedule(self._connection, task, if_exists)
 
@@ -180,6 +194,59 @@ class Client(QueueClient):
         """Change the due time of a task that is not running."""
         return await self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
 
+    async def count_many(
+        self,
+        *,
+        tag: str | None = None,
+        kind: str | None = None,
+        due_from_ms: int | None = None,
+        due_before_ms: int | None = None,
+        progress: Callable[[Bulk], None] | None = None,
+    ) -> Bulk:
+        """Count the tasks that have all that is given; at least one is needed. A dry run of cancel_many.
+
+        Due times are from `due_from_ms` on and before `due_before_ms`. `progress` receives the numbers so far after
+        each round trip. `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
+        """
+        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
+        return await self._do(self._operations.bulk.count(chosen, progress))
+
+    async def cancel_many(
+        self,
+        *,
+        tag: str | None = None,
+        kind: str | None = None,
+        due_from_ms: int | None = None,
+        due_before_ms: int | None = None,
+        progress: Callable[[Bulk], None] | None = None,
+    ) -> Bulk:
+        """Cancel the tasks that have all that is given, and follow-ups; parameters as for count_many.
+
+        Covers each task stored before the call, unless it is in flight or dead; later ones may be covered, too. After
+        an error, call again: the numbers do not include what the failed call has cancelled.
+        """
+        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
+        return await self._do(self._operations.bulk.cancel(chosen, progress))
+
+    async def reschedule_many(
+        self,
+        *,
+        due_ms: int | None = None,
+        shift_ms: int | None = None,
+        tag: str | None = None,
+        kind: str | None = None,
+        due_from_ms: int | None = None,
+        due_before_ms: int | None = None,
+        progress: Callable[[Bulk], None] | None = None,
+    ) -> Bulk:
+        """Change due times to `due_ms`, or by `shift_ms` (below 0: earlier); parameters as for count_many.
+
+        Covers the same tasks as cancel_many, each once. After an error, a call with `due_ms` may be repeated; one with
+        `shift_ms` would shift tasks again.
+        """
+        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
+        return await self._do(self._operations.bulk.reschedule(chosen, due_ms, shift_ms, progress))
+
     async def get(self, task_id: str) -> TaskView | None:
         """Return everything that is stored about a task; None when it is not in the queue."""
         return await self._do(self._operations.get(task_id))
@@ -192,9 +259,11 @@ class Client(QueueClient):
         """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""
         return await self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    async def dlq_list(self, ids: Sequence[str] | None = None, *, kind: str | None = None) -> Rows:
-        """Return dead letters: all, or those with these ids, or of this kind ("": without one)."""
-        return await self._do(self._dead_letters.rows(ids, kind))
+    async def dlq_list(
+        self, ids: Sequence[str] | None = None, *, tag: str | None = None, kind: str | None = None
+    ) -> Rows:
+        """Return dead letters: all, or those with these ids, this tag and this kind ("": none)."""
+        return await self._do(self._dead_letters.rows(ids, tag, kind))
 
     async def dlq_groups(self) -> Groups:
         """Return dead letters grouped by kind and error, the largest group first."""

@@ -10,10 +10,19 @@ from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
 from delayq.connection import SyncConnection
-from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskView
+from delayq.protocol.results import (
+    Bulk,
+    Cancelled,
+    Counts,
+    Rescheduled,
+    Scheduled,
+    Selection,
+    State,
+    TaskView,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from delayq.client.base import Groups, Rows, Views
     from delayq.client.dead_letters import Redriven
@@ -106,12 +115,14 @@ class SyncClient(QueueClient):
         version: int = 1,
         deadline_ms: int | None = None,
         debounce_ms: int | None = None,
+        tags: Sequence[str] | None = None,
     ) -> Scheduled:
         """See Client.schedule."""
         task = NewTask(
             *(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version),
             deadline_ms=deadline_ms,
             debounce_ms=debounce_ms,
+            tags=tags,
         )
         return self._do(self._operations.schedule(task, if_exists))
 
@@ -129,6 +140,47 @@ class SyncClient(QueueClient):
         """See Client.reschedule."""
         return self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
 
+    def count_many(
+        self,
+        *,
+        tag: str | None = None,
+        kind: str | None = None,
+        due_from_ms: int | None = None,
+        due_before_ms: int | None = None,
+        progress: Callable[[Bulk], None] | None = None,
+    ) -> Bulk:
+        """See Client.count_many."""
+        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
+        return self._do(self._operations.bulk.count(chosen, progress))
+
+    def cancel_many(
+        self,
+        *,
+        tag: str | None = None,
+        kind: str | None = None,
+        due_from_ms: int | None = None,
+        due_before_ms: int | None = None,
+        progress: Callable[[Bulk], None] | None = None,
+    ) -> Bulk:
+        """See Client.cancel_many."""
+        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
+        return self._do(self._operations.bulk.cancel(chosen, progress))
+
+    def reschedule_many(
+        self,
+        *,
+        due_ms: int | None = None,
+        shift_ms: int | None = None,
+        tag: str | None = None,
+        kind: str | None = None,
+        due_from_ms: int | None = None,
+        due_before_ms: int | None = None,
+        progress: Callable[[Bulk], None] | None = None,
+    ) -> Bulk:
+        """See Client.reschedule_many."""
+        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
+        return self._do(self._operations.bulk.reschedule(chosen, due_ms, shift_ms, progress))
+
     def get(self, task_id: str) -> TaskView | None:
         """See Client.get."""
         return self._do(self._operations.get(task_id))
@@ -141,9 +193,11 @@ class SyncClient(QueueClient):
         """See Client.list."""
         return self._do(self._operations.page(State(state), offset=offset, limit=limit))
 
-    def dlq_list(self, ids: Sequence[str] | None = None, *, kind: str | None = None) -> Rows:
+    def dlq_list(
+        self, ids: Sequence[str] | None = None, *, tag: str | None = None, kind: str | None = None
+    ) -> Rows:
         """See Client.dlq_list."""
-        return self._do(self._dead_letters.rows(ids, kind))
+        return self._do(self._dead_letters.rows(ids, tag, kind))
 
     def dlq_groups(self) -> Groups:
         """See Client.dlq_groups."""

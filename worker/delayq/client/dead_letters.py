@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.protocol.results import DeadGroup, Searching, State, TaskRow, TaskView
+from delayq.protocol.results import DeadGroup, Searching, Selection, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +35,14 @@ class DeadLetters:
         """Share the queue and its limits."""
         self._operations = operations
 
-    def rows(self, ids: Sequence[str] | None = None, kind: str | None = None) -> Operation[list[TaskRow]]:
-        """Return dead letters by time of death: all, or those with these ids, or of this kind ("": without one)."""
+    def rows(
+        self, ids: Sequence[str] | None = None, tag: str | None = None, kind: str | None = None
+    ) -> Operation[list[TaskRow]]:
+        """Return dead letters by time of death: all, or those with these ids, this tag and this kind ("": none)."""
         wanted = None if ids is None else set(_sequence(ids))
+        if tag is not None:
+            tagged = (yield from self._operations.bulk.dead(Selection(tag))).keys()
+            wanted = set(tagged) if wanted is None else wanted & tagged
         found = yield from self._operations.page(State.DEAD, offset=0, limit=1 << 53)
         return [
             row

@@ -8,14 +8,14 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from delayq.contract import Limits
     from delayq.protocol.shard_map import ShardMap
@@ -24,6 +24,7 @@ CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
 CHUNK_BYTES = 1 << 20
 BULK_IDS = 256  # that schedule_many generates at once
 MAX_ID_BYTES = 200
+MAX_TAGS, MAX_TAG_BYTES = 8, 64
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 _KIND = re.compile(envelope.KIND_NAME)
@@ -47,6 +48,7 @@ class NewTask(NamedTuple):
     debounce_ms: int | None = (
         None  # for if_exists="debounce": how far the due time may move, from the first call
     )
+    tags: Sequence[str] | None = None
 
 
 Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
@@ -123,9 +125,8 @@ class TaskEncoder:
         if type(task) is not NewTask:
             shown = type(task).__name__
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
-        payload, delay_ms, due_ms, task_id, headers, content_type, kind, version, deadline_ms, latest_ms = (
-            task
-        )
+        (payload, delay_ms, due_ms, task_id, headers, content_type,
+         kind, version, deadline_ms, latest_ms, tags) = task  # fmt: skip
         task_id = next(fresh) if task_id is None else checked_id(task_id)
         moment = when(task_id, delay_ms, due_ms)
         if headers or content_type:
@@ -144,9 +145,10 @@ class TaskEncoder:
             _check_deadline(task_id, deadline_ms)
         if debounces or latest_ms is not None:
             _check_debounce(task_id, latest_ms, debounces=debounces)
-        if kind is not None or deadline_ms is not None or latest_ms is not None:
+        if kind is not None or deadline_ms is not None or latest_ms is not None or tags:
             of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
-            body = envelope.with_fields(body, envelope.Further(*of_kind, deadline_ms, latest_ms))
+            named = checked_tags(tags, task_id) if tags else ()
+            body = envelope.with_fields(body, envelope.Further(*of_kind, deadline_ms, latest_ms, named))
         return task_id, moment, body
 
     def _check_headers(self, task_id: str, headers: object, content_type: object) -> None:
@@ -212,6 +214,25 @@ def _check_ms(task_id: str, name: str, value: object) -> None:
     if type(value) is not int or not 1 <= value <= envelope.MAX_DEADLINE_MS:
         expected = f"a whole number of milliseconds from 1 to {envelope.MAX_DEADLINE_MS}"
         raise InvalidTask(task_id, f"{name} of task {task_id}: expected {expected}, got {value!r:.60}")
+
+
+def checked_tags(tags: object, task_id: str = "") -> tuple[str, ...]:
+    """Return tags, each once, or raise InvalidTask."""
+    where = f"tags of task {task_id}" if task_id else "tags"
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidTask(task_id, f"{where}: expected a list of strings, got {tags!r:.60}")
+    found = tuple(dict.fromkeys(checked_tag(tag, where, task_id) for tag in tags))
+    if len(found) > MAX_TAGS:
+        raise InvalidTask(task_id, f"{where}: expected at most {MAX_TAGS}, got {len(found)}")
+    return found
+
+
+def checked_tag(tag: object, where: str = "tag", task_id: str = "") -> str:
+    """Return a tag, or raise InvalidTask."""
+    if type(tag) is str and _ID.fullmatch(tag) and len(tag.encode()) <= MAX_TAG_BYTES:
+        return tag
+    expected = f"expected 1 to {MAX_TAG_BYTES} bytes without spaces or control characters"
+    raise InvalidTask(task_id, f"{where}: {expected}, got {tag!r:.80}")
 
 
 def _texts(headers: Mapping[Any, Any]) -> list[Any]:

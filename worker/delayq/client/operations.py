@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delayq.client.bulk import BulkOperations
 from delayq.client.encoding import checked_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
@@ -39,6 +40,7 @@ class Operations:
         self.commands, self.limits, self.durability = commands, limits, durability
         self.homes = ShardRouter(commands)
         self.writer = TaskWriter(commands, self.homes, limits, durability, deadline_ms=deadline_ms)
+        self.bulk = BulkOperations(self.homes, commands, limits)
 
     # schedule
 

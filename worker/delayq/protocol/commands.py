@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from delayq.contract import Limits
     from delayq.protocol.results import (
         BatchOutOfOrder,
+        BulkPage,
         Claimed,
         Counts,
         Examined,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         Rescheduled,
         RestoredOrphans,
         ScanPage,
+        Selection,
         Settled,
         ShardMapState,
         TaskRow,
@@ -52,12 +54,14 @@ Settlements: TypeAlias = "list[Settled]"
 Rows: TypeAlias = "list[TaskRow]"
 ParkedKinds: TypeAlias = "list[ParkedKind]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
+BulkAction: TypeAlias = Literal["count", "list", "cancel", "dead"]
 Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a shard, others of a task
 
 CLAIM_LIMIT = 250  # tasks per claim: about a millisecond of Redis' time
 BATCH = 250  # tasks per call of any other verb
 PAGE_BYTES = 1 << 20  # of envelopes that one call of list reads
 LOOK_MS = 5000  # until expire() looks again at a task in flight after its deadline
+BULK = 50  # tasks of a tag that one call counts or cancels: 0.6 ms of Redis' time; half as many without a tag
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
 GONE_MS = 7 * 24 * 3600 * 1000
@@ -197,10 +201,20 @@ class Commands:
         return self._of_task("cancel", task_id, shard, replies.word(Cancelled))
 
     def reschedule(
-        self, task_id: str, when: str, *, max_delay_ms: int, shard: int | None = None
+        self,
+        task_id: str,
+        when: str,
+        *,
+        max_delay_ms: int,
+        was_ms: int | None = None,
+        shard: int | None = None,
     ) -> Call[Rescheduled]:
-        """Change the due time of a task that is not running; `when` is "+delay" or an instant, in ms."""
-        named: dict[str, Argument] = {"when": when, "max_delay_ms": max_delay_ms}
+        """Change the due time of a task that is not running; `when` is "+delay" or an instant, in ms.
+
+        With `was_ms`, only if that is its due time.
+        """
+        was: Argument = "" if was_ms is None else was_ms
+        named: dict[str, Argument] = {"when": when, "max_delay_ms": max_delay_ms, "was": was}
         return self._of_task("reschedule", task_id, shard, replies.rescheduled, **named)
 
     def get(self, task_id: str, *, shard: int | None = None) -> Call[TaskView | None]:
@@ -217,6 +231,16 @@ class Commands:
 
         named: dict[str, Argument] = {"pattern": _glob(task_id) + ":*", "cursor": cursor, "count": LEASES}
         return self._of_task("get", task_id, shard, replies.view(task_id, next_page), **named)
+
+    def bulk(
+        self, shard: int, action: BulkAction, chosen: Selection, cursor: bytes = b"", *, count: int = 0
+    ) -> Call[BulkPage]:
+        """Count, list or cancel the selected tasks of one page, which begins at `cursor`; `count` 0 is the default."""
+        count = count or (BULK if chosen.tag else BULK // 2)  # which are scattered in memory
+        named: dict[str, Argument] = {"action": action, "tag": chosen.tag or "", "kind": chosen.kind or ""}
+        named["from_ms"] = "-inf" if chosen.due_from_ms is None else chosen.due_from_ms
+        named["to_ms"] = "inf" if chosen.due_before_ms is None else chosen.due_before_ms
+        return self._known("bulk", shard, replies.bulk_page, cursor=cursor, count=count, **named)
 
     def list(self, shard: int, state: State, *, offset: int, limit: int, kinds: bool = True) -> Call[Rows]:
         """Return one page of the tasks in a state, by score. With `kinds`, it ends after PAGE_BYTES of envelopes."""
@@ -357,9 +381,17 @@ class Commands:
         self, shard: int, index: str, cursor: int = -1, *, count: int = 50
     ) -> Call[replies.ReconciledPage]:
         """Compare a page of one index (a key's name) with the others; -1 continues at the stored cursor."""
+        if index == "tags":
+            return self.reconcile_tags(shard, cursor, count=count)
         hashes = {"tasks", "attempts", "dlq_info", "followups"}
         named = {"index": index, "name": index, "scan": "HSCAN" if index in hashes else "ZSCAN"}
         return self._call("reconcile", shard, replies.reconciled_page, **named, cursor=cursor, count=count)
+
+    def reconcile_tags(
+        self, shard: int, cursor: int = -1, *, count: int = 50
+    ) -> Call[replies.ReconciledPage]:
+        """Remove the stale entries of a page of `tags`."""
+        return self._call("reconcile_tags", shard, replies.reconciled_page, cursor=cursor, count=count)
 
     def audit_size(self, shard: int, *, count: int = 300) -> Call[replies.SizeAuditPage]:
         """Add up the sizes of a page of tasks; after the last page, correct the counter of bytes."""

@@ -11,6 +11,8 @@ from delayq.protocol.envelope import BYTES_TYPE, Envelope, Task, decode
 from delayq.protocol.results import (
     STATE_OF,
     BatchOutOfOrder,
+    Bulk,
+    BulkPage,
     Claimed,
     Counts,
     Examined,
@@ -252,6 +254,15 @@ def restored_orphans(reply: list[Any]) -> RestoredOrphans:
     return RestoredOrphans(cursor.decode(), list(map(LostTask, left[::2], left[1::2])), ids)
 
 
+def bulk_page(reply: list[Any]) -> BulkPage:
+    """Decode bulk.lua's reply."""
+    cursor, waiting, follow_ups, in_flight, dead, migrating, flat = reply
+    listed = [
+        (name.decode(errors="replace"), int(at_ms)) for name, at_ms in zip(flat[::2], flat[1::2], strict=True)
+    ]
+    return BulkPage(cursor, Bulk(waiting, follow_ups, in_flight, dead), migrating, listed)
+
+
 def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[list[Any]], Counts]:
     """Return the decoder of counts.lua's reply for these horizons and instants."""
 
@@ -333,6 +344,7 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
             kind=content.further.kind,
             kind_version=content.further.kind_version,
             deadline_ms=content.further.deadline_ms,
+            tags=content.further.tags,
             body=content.body,
             content_type=content.content_type,
             headers=content.headers,

@@ -166,8 +166,36 @@ class MigrationBatch:
 class Rescheduled:
     """The result of `reschedule`."""
 
-    outcome: str  # rescheduled, or why not: too_far, in_flight, dead, not_found
+    outcome: str  # rescheduled, or why not: changed, too_far, in_flight, dead, not_found
     due_ms: int
+
+
+class Selection(NamedTuple):
+    """Which tasks a bulk operation is about: those that have all that is given."""
+
+    tag: str | None = None
+    kind: str | None = None
+    due_from_ms: int | None = None
+    due_before_ms: int | None = None
+
+
+class Bulk(NamedTuple):
+    """The numbers of a bulk operation, so far or at its end: tasks done, and selected ones that it left alone."""
+
+    tasks: int = 0  # that wait, counted, cancelled or rescheduled
+    follow_ups: int = 0  # of tasks in flight or retrying, the same
+    in_flight: int = 0  # left alone
+    dead: int = 0  # left alone
+    too_far: int = 0  # left alone, because their due time would be beyond limits.maxDelaySeconds
+
+
+class BulkPage(NamedTuple):
+    """A page of a bulk operation in one shard."""
+
+    cursor: bytes  # of the next page; empty after the last one
+    found: Bulk
+    migrating: list[bytes]  # ids that were skipped
+    listed: list[tuple[str, int]]  # id and due ms; of dead letters the time of death
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +225,7 @@ class TaskView:
     kind: str = ""  # "" for a task without a kind
     kind_version: int = 0
     deadline_ms: int | None = None  # after scheduled_ms; it is not claimed later
+    tags: tuple[str, ...] = ()
 
     @property
     def expires_ms(self) -> int | None:

@@ -52,6 +52,7 @@ INDEXES = (
     "dlq_info",
     "followups",
     "parked",
+    "tags",
 )
 RESTORE_LIMIT = 10  # tasks per call of restore_orphans.lua
 # The shortest pause between pages of reconciliation: about 10,000 entries a second.

@@ -8,14 +8,16 @@
 -- KEYS alarm  list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags    zset  tag and id
 -- ARGV member ...  leases, id:token
 -- RETURNS positions of the leases that were lost
-local processing, tasks, attempts, followups, delayed, wake, alarm, stats, deadlines = unpack(KEYS)
-local ids, lost, seen, bytes = {}, {}, {}, 0
+local processing, tasks, attempts, followups, delayed, wake, alarm, stats, deadlines, tags = unpack(KEYS)
+local ids, lost, seen, bytes, tagged = {}, {}, {}, 0, redis.call('EXISTS', tags) == 1 and {}
 for i, member in ipairs(ARGV) do
   local id = id_of(member)
   if id and redis.call('ZREM', processing, member) == 1 then
     if not seen[id] then bytes = bytes + weight(tasks, id) end
+    if tagged then tagged[id] = tagged[id] or redis.call('HGET', tasks, id) end
     ids[#ids + 1], seen[id] = id, true
   else
     lost[#lost + 1] = i - 1
@@ -27,12 +29,17 @@ if #ids > 0 then
   tally(stats, 'acked', #ids)
   weigh(stats, 0, bytes)
   if redis.call('EXISTS', deadlines) == 1 then each_slice('ZREM', deadlines, ids, 4000) end
-  if redis.call('HLEN', followups) > 0 then
+  if tagged or redis.call('HLEN', followups) > 0 then
     -- PRELUDE
-    local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+    local succeed, entries = succession(delayed, tasks, attempts, followups, wake, alarm, stats), {}
     for _, id in ipairs(ids) do
-      if succeed(id) then note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats) end
+      if succeed(id) then
+        note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats)
+      elseif tagged then
+        tag_entries(entries, id, tagged[id] or '')
+      end
     end
+    each_slice('ZREM', tags, entries, 4000)
   end
 end
 return lost

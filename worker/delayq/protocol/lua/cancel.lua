@@ -11,17 +11,21 @@
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags    zset  tag and id
 -- ARGV id      the task
 -- ARGV by      the caller's shard map, or ''
 -- RETURNS cancelled, follow_up_cancelled, in_flight, dead or not_found
 local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map, parked = unpack(KEYS)
-local deadlines = unpack(KEYS, 12)
+local deadlines, tags = unpack(KEYS, 12)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
 local followed = redis.call('HDEL', followups, id) == 1 -- of a task in flight too: it ends without a follow-up
 if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
   weigh(stats, 0, weight(tasks, id))
+  if redis.call('EXISTS', tags) == 1 then
+    each_slice('ZREM', tags, tag_entries({}, id, redis.call('HGET', tasks, id) or ''), 4000)
+  end
   redis.call('HDEL', tasks, id)
   redis.call('HDEL', attempts, id)
   redis.call('ZREM', deadlines, id)

@@ -295,6 +295,62 @@ local function note_deadline(id, envelope, deadlines, alarm, stats)
   if not first or time < first then hint(alarm) end -- the scanner sets its timer
 end
 
+-- Append the members of `tags` for an envelope, which may be without its due time.
+local function tag_entries(entries, id, envelope)
+  local first, flags = string.byte(envelope, 1, 2)
+  if not flags or first < 32 or flags < 8 then return entries end
+  local _, _, _, _, _, names = fields_of(envelope .. '......')
+  for name in string.gmatch(names or '', '%S+') do entries[#entries + 1] = name .. ' ' .. id end
+  return entries
+end
+
+-- Index the tags of a task that is stored. Entries of other tags may remain: every use looks at the envelope.
+local function add_tags(tags, stats, id, envelope)
+  local entries = tag_entries({}, id, envelope)
+  for _, entry in ipairs(entries) do redis.call('ZADD', tags, 0, entry) end
+  if #entries > 0 then require_format(stats, 4) end
+end
+
+-- Index the deadline and the tags of a task, or of a follow-up, that is stored.
+local function note_fields(id, envelope, deadlines, tags, alarm, stats)
+  note_deadline(id, envelope, deadlines, alarm, stats)
+  add_tags(tags, stats, id, envelope)
+end
+
+-- Whether a tag is among those that fields_of() returned.
+local function has_tag(names, tag)
+  return names and string.find(' ' .. names .. ' ', ' ' .. tag .. ' ', 1, true)
+end
+
+-- A function that says whether an envelope has this tag and kind ('': any), and its due time is in [from, to).
+local function matcher(tag, kind, from, to)
+  return function(envelope, due)
+    if due < from or due >= to then return false end
+    if tag .. kind == '' then return true end
+    local name, _, _, _, _, names = fields_of(envelope)
+    return (kind == '' or name == kind) and (tag == '' or has_tag(names, tag))
+  end
+end
+
+-- A page of the tasks with a tag, or of all tasks ('' for the tag): IDs and envelopes (false: no such task), the cursor of the
+-- next page ('': none) and that of this one. Of all tasks, a cursor has the server's run, because it is valid only there.
+local function page_of(tag, cursor, count, tags, tasks, stats)
+  local found = {}
+  if tag ~= '' then
+    local low = cursor == '' and '[' .. tag .. ' ' or '(' .. cursor
+    local page = redis.call('ZRANGEBYLEX', tags, low, '(' .. tag .. '!', 'LIMIT', 0, count)
+    local ids = {}
+    for n, member in ipairs(page) do ids[n] = string.sub(member, #tag + 2) end
+    local envelopes = #ids > 0 and redis.call('HMGET', tasks, unpack(ids))
+    for n, id in ipairs(ids) do found[2 * n - 1], found[2 * n] = id, envelopes[n] end
+    return found, page[count] or '', cursor
+  end
+  local run, last, at = server_run(), string.match(cursor, '^(%w+) (%d+)$')
+  if last ~= run then at = '0' end
+  local page = redis.call('HSCAN', tasks, at, 'COUNT', readable(stats, count))
+  return page[2], page[1] ~= '0' and run .. ' ' .. page[1] or '', run .. ' ' .. at
+end
+
 -- The member of `parked` for a task.
 local function parked_member(id, envelope, entry)
   local kind, version = kind_of(envelope)

@@ -17,7 +17,8 @@
 -- ARGV when          as in due_at()
 -- ARGV max_delay_ms  the farthest due time, from now
 -- ARGV by            the caller's shard map, or ''
--- RETURNS rescheduled, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
+-- ARGV was           the due ms that it must have, or ''
+-- RETURNS rescheduled, changed, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
 local delayed, retry, suspect, tasks, attempts, dlq, wake, alarm, stats, moving, followups, shard_map = unpack(KEYS)
 local parked, deadlines = unpack(KEYS, 13)
 local id, at = ARGV[1], now()
@@ -36,6 +37,9 @@ if not follow_up and not (home and envelope) then
   if envelope then return { 'in_flight', 0, 0 } end
   return { 'not_found', 0, 0 }
 end
+local stands = tonumber(redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id))
+stands = stands or kept_due(follow_up or envelope, not follow_up and entry)
+if ARGV[5] ~= '' and stands ~= tonumber(ARGV[5]) then return { 'changed', stands, 0 } end
 if due > at + tonumber(ARGV[3]) then return { 'too_far', due, 0 } end
 if follow_up then
   follow_up = string.sub(follow_up, 1, -7) .. struct.pack('>I6', due)

@@ -14,6 +14,7 @@
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags    zset  tag and id
 -- ARGV if_exists     reject, keep, replace or debounce
 -- ARGV repeated      1 when the reply to the same call may have been lost
 -- ARGV max_length    live tasks of this shard; tasks in migration count at their destination
@@ -24,7 +25,7 @@
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time; for debounce with the latest due time in ms from now
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
-local shard_map, parked, deadlines = unpack(KEYS, 13)
+local shard_map, parked, deadlines, tags = unpack(KEYS, 13)
 local stale = outdated(shard_map, ARGV[6], true)
 if stale then return stale end
 local at, if_exists, repeated, scores, notes, seen = now(), ARGV[1], ARGV[2] == '1', {}, {}, {}
@@ -72,7 +73,7 @@ for i = 8, #ARGV, 3 do
     scores[#scores + 1], scores[#scores + 2] = due, id
   end
   if envelope then count = count + 1 end
-  if envelope and string.byte(envelope) > 31 then note_deadline(id, envelope, deadlines, alarm, stats) end
+  if envelope and string.byte(envelope) > 31 then note_fields(id, envelope, deadlines, tags, alarm, stats) end
 end
 if count > 0 then
   each_slice('ZADD', delayed, scores, 4000)

@@ -1,0 +1,139 @@
+"""Count, cancel or reschedule tasks by tag, kind and due time: the options --tag, --kind, --due-from, --due-before."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from delayq.cli import inputs
+from delayq.cli.exits import FAILED, CommandError
+from delayq.cli.formats import clean, iso, length, tasks
+from delayq.cli.output import emit
+from delayq.protocol.results import Bulk, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from delayq.cli.output import Output
+    from delayq.client.blocking import SyncClient
+
+LEFT_ALONE = {
+    "in_flight": "in flight",
+    "dead": "dead letters",
+    "too_far": "beyond limits.maxDelaySeconds",
+}
+
+tag_option = click.option("--tag", metavar="TAG", help="Only tasks with this tag.")
+selection_options = inputs.options(
+    tag_option,
+    click.option("--kind", metavar="KIND", help="Only tasks of this kind."),
+    click.option(
+        "--due-from", "due_from_ms", type=inputs.INSTANT, help="Only tasks due at this time or later."
+    ),
+    click.option(
+        "--due-before", "due_before_ms", type=inputs.INSTANT, help="Only tasks due before this time."
+    ),
+)
+yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation of --tag, --kind and --due-….")
+
+
+def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa: ANN401 -- named in selection_options
+    """Return which tasks the options select; None when the command names IDs instead."""
+    chosen = Selection(**fields)
+    given = any(each is not None for each in chosen)
+    if given == bool(ids):
+        got = "both" if ids else "neither"
+        raise CommandError(f"expected IDs, or --tag, --kind, --due-from or --due-before, got {got}")
+    return chosen if given else None
+
+
+def count(client: SyncClient, chosen: Selection, output: Output) -> None:
+    """Print how many tasks are selected."""
+    found = client.count_many(**chosen._asdict())
+    emit(output, found._asdict(), f"{tasks(found.tasks)} wait{_follow_ups(found)}{_left_alone(found)}")
+
+
+def cancel(client: SyncClient, chosen: Selection, output: Output, *, yes: bool, dry_run: bool) -> None:
+    """Cancel the selected tasks."""
+    _change(
+        *(client, "cancel", "cancelled", client.cancel_many, chosen, output),
+        yes=yes,
+        dry_run=dry_run,
+    )
+
+
+def reschedule(
+    client: SyncClient,
+    chosen: Selection,
+    output: Output,
+    *,
+    yes: bool,
+    dry_run: bool,
+    **when: Any,  # noqa: ANN401 -- due_ms or shift_ms
+) -> None:
+    """Reschedule the selected tasks."""
+
+    def change(**rest: Any) -> Bulk:  # noqa: ANN401 -- of the client
+        return client.reschedule_many(**when, **rest)
+
+    _change(
+        *(client, "reschedule", "rescheduled", change, chosen, output),
+        yes=yes,
+        dry_run=dry_run,
+        to=f", due {iso(when['due_ms'])}" if "due_ms" in when else f" by {_signed(when['shift_ms'])}",
+    )
+
+
+def _change(  # noqa: PLR0913, PLR0917 -- what the commands differ in
+    client: SyncClient,
+    verb: str,
+    done: str,
+    change: Callable[..., Bulk],
+    chosen: Selection,
+    output: Output,
+    *,
+    yes: bool,
+    dry_run: bool,
+    to: str = "",
+) -> None:
+    found = client.count_many(**chosen._asdict())
+    whole = found.tasks + found.follow_ups
+    if not dry_run:
+        if whole and not yes:
+            _ask(f"{verb} {tasks(whole)} of queue {client.queue}{to}?")
+
+        def show(so_far: Bulk) -> None:
+            if sys.stderr.isatty():
+                click.echo(f"\r{done} {so_far.tasks:,} of about {tasks(whole)}", nl=False, err=True)
+
+        found = change(**chosen._asdict(), progress=show)
+        if sys.stderr.isatty():
+            click.echo("\r", nl=False, err=True)
+    text = f"would {verb}" if dry_run else done
+    end = "; nothing changed" if dry_run else ""
+    value = {**found._asdict(), "dry_run": dry_run}
+    emit(output, value, f"{text} {tasks(found.tasks)}{_follow_ups(found)}{to}{_left_alone(found)}{end}")
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} stdin is not a terminal; pass --yes", "--dry-run counts the tasks")
+    if not click.confirm(clean(question), err=True):
+        raise CommandError("nothing changed", code=FAILED)
+
+
+def _follow_ups(found: Bulk) -> str:
+    return f" and {tasks(found.follow_ups, 'follow-up')}" if found.follow_ups else ""
+
+
+def _left_alone(found: Bulk) -> str:
+    numbers = [
+        f"{getattr(found, name):,} {what}" for name, what in LEFT_ALONE.items() if getattr(found, name)
+    ]
+    return f" (left alone: {', '.join(numbers)})" if numbers else ""
+
+
+def _signed(shift_ms: int) -> str:
+    return f"{length(abs(shift_ms))} {'earlier' if shift_ms < 0 else 'later'}"

@@ -29,7 +29,7 @@ def blocks(page: str) -> list[str]:
 
 
 PYTHON = blocks(PAGE)
-[DOCUMENT] = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+DOCUMENT, *_ = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS}
 BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_")} | BY_ALL
 BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
-# Reported only while there is trouble, or a change of shards.
-SELDOM = {m.REDIS_DOWN, m.SHARD_DOWN, *(each for each in m.METRICS if "_resharding_" in each.name)}
+# Reported only while there is trouble, or a change of shards, or tasks have kinds.
+SELDOM = {
+    *(m.REDIS_DOWN, m.SHARD_DOWN, m.PARKED_TASKS, m.PARKED_OLDEST_DUE),
+    *(each for each in m.METRICS if "_resharding_" in each.name or "_worker_kind_" in each.name),
+}
 HEAVY = {
     *("aiohttp", "prometheus_client", "http.server", "urllib.request", "wsgiref"),
     *("cryptography.x509", "kopf", "kubernetes", "rich", "sqlalchemy"),

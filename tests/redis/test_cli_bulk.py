@@ -67,10 +67,13 @@ def test_ids_and_a_selection_exclude_each_other(orders: Shard) -> None:
 
 def test_dead_letters_are_redriven_exported_and_purged_by_tag(orders: Shard) -> None:
     info = {"dead": "1 0 buried no", "other": "1 0 buried no"}
-    orders.seed(EVERY_HOME.but(dlq={"dead": NOW - 9, "other": NOW - 9}, dlq_info=info))
-    assert on(orders, "dlq", "export", "orders", "--tag", "xy").stdout.startswith(
-        '{"id":"other","tags":["xy"]'
-    )
+    tasks = {**EVERY_HOME.envelopes, "other": tagged("xy", kind="push")}
+    orders.seed(EVERY_HOME.but(dlq={"dead": NOW - 9, "other": NOW - 9}, dlq_info=info, tasks=tasks))
+    for choice in ([], ["--kind", "push"]):
+        assert on(orders, "dlq", "export", "orders", *choice, "--tag", "xy").stdout.startswith(
+            '{"id":"other","kind":"push","kind_version":1,"tags":["xy"]'
+        )
+    assert on(orders, "dlq", "export", "orders", "--kind", "push", "--tag", "x").stdout == ""
     assert on(orders, "dlq", "redrive", "orders", "--tag", "x").stdout.startswith("redrove 1 task,")
     assert on(orders, "dlq", "purge", "orders", "--tag", "x", "--yes").stdout == "purged 0 dead letters\n"
     assert (

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from tests.redis.state import Shard
 
 
-def tagged(*tags: str, kind: str = "", due_ms: int = NOW, payload: object = None) -> bytes:
-    further = Further(kind, 1 if kind else 0, tags=tags)
+def tagged(
+    *tags: str,
+    kind: str = "",
+    due_ms: int = NOW,
+    payload: object = None,
+    deadline_ms: int | None = None,
+) -> bytes:
+    further = Further(kind, 1 if kind else 0, deadline_ms, tags=tags)
     return with_fields(encode(payload, None, None)[0], further) + due_ms.to_bytes(6, "big")
 
 
@@ -83,8 +89,9 @@ def test_a_queue_without_tags_keeps_its_format(shard: Shard) -> None:
 
 @pytest.mark.parametrize("end", ["ack", "cancel", "bulk"])
 def test_the_entries_of_a_task_end_with_it(shard: Shard, end: str) -> None:
-    store(shard, "a", tagged("x", "y"))
-    store(shard, "b", tagged("x"), "+99")
+    store(shard, "a", tagged("x", "y", deadline_ms=60))
+    store(shard, "b", tagged("x", deadline_ms=60), "+99")
+    assert shard.whole().deadlines == {"a": NOW + 61, "b": NOW + 160}
     if end == "ack":
         [lease] = shard.run(shard.commands.claim(0, 1, 1000)).leases
         shard.run(shard.commands.ack(0, [lease.member]))
@@ -92,7 +99,8 @@ def test_the_entries_of_a_task_end_with_it(shard: Shard, end: str) -> None:
         shard.run(shard.commands.cancel("a"))
     else:
         assert bulk(shard, "cancel", tag="y").found == Bulk(1)
-    assert shard.whole().tags == {"x b": 0}
+    whole = shard.whole()
+    assert (whole.tags, whole.deadlines) == ({"x b": 0}, {"b": NOW + 160})
 
 
 def test_a_page_finds_tasks_in_every_state_and_cancels_those_that_wait(shard: Shard) -> None:
@@ -193,14 +201,15 @@ def test_an_entry_that_an_older_process_did_not_write_is_added(shard: Shard) -> 
 def test_a_follow_up_is_found_by_its_own_tags(shard: Shard) -> None:
     store(shard, "a", tagged("x"))
     [lease] = shard.run(shard.commands.claim(0, 1, 1000)).leases
-    assert store(shard, "a", tagged("x", "y"), "+7", if_exists="replace") is Outcome.FOLLOWS
+    assert store(shard, "a", tagged("x", "y", deadline_ms=50), "+7", if_exists="replace") is Outcome.FOLLOWS
     assert bulk(shard, "list", tag="y").listed == [("a", NOW + 7)]
     assert bulk(shard, "count", tag="x").found == Bulk(0, 1, 1)
     moved = shard.run(shard.commands.reschedule("a", str(NOW + 9), max_delay_ms=99, was_ms=NOW + 7))
     assert moved.outcome == "rescheduled"
     shard.run(shard.commands.reconcile(0, "tags", 0, count=100))
     shard.run(shard.commands.ack(0, [lease.member]))
-    assert shard.whole().tags == {"x a": 0, "y a": 0}
+    whole = shard.whole()
+    assert (whole.tags, whole.deadlines) == ({"x a": 0, "y a": 0}, {"a": NOW + 60})
     assert bulk(shard, "count", tag="y").found == Bulk(1)
     shard.clock(NOW + 9)
     [lease] = shard.run(shard.commands.claim(0, 1, 1000)).leases
@@ -326,14 +335,23 @@ def test_tasks_that_migrate_meanwhile_are_covered_once(make: Make, was: int, sha
 
 
 def test_dead_letters_are_listed_by_tag_and_kind(make: Make, shard: Shard) -> None:
-    shard.seed(EVERY_HOME)
-    client = make()
-    assert [row.id for row in client.dlq_list(tag="x")] == ["dead"]
-    assert (
-        client.dlq_list(tag="y") == client.dlq_list(["other"], tag="x") == client.dlq_list(kind="push") == []
+    shard.seed(
+        EVERY_HOME.but(
+            dlq={"dead": NOW - 9, "pushed": NOW - 8},
+            dlq_info=dict.fromkeys(["dead", "pushed"], "1 0 buried no"),
+            tasks={**EVERY_HOME.envelopes, "pushed": tagged("x", kind="push")},
+            tags={**EVERY_HOME.tags, "x pushed": 0},
+        )
     )
-    assert client.dlq_redrive([row.id for row in client.dlq_list(tag="x")]).tasks == 1
-    assert bulk(shard, "count", tag="x").found == Bulk(5, 0, 1)
+    client = make()
+    assert [row.id for row in client.dlq_list(tag="x")] == ["dead", "pushed"]
+    assert [row.id for row in client.dlq_list(tag="x", kind="push")] == ["pushed"]
+    assert [row.id for row in client.dlq_list(["dead", "pushed"], tag="x", kind="")] == ["dead"]
+    assert (
+        client.dlq_list(tag="y") == client.dlq_list(["other"], tag="x") == client.dlq_list(kind="pus") == []
+    )
+    assert client.dlq_redrive([row.id for row in client.dlq_list(tag="x", kind="")]).tasks == 1
+    assert bulk(shard, "count", tag="x").found == Bulk(5, 0, 1, 1)
 
 
 @pytest.mark.parametrize(

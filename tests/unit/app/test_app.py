@@ -260,8 +260,9 @@ def test_the_deadline_of_the_call_comes_before_that_of_the_kind() -> None:
 
 def test_debounce_says_what_happens_if_the_task_exists() -> None:
     kind = App().task(one(int))
-    call = kind.options(id="a", delay="1m", debounce="10m")
-    assert (call.options.if_exists, call.task(1).debounce_ms) == ("debounce", 600_000)
+    call = kind.options(id="a", delay="1m", debounce="10m", tags=["x"])
+    task = call.task(1)
+    assert (call.options.if_exists, task.debounce_ms, task.tags) == ("debounce", 600_000, ["x"])
     assert (
         kind.options(id="a", debounce="10m", if_exists="keep").options.if_exists == "keep"
     )  # refused by the client

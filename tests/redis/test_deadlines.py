@@ -11,7 +11,7 @@ from delayq.client.encoding import NewTask, TaskEncoder
 from delayq.contract import Limits
 from delayq.protocol.commands import BATCH, LOOK_MS, Commands
 from delayq.protocol.envelope import Further, encode, with_fields
-from delayq.protocol.results import MigratingTask, Outcome
+from delayq.protocol.results import LostTask, MigratingTask, Outcome
 from delayq.protocol.shard_map import ShardMap
 from delayq.scanner.scanner import ShardScanner
 
@@ -43,7 +43,7 @@ def schedule(shard: Shard, task_id: str, body: bytes, when: str, *, if_exists: s
 def test_late_tasks_take_no_lease_no_start_of_the_rate_and_no_attempt(shard: Shard) -> None:
     commands = Commands(shard.commands.queue, limits=Limits(rate_per_second=1, burst=1))
     late = [f"late{n}" for n in range(3)]
-    tasks = {**dict.fromkeys(late, LATE), "last": within(10, NOW - 10), "next": within(None)}
+    tasks = {**dict.fromkeys(late, LATE), "last": within(9, NOW - 9), "next": within(None)}
     shard.seed(
         State(
             delayed={**dict.fromkeys(late[:2], NOW - 10), "last": NOW - 9, "next": NOW},
@@ -124,7 +124,7 @@ def test_a_scanner_ends_what_no_worker_claims_and_leaves_what_runs(shard: Shard)
     parked = f"push 00001 {NOW - 10:015d} p"
     shard.seed(
         State(
-            delayed=dict.fromkeys(waiting, NOW + 9),  # moved by a client of 0.2.0, in the index only
+            delayed=dict.fromkeys(waiting, NOW - 10),
             processing={"r:1": NOW + LEASE_MS},
             dlq={"d": NOW - 1},
             dlq_info={"d": "1 0 buried no"},
@@ -148,7 +148,8 @@ async def test_a_scanner_wakes_for_the_next_deadline(shard: Shard, connection: A
     schedule(shard, "a", within(300), "+0")
     assert shard.whole().alarm == 1, "a scanner that sleeps longer notices it"
     shard.redis.delete(shard.keys.wake)
-    shard.redis.zadd(shard.keys.delayed, {"a": NOW + 900})  # no reason to wake earlier
+    shard.redis.zrem(shard.keys.delayed, "a")
+    shard.redis.zadd(shard.keys.retry, {"a": NOW + 900})  # no reason to wake earlier
     assert 0.3 < await scanner.step() < 0.31
     shard.clock(NOW + 301)
     assert await scanner.step() == 0
@@ -176,6 +177,51 @@ def test_a_redriven_task_has_its_whole_time_again(shard: Shard) -> None:
     [lease] = shard.run(shard.commands.claim(0, 1, LEASE_MS)).leases
     assert (lease.task.scheduled_ms, lease.task.expires_ms) == (NOW, NOW + 5)
     assert shard.whole().deadlines == {"a": NOW + 6}
+
+
+def test_a_deadline_follows_a_client_of_0_2_0_that_reschedules_a_task(shard: Shard) -> None:
+    """It changes the due time in the index only."""
+    due = NOW + 60_000
+    shard.seed(State(delayed={"a": due}, tasks={"a": within(300, NOW - 301)}, deadlines={"a": NOW}))
+    with shard.full_memory():
+        assert shard.run(shard.commands.expire(0)) == (0, 1)
+    found = shard.whole()
+    assert (found.delayed, found.deadlines) == ({"a": due}, {"a": due + 301})
+    shard.clock(due + 300)
+    [lease] = shard.run(shard.commands.claim(0, 1, LEASE_MS)).leases
+    assert lease.task.expires_ms == due + 300
+    shard.run(shard.commands.retry(0, [lease.member, 0, 1, "no"], max_attempts=9))
+    [lease] = shard.run(shard.commands.claim(0, 1, LEASE_MS)).leases
+    shard.run(shard.commands.retry(0, [lease.member, 9, 1, "no"], max_attempts=9))
+    shard.clock(due + 301)
+    assert shard.run(shard.commands.expire(0)) == (1, 1), "a retry does not extend it"
+
+
+def test_a_deadline_follows_a_client_of_0_2_0_that_redrives_a_task(shard: Shard) -> None:
+    """It writes the index only, and the scanner has removed the entry of the dead letter."""
+    shard.seed(
+        State(
+            delayed={"a": NOW, "other": NOW},
+            tasks={"a": LATE, "other": within(9)},
+            deadlines={"other": NOW + 10},
+        )
+    )
+    with shard.full_memory():
+        lease, other = shard.run(shard.commands.claim(0, 2, LEASE_MS)).leases
+    assert (lease.task.id, lease.task.expires_ms, other.task.expires_ms) == ("a", NOW + 5, NOW + 9)
+    found = shard.whole()
+    assert (found.tasks, found.dlq) == ({"a": within(5), "other": within(9)}, {})
+    assert found.deadlines == {"a": NOW + 6, "other": NOW + 10}
+
+
+def test_a_task_that_lost_its_index_keeps_its_deadline(shard: Shard) -> None:
+    shard.seed(State(tasks={"a": within(5), "b": within(None, NOW)}, deadlines={"a": NOW + 6}))
+    shard.clock(NOW + 3)
+    lost = [LostTask(b"a"), LostTask(b"b")]
+    assert shard.run(shard.commands.restore_orphans(0, lost))
+    assert shard.whole().delayed == {"a": NOW, "b": NOW + 3}
+    shard.clock(NOW + 6)
+    assert [lease.task.id for lease in shard.run(shard.commands.claim(0, 2, LEASE_MS)).leases] == ["b"]
 
 
 def test_done_and_cancelled_tasks_leave_nothing_behind(shard: Shard) -> None:

@@ -51,6 +51,7 @@ if #ids > 0 and redis.call('EXISTS', deadlines) == 1 then
   -- PRELUDE
   expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
   for n, id in ipairs(ids) do
+    envelopes[n] = redated(id, envelopes[n], delayed, tasks, deadlines, alarm, stats)
     if past_deadline(envelopes[n], at) then late[#late + 1], envelopes[n] = id, false end
   end
 end
@@ -64,8 +65,7 @@ elseif redis.call('DEL', wake) == 1 then
 end
 if #ids == 0 then return {at, 0, 0, begin(0, held), {}, {}, {}, {}, suspects} end
 
-local token, counts = next_token(last_token, us), {}
-local expiry = string.format('%.0f', at + tonumber(ARGV[2]))
+local token, expiry, counts = next_token(last_token, us), string.format('%.0f', at + tonumber(ARGV[2])), {}
 local leases = leases_of(ids, envelopes, token, expiry)
 local began = #leases / 2
 for _, n in ipairs(retried) do

@@ -28,6 +28,7 @@ local function look(id)
   local envelope = redis.call('HGET', tasks, id)
   local dead = not envelope or redis.call('ZSCORE', dlq, id)
   if dead then return end
+  envelope = redated(id, envelope, delayed, tasks, deadlines, alarm, stats)
   if past_deadline(envelope, at) then
     if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
       ended = ended + 1

@@ -295,6 +295,18 @@ local function note_deadline(id, envelope, deadlines, alarm, stats)
   if not first or time < first then hint(alarm) end -- the scanner sets its timer
 end
 
+-- The envelope of a task with a deadline, which counts from the due time there. A client of 0.2.0 that reschedules or redrives
+-- such a task writes only the score in `delayed`: store a later one in the envelope.
+local function redated(id, envelope, delayed, tasks, deadlines, alarm, stats)
+  local due = envelope and deadline_of(envelope) and tonumber(redis.call('ZSCORE', delayed, id))
+  if not due or due <= kept_due(envelope) or due >= 2 ^ 44 then return envelope end
+  envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
+  redis.call('HDEL', tasks, id) -- first, as in hint(), in case memory is full
+  redis.call('HSET', tasks, id, envelope)
+  note_deadline(id, envelope, deadlines, alarm, stats)
+  return envelope
+end
+
 -- Append the members of `tags` for an envelope, which may be without its due time.
 local function tag_entries(entries, id, envelope)
   local first, flags = string.byte(envelope, 1, 2)
@@ -384,12 +396,14 @@ local function merged(fresh, again, limit, fits)
   return ids, dues, second
 end
 
--- A function that adds a task without an index to the index where it belongs, never due before its time.
+-- A function that adds a task without an index to the index where it belongs, never due before its time. One with a deadline
+-- is due at its time even if that has passed, because a later score would extend the deadline, see redated().
 local function restorer(at, delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm)
   return function(id)
     if redis.call('HEXISTS', dlq_info, id) == 1 then return redis.call('ZADD', dlq, at, id) end
     local entry = redis.call('HGET', attempts, id)
-    local home, due = entry and retry or delayed, math.max(at, kept_due(redis.call('HGET', tasks, id) or '', entry))
+    local home, envelope = entry and retry or delayed, redis.call('HGET', tasks, id) or ''
+    local due = math.max(deadline_of(envelope) and 0 or at, kept_due(envelope, entry))
     local note, announce = announcer(home, at, wake, alarm)
     redis.call('ZADD', home, string.format('%.0f', due), id)
     note(due)

@@ -5,10 +5,13 @@ Every verb with deadlines is in test_machine.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from delayq.client.encoding import NewTask, TaskEncoder
 from delayq.contract import Limits
+from delayq.errors import DelayQError
+from delayq.errors import DelayQError
 from delayq.protocol.commands import BATCH, LOOK_MS, Commands
 from delayq.protocol.envelope import Further, encode, with_fields
 from delayq.protocol.results import LostTask, MigratingTask, Outcome
@@ -247,6 +250,28 @@ def test_a_task_that_migrates_has_its_deadline_where_it_arrives(shard: Shard) ->
     assert shard.run(shard.commands.migrate_in(0, 1, 8, tasks[:1])) == 1
     found = shard.whole()
     assert (found.deadlines, found.stats["format"]) == ({"a": NOW + 71, "d": NOW + 30}, 4)
+
+
+@pytest.mark.parametrize("verb", ["claim", "isolate", "ack"])
+def test_a_key_of_another_type_fails_before_any_task_is_taken(shard: Shard, verb: str) -> None:
+    before = shard.seed(
+        State(
+            delayed={"late": NOW - 10, "next": NOW},
+            suspect={"s": 7},
+            processing={"r:1": NOW + LEASE_MS},
+            tasks={"late": LATE, "next": within(9), "s": LATE, "r": within(9)},
+        )
+    )
+    shard.redis.set(shard.keys.deadlines, "of another program")
+    call: Any = {
+        "claim": shard.commands.claim(0, 9, LEASE_MS),
+        "isolate": shard.commands.isolate(0, 9, LEASE_MS),
+        "ack": shard.commands.ack(0, [b"r:1"]),
+    }[verb]
+    with pytest.raises(DelayQError, match="WRONGTYPE"):
+        shard.run(call)
+    shard.redis.delete(shard.keys.deadlines)
+    assert shard.whole() == before
 
 
 def test_a_queue_without_deadlines_has_nothing_of_them(shard: Shard) -> None:

@@ -13,6 +13,7 @@
 -- RETURNS positions of the leases that were lost
 local processing, tasks, attempts, followups, delayed, wake, alarm, stats, deadlines, tags = unpack(KEYS)
 local ids, lost, seen, bytes, tagged = {}, {}, {}, 0, redis.call('EXISTS', tags) == 1 and {}
+local limited = redis.call('ZCARD', deadlines) > 0 -- a key of another type must fail before any task is taken
 for i, member in ipairs(ARGV) do
   local id = id_of(member)
   if id and redis.call('ZREM', processing, member) == 1 then
@@ -28,7 +29,7 @@ if #ids > 0 then
   each_slice('HDEL', attempts, ids, 4000)
   tally(stats, 'acked', #ids)
   weigh(stats, 0, bytes)
-  if redis.call('EXISTS', deadlines) == 1 then each_slice('ZREM', deadlines, ids, 4000) end
+  if limited then each_slice('ZREM', deadlines, ids, 4000) end
   if tagged or redis.call('HLEN', followups) > 0 then
     -- PRELUDE
     local succeed, entries = succession(delayed, tasks, attempts, followups, wake, alarm, stats), {}

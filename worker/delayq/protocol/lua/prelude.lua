@@ -436,6 +436,7 @@ end
 local function expirer(at, drops, deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
   redis.call('ZCARD', dlq) -- a key of another type must fail before any task is taken
   redis.call('HLEN', dlq_info)
+  redis.call('ZCARD', deadlines)
   local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
   return function(id)
     redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full

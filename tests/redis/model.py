@@ -205,12 +205,12 @@ class Model:
         return len(late)
 
     def _latest(self, now: int, task_id: str, body: bytes) -> int:
-        """The latest due time: that of the follow-up, or of a task that waits for its first run, or a new one."""
+        """The latest due time: of the follow-up, of a task that waits and never failed or crashed, or a new one."""
         life = self.lives.get(task_id)
         kept = None
         if life and life.follow_up:
             kept = decode(life.follow_up).further.latest_ms
-        elif life and not life.counted and life.home in {"delayed", "parked"}:
+        elif life and not life.failures + life.crashes and life.home in {"delayed", "retry", "parked"}:
             kept = decode(life.envelope).further.latest_ms
         if kept is None:
             return now + (decode(body + bytes(6)).further.latest_ms or 0)

@@ -97,7 +97,7 @@ def test_a_task_that_failed_or_is_dead_begins_anew(shard: Shard, redis_url: str)
                 7, delay_ms=300, task_id="a", if_exists="debounce", debounce_ms=400
             ).outcome
 
-        for settle in ("retry", "bury", "redrive"):
+        for settle in ("retry", "bury"):
             shard.seed(State())
             shard.clock(NOW)
             call()
@@ -105,11 +105,29 @@ def test_a_task_that_failed_or_is_dead_begins_anew(shard: Shard, redis_url: str)
             [lease] = shard.run(shard.commands.claim(0, 9, LEASE_MS)).leases
             retry = shard.commands.retry(0, [lease.member, 5000, 1, "no"], max_attempts=9)
             shard.run(retry if settle == "retry" else shard.commands.bury(0, [lease.member, "no"]))
-            if settle == "redrive":
-                shard.run(shard.commands.redrive(0, ["a", 9000]))
             assert call() == Outcome.REPLACED
             view = shard.view("a")
             assert (view.at_ms, view.failed.failures) == (NOW + 690, 0)
+
+
+@pytest.mark.parametrize("redrives", [False, True])
+def test_a_task_that_was_put_back_without_a_run_keeps_its_cap(
+    shard: Shard, redis_url: str, redrives: bool
+) -> None:
+    """A guard was busy, the worker is too old, or an operator has redriven it."""
+    with SyncClient(redis_url, queue=shard.commands.queue) as client:
+        for step in range(4):
+            shard.clock(NOW + 300 * step)
+            client.schedule(step, delay_ms=300, task_id="a", if_exists="debounce", debounce_ms=1000)
+            assert shard.view("a").at_ms == min(NOW + 300 * step + 300, NOW + 1000)
+            if step < 3:
+                shard.clock(NOW + 300 * step + 300)
+                [lease] = shard.run(shard.commands.claim(0, 9, LEASE_MS)).leases
+                if redrives:
+                    shard.run(shard.commands.bury(0, [lease.member, "no"]))
+                    shard.run(shard.commands.redrive(0, ["a", 5000]))
+                else:
+                    shard.run(shard.commands.retry(0, [lease.member, 5000, 0, "busy"], max_attempts=9))
 
 
 def test_the_cap_is_needed_and_belongs_to_debounce_only(redis_url: str, queue_name: str) -> None:

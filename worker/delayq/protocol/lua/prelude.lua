@@ -469,13 +469,14 @@ local function follow_up(id, envelope, followups, stats)
 end
 
 -- if_exists = debounce: the body and the due time, which is not after the latest one. The client sends that in ms from now. A
--- task that waits for its first run keeps its own; so does a follow-up. `seen`: the same call stored the task.
-local function debounced(id, body, due, at, seen, delayed, parked, tasks, attempts, followups)
+-- task that waits and has not failed or crashed keeps its own; so does a follow-up. `seen`: the same call stored the task.
+local function debounced(id, body, due, at, seen, delayed, retry, parked, tasks, attempts, followups)
   local _, _, _, wait, from = fields_of(body .. '      ')
   local stored = redis.call('HGET', followups, id)
-  if not stored and redis.call('HEXISTS', attempts, id) == 0 then
-    local waits = seen or redis.call('ZSCORE', delayed, id) or parked_as(parked, id, tasks, attempts)
-    stored = waits and redis.call('HGET', tasks, id)
+  local failures, crashes = attempts_of(redis.call('HGET', attempts, id))
+  if not stored and failures + crashes == 0 then -- it may have an entry: it was put back without a charge, or redriven
+    local indexed = seen or redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id)
+    stored = (indexed or parked_as(parked, id, tasks, attempts)) and redis.call('HGET', tasks, id)
   end
   local _, _, _, latest = fields_of(stored or '')
   latest = latest or at + wait

@@ -38,7 +38,7 @@ local function store(id, body, due)
   if ARGV[7] == '1' and redis.call('HEXISTS', tasks, id) == 0 then return 'elsewhere' end
   if due > limit then return 'too_far' end
   if if_exists == 'debounce' then
-    body, due = debounced(id, body, due, at, seen[id], delayed, parked, tasks, attempts, followups)
+    body, due = debounced(id, body, due, at, seen[id], delayed, retry, parked, tasks, attempts, followups)
   end
   local envelope, size = body .. struct.pack('>I6', due), #id + #body + 6
   largest = math.max(largest, #envelope)

@@ -136,9 +136,15 @@ def test_the_cap_is_needed_and_belongs_to_debounce_only(redis_url: str, queue_na
             client.schedule(1, delay_ms=1, task_id="a", if_exists="debounce")
         with pytest.raises(InvalidTask, match=r'debounce_ms of task a: expected if_exists="debounce"'):
             client.schedule(1, delay_ms=1, task_id="a", debounce_ms=5)
+        with pytest.raises(InvalidTask, match=r'if_exists="debounce" needs an ID that its calls have in common'):
+            client.schedule(1, delay_ms=1, if_exists="debounce", debounce_ms=5)
         with pytest.raises(InvalidTask, match="expected a whole number of milliseconds from 1"):
             client.schedule(1, delay_ms=1, task_id="a", if_exists="debounce", debounce_ms=0)
-        tasks = [NewTask(1, 9, task_id="a", debounce_ms=5), NewTask(1, 9, task_id="b")]
+        tasks = [
+            NewTask(1, 9, task_id="a", debounce_ms=5),
+            NewTask(1, 9, task_id="b"),
+            NewTask(1, 9, debounce_ms=5),
+        ]
         with pytest.raises(TasksRefused) as caught:
             client.schedule_many(tasks, if_exists="debounce")
-        assert list(caught.value.refused) == [1]
+        assert list(caught.value.refused) == [1, 2]

@@ -144,7 +144,7 @@ class TaskEncoder:
         else:
             _check_deadline(task_id, deadline_ms)
         if debounces or latest_ms is not None:
-            _check_debounce(task_id, latest_ms, debounces=debounces)
+            _check_debounce(task_id, latest_ms, debounces=debounces, named=task.task_id is not None)
         if kind is not None or deadline_ms is not None or latest_ms is not None or tags:
             of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
             named = checked_tags(tags, task_id) if tags else ()
@@ -201,9 +201,11 @@ def _check_deadline(task_id: str, deadline_ms: object) -> None:
     _check_ms(task_id, "deadline_ms", deadline_ms)
 
 
-def _check_debounce(task_id: str, debounce_ms: object, *, debounces: bool) -> None:
+def _check_debounce(task_id: str, debounce_ms: object, *, debounces: bool, named: bool) -> None:
     if not debounces:
         raise InvalidTask(task_id, f'debounce_ms of task {task_id}: expected if_exists="debounce" beside it')
+    if not named:
+        raise InvalidTask("", 'task_id: if_exists="debounce" needs an ID that its calls have in common')
     if debounce_ms is None:
         message = f'task {task_id}: if_exists="debounce" needs debounce_ms, how far the due time may move'
         raise InvalidTask(task_id, message)

@@ -105,6 +105,18 @@ def test_a_late_suspect_does_not_run_again(shard: Shard) -> None:
     assert shard.whole().dlq_info == {"a": "0 1 expired missed its deadline"}
 
 
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_late_suspect_that_an_older_process_moved_to_another_index_ends_once(
+    shard: Shard, drops: bool
+) -> None:
+    commands = Commands(shard.commands.queue, drops_expired=drops)
+    shard.seed(State(suspect={"a": 7, "b": 8}, delayed={"a": NOW}, retry={"b": NOW - 1}, tasks={"a": LATE, "b": LATE}))
+    assert not shard.run(commands.isolate(0, 5, LEASE_MS)).leases
+    found = shard.whole()
+    assert (found.suspect, found.delayed, found.retry, found.stats["expired"]) == ({}, {}, {}, 2)
+    assert found.dlq == ({} if drops else {"a": NOW, "b": NOW})
+
+
 def test_the_follow_up_of_a_late_task_takes_its_place(shard: Shard) -> None:
     shard.seed(
         State(

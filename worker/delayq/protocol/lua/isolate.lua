@@ -38,7 +38,7 @@ local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, f
 local function elsewhere(id, envelope)
   local due = math.max(redis.call('ZSCORE', delayed, id) or 0, redis.call('ZSCORE', retry, id) or 0)
   local away = due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
-  return away or past_deadline(envelope, at) and expire(id)
+  return away or past_deadline(envelope, at) and taken_out(id, delayed, retry) and expire(id)
 end
 
 -- The suspect that has waited longest, and those of its group behind it: half of a run that crashed, or as many as permitted

@@ -18,6 +18,7 @@ from delayq.worker.executor import Executor
 from delayq.worker.slots import GroupState, Slots
 
 from tests.redis.state import NOW, Shard, State
+from tests.redis.test_deadlines import within
 from tests.redis.test_reaper import spec
 
 if TYPE_CHECKING:
@@ -89,6 +90,20 @@ async def test_a_task_that_only_a_newer_worker_can_read_is_neither_charged_nor_b
     told = {"new": f"99 2 @{due_ms} unreadable: envelope version 3, this delayq reads up to 2"}
     changed = {"alarm": after.alarm, "stats": after.stats}
     assert after == before.but(retry={"new": due_ms}, attempts=told, **changed)
+
+
+async def test_a_worker_does_not_pause_after_suspects_that_only_missed_their_deadlines(
+    shard: Shard, redis_url: str
+) -> None:
+    async with loop_of(shard.commands, redis_url) as (exchange, group_state, connection):
+        ids = [f"{n:04}" for n in range(3 * group_state.slots.free)]
+        late = within(5, NOW - 10)
+        shard.seed(State(suspect=dict.fromkeys(ids, 7), tasks=dict.fromkeys(ids, late)))
+        group_state.hint_all()
+        while await exchange.step() == 0:
+            pass
+    assert connection.scripts.count(("isolate", 0)) == 3
+    assert shard.whole().dlq == dict.fromkeys(ids, NOW)
 
 
 async def test_hints_at_a_shard_that_refuses_cause_no_claim_before_it_is_tried_again(

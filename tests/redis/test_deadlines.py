@@ -11,7 +11,6 @@ import pytest
 from delayq.client.encoding import NewTask, TaskEncoder
 from delayq.contract import Limits
 from delayq.errors import DelayQError
-from delayq.errors import DelayQError
 from delayq.protocol.commands import BATCH, LOOK_MS, Commands
 from delayq.protocol.envelope import Further, encode, with_fields
 from delayq.protocol.results import LostTask, MigratingTask, Outcome
@@ -107,14 +106,24 @@ def test_a_late_suspect_does_not_run_again(shard: Shard) -> None:
 
 @pytest.mark.parametrize("drops", [False, True])
 def test_a_late_suspect_that_an_older_process_moved_to_another_index_ends_once(
-    shard: Shard, drops: bool
+    shard: Shard, *, drops: bool
 ) -> None:
     commands = Commands(shard.commands.queue, drops_expired=drops)
-    shard.seed(State(suspect={"a": 7, "b": 8}, delayed={"a": NOW}, retry={"b": NOW - 1}, tasks={"a": LATE, "b": LATE}))
+    shard.seed(
+        State(
+            suspect={"a": 7, "b": 8}, delayed={"a": NOW}, retry={"b": NOW - 1}, tasks={"a": LATE, "b": LATE}
+        )
+    )
     assert not shard.run(commands.isolate(0, 5, LEASE_MS)).leases
     found = shard.whole()
     assert (found.suspect, found.delayed, found.retry, found.stats["expired"]) == ({}, {}, {}, 2)
     assert found.dlq == ({} if drops else {"a": NOW, "b": NOW})
+
+
+def test_suspects_behind_late_ones_wake_a_worker(shard: Shard) -> None:
+    shard.seed(State(suspect={"a": 7, "b": 8}, tasks={"a": LATE, "b": within(9)}))
+    claimed = shard.run(shard.commands.isolate(0, 1, LEASE_MS))
+    assert (claimed.leases, claimed.suspects, shard.whole().wake) == ([], 1, 1)
 
 
 def test_the_follow_up_of_a_late_task_takes_its_place(shard: Shard) -> None:

@@ -112,7 +112,7 @@ def test_a_task_that_failed_or_is_dead_begins_anew(shard: Shard, redis_url: str)
 
 @pytest.mark.parametrize("redrives", [False, True])
 def test_a_task_that_was_put_back_without_a_run_keeps_its_cap(
-    shard: Shard, redis_url: str, redrives: bool
+    shard: Shard, redis_url: str, *, redrives: bool
 ) -> None:
     """A guard was busy, the worker is too old, or an operator has redriven it."""
     with SyncClient(redis_url, queue=shard.commands.queue) as client:
@@ -136,7 +136,9 @@ def test_the_cap_is_needed_and_belongs_to_debounce_only(redis_url: str, queue_na
             client.schedule(1, delay_ms=1, task_id="a", if_exists="debounce")
         with pytest.raises(InvalidTask, match=r'debounce_ms of task a: expected if_exists="debounce"'):
             client.schedule(1, delay_ms=1, task_id="a", debounce_ms=5)
-        with pytest.raises(InvalidTask, match=r'if_exists="debounce" needs an ID that its calls have in common'):
+        with pytest.raises(
+            InvalidTask, match=r'if_exists="debounce" needs an ID that its calls have in common'
+        ):
             client.schedule(1, delay_ms=1, if_exists="debounce", debounce_ms=5)
         with pytest.raises(InvalidTask, match="expected a whole number of milliseconds from 1"):
             client.schedule(1, delay_ms=1, task_id="a", if_exists="debounce", debounce_ms=0)

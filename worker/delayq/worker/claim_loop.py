@@ -195,7 +195,8 @@ class ClaimLoop:
         for claim, answer in zip(claiming, answers[len(settling) + len(lost) : len(calls)], strict=True):
             self._answered(claim, answer, sent_at)
             if claim.isolated and not self._slots.running:  # no group was available
-                self._slots.suspects.give_up(claim.shard, time.monotonic(), RENEW_SECONDS)
+                pause = 0.0 if _only_ended(answer) else RENEW_SECONDS
+                self._slots.suspects.give_up(claim.shard, time.monotonic(), pause)
         self._slots.offer()  # reserved slots that were not used
         self._slots.check_empty()
         if outages or (errors and self._backoff.all_refused(group_state.group.shards)):
@@ -424,6 +425,11 @@ def _unreadable(claimed: Claimed) -> Iterable[Settlement]:
                 "envelope_unreadable", extra={"fields": {"task_id": lease.task.id, "error": str(error)}}
             )
             yield Settlement("bury", lease, (text,))
+
+
+def _only_ended(answer: Claimed | Exception) -> bool:
+    """Return whether a claim of suspects leased none because those it examined had ended, and others remain."""
+    return not isinstance(answer, Exception) and not answer.leases and not answer.held and answer.suspects > 0
 
 
 def _too_new_pause_ms(envelope: bytes, now_ms: int) -> int:

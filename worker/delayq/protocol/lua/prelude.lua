@@ -541,6 +541,13 @@ local function kept_for(suspects, isolation)
   return suspects > 0 and redis.call('EXISTS', isolation) or 0
 end
 
+-- How many suspects are left; another worker may take them.
+local function suspects_left(suspect, wake)
+  local left = redis.call('ZCARD', suspect)
+  if left > 0 then hint(wake) end
+  return left
+end
+
 -- spec.limits: how many tasks may begin now, and a function that records how many do. It returns the µs until more may
 -- begin, -1 if none was held back, -2 if a task must end first. The rate is a leaky bucket (GCRA); its key has the time at
 -- which the bucket is empty. A time later than a full bucket needs was written before the clock stepped back, or with

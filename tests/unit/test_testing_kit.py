@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq import App, Bury, Context, Retry, SyncClient
 from delayq.client.encoding import NewTask
-from delayq.protocol.commands import BATCH
+from delayq.protocol.commands import BATCH, Commands
 from delayq.protocol.results import Settled
 from delayq.testing import Queue
 
@@ -335,3 +335,17 @@ def test_time_that_passes_counts_for_a_debounced_task(queue: Queue) -> None:
         queue.advance(minutes=40 if step else 30)
     [run] = queue.run_due()
     assert (run.kind, run.id, queue.scheduled()) == ("report", "x", [])
+
+
+def test_a_late_task_that_a_claim_meets_does_not_end_run_due(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No scanner has ended it before."""
+    report.options(delay="30m", deadline="1m", id="late").schedule_sync("late", order=1)
+    report.options(delay="1h", id="next").schedule_sync("next", order=2)
+    with monkeypatch.context() as patched:
+        expire = Commands.expire
+        patched.setattr(Commands, "expire", lambda commands, shard: expire(commands, shard, limit=0))
+        queue.advance(hours=2)
+    assert [run.id for run in queue.run_due()] == ["next"]
+    assert queue.client.counts().dead == 1

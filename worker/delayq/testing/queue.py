@@ -164,15 +164,21 @@ class Queue:
     async def _claim(self, connection: AsyncConnection) -> Lease | None:
         """Claim the task of all shards that is due first. One at a time: a handler may cancel the next one."""
         shards = [keys.shard for keys in self._claims.shards]
-        counts = await connection.run([self._claims.counts(shard) for shard in shards])
-        due = [
-            (each.oldest_due_ms or 0, shard) for each, shard in zip(counts, shards, strict=True) if each.due
-        ]
-        for _, shard in sorted(due):
-            claimed = await connection.one(self._claims.claim(shard, 1, LEASE_MS))
-            if claimed.leases:
-                return claimed.leases[0]
-        return None
+        before: list[tuple[int, int, int]] = []
+        while True:
+            counts = await connection.run([self._claims.counts(shard) for shard in shards])
+            due = sorted(
+                (each.oldest_due_ms or 0, shard, each.due)
+                for each, shard in zip(counts, shards, strict=True)
+                if each.due
+            )
+            if due == before:
+                return None
+            for _, shard, _ in due:
+                claimed = await connection.one(self._claims.claim(shard, 1, LEASE_MS))
+                if claimed.leases:
+                    return claimed.leases[0]
+            before = due  # these claims may have ended late tasks: others may be due
 
     async def _run(
         self, connection: AsyncConnection, executor: Executor, lease: Lease, ending: _Ending

@@ -90,6 +90,26 @@ def test_late_tasks_are_dropped_and_counted_if_the_document_says_so(shard: Shard
     assert (found.stats["expired"], found.stats["dropped"]) == (2, 2)
 
 
+@pytest.mark.parametrize(("drops", "counters"), [(False, 1), (True, 3)])
+@pytest.mark.parametrize("verb", ["claim", "expire", "isolate"])
+def test_a_call_counts_its_late_tasks_at_once(shard: Shard, verb: str, counters: int, *, drops: bool) -> None:
+    commands = Commands(shard.commands.queue, drops_expired=drops)
+    tasks = dict.fromkeys(map(str, range(20)), LATE)
+    index = dict.fromkeys(tasks, NOW - 10)
+    home = {"suspect" if verb == "isolate" else "delayed": index}
+    shard.seed(State(tasks=tasks, deadlines=dict.fromkeys(tasks, NOW)).but(**home))
+    call: Any = {
+        "claim": commands.claim(0, 99, LEASE_MS),
+        "expire": commands.expire(0),
+        "isolate": commands.isolate(0, 99, LEASE_MS),
+    }[verb]
+    shard.redis.config_resetstat()
+    shard.run(call)
+    assert shard.redis.info("commandstats")["cmdstat_hincrby"]["calls"] == counters
+    found = shard.whole()
+    assert (found.stats["expired"], found.stats.get("dropped")) == (20, 20 if drops else None)
+
+
 def test_a_late_suspect_does_not_run_again(shard: Shard) -> None:
     shard.seed(
         State(

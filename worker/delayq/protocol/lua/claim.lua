@@ -82,5 +82,5 @@ local first = string.format('%.0f', token)
 redis.call('HSET', stats, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
 if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
 if began + #late < #ids then tally(stats, 'orphans', #ids - began - #late) end
-for _, id in ipairs(late) do expire(id) end
+if #late > 0 then expire(late) end
 return {at, first, more and 1 or 0, begin(began, held), ids, dues, envelopes, counts, suspects}

@@ -18,7 +18,7 @@
 -- RETURNS how many tasks ended, how many entries it looked at
 local deadlines, delayed, retry, suspect, parked, tasks, attempts, dlq, dlq_info, followups = unpack(KEYS)
 local wake, alarm, stats = unpack(KEYS, 11)
-local at, ended = now(), 0
+local at, late = now(), {}
 local found = redis.call('ZRANGEBYSCORE', deadlines, '-inf', at, 'LIMIT', 0, tonumber(ARGV[1]))
 if #found == 0 then return { 0, 0 } end
 local expire = expirer(at, ARGV[2], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
@@ -31,8 +31,8 @@ local function look(id)
   envelope = redated(id, envelope, delayed, tasks, deadlines, alarm, stats)
   if past_deadline(envelope, at) then
     if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
-      ended = ended + 1
-      return expire(id) and redis.call('ZSCORE', deadlines, id)
+      late[#late + 1] = id
+      return
     end
     return at + ARGV[3] -- it is in flight, or migrates
   end
@@ -45,4 +45,5 @@ for _, id in ipairs(found) do
   redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full
   if again then redis.call('ZADD', deadlines, string.format('%.0f', again), id) end
 end
-return { ended, #found }
+expire(late)
+return { #late, #found }

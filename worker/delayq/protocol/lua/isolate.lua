@@ -26,7 +26,7 @@
 -- RETURNS as claim.lua; the last number is how many suspects remain
 local suspect, delayed, retry, processing, tasks, attempts, wake, stats, rate, claim, dlq, moving = unpack(KEYS)
 local alarm, dlq_info, followups, deadlines = unpack(KEYS, 13)
-local us, number, bytes = now_us(), tonumber(ARGV[3]), 1048576
+local us, number, bytes, late = now_us(), tonumber(ARGV[3]), 1048576, {}
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
 local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], 0)
@@ -38,7 +38,8 @@ local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, f
 local function elsewhere(id, envelope)
   local due = math.max(redis.call('ZSCORE', delayed, id) or 0, redis.call('ZSCORE', retry, id) or 0)
   local away = due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
-  return away or past_deadline(envelope, at) and taken_out(id, delayed, retry) and expire(id)
+  if not away and past_deadline(envelope, at) then late[#late + 1], away = id, taken_out(id, delayed, retry) end
+  return away
 end
 
 -- The suspect that has waited longest, and those of its group behind it: half of a run that crashed, or as many as permitted
@@ -58,6 +59,7 @@ for n = 1, #found, 2 do
     ids[#ids + 1], runs[#runs + 1], envelopes[#ids + 1] = id, run, envelope
   end
 end
+expire(late)
 if #ids == 0 then return { at, 0, 0, begin(0, false), {}, {}, {}, {}, suspects_left(suspect, wake) } end
 local token = next_token(redis.call('HGET', stats, 'token'), us)
 local half, expiry, dues, counts, leased = math.ceil(#ids / 2), string.format('%.0f', at + ARGV[2]), {}, {}, 0

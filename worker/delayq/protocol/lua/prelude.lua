@@ -431,32 +431,37 @@ local function succession(delayed, tasks, attempts, followups, wake, alarm, stat
   end
 end
 
--- A function that ends a task that missed its deadline, after its removal from its index: its follow-up takes its place, or it
--- is deleted, or becomes a dead letter.
+-- A function that ends tasks that missed their deadline, after their removal from their index: the follow-up of each takes its
+-- place, or it is deleted, or becomes a dead letter.
 local function expirer(at, drops, deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
   redis.call('ZCARD', dlq) -- a key of another type must fail before any task is taken
   redis.call('HLEN', dlq_info)
   redis.call('ZCARD', deadlines)
   local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
-  return function(id)
-    redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full
-    tally(stats, 'expired', 1)
-    if succeed(id) then
-      note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats)
-      return true
-    end
+  local dropped, bytes = 0, 0
+  local function die(id)
     local failures, crashes, last = attempts_of(redis.call('HGET', attempts, id))
     redis.call('HDEL', attempts, id)
     if drops == '1' then
-      weigh(stats, 0, weight(tasks, id))
-      redis.call('HDEL', tasks, id)
-      tally(stats, 'dropped', 1)
-      return true
+      dropped, bytes = dropped + 1, bytes + weight(tasks, id)
+      return redis.call('HDEL', tasks, id)
     end
     local words = 'missed its deadline' .. (last == '' and '' or ', last error: ' .. last)
     redis.call('ZADD', dlq, at, id)
     redis.call('HSET', dlq_info, id, failures .. ' ' .. crashes .. ' expired ' .. words)
-    return true
+  end
+  return function(ids)
+    for _, id in ipairs(ids) do
+      redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full
+      if succeed(id) then
+        note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats)
+      else
+        die(id)
+      end
+    end
+    if #ids > 0 then tally(stats, 'expired', #ids) end
+    if dropped > 0 then tally(stats, 'dropped', dropped) end
+    weigh(stats, 0, bytes)
   end
 end
 

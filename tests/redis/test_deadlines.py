@@ -11,7 +11,7 @@ import pytest
 from delayq.client.encoding import NewTask, TaskEncoder
 from delayq.contract import Limits
 from delayq.errors import DelayQError
-from delayq.protocol.commands import BATCH, LOOK_MS, Commands
+from delayq.protocol.commands import BATCH, EXAMINE_AGAIN_MS, Commands
 from delayq.protocol.envelope import Further, encode, with_fields
 from delayq.protocol.results import LostTask, MigratingTask, Outcome
 from delayq.protocol.shard_map import ShardMap
@@ -182,7 +182,7 @@ def test_a_scanner_ends_what_no_worker_claims_and_leaves_what_runs(shard: Shard)
     assert shard.run(shard.commands.expire(0)) == (0, 0)
     found = shard.whole()
     assert found.dlq == {**dict.fromkeys([*waiting, "p"], NOW), "d": NOW - 1}
-    assert found.deadlines == {"r": NOW + LOOK_MS}
+    assert found.deadlines == {"r": NOW + EXAMINE_AGAIN_MS}
     assert (found.processing, found.parked, found.delayed) == ({"r:1": NOW + LEASE_MS}, {}, {})
 
 
@@ -262,7 +262,7 @@ def test_a_task_that_lost_its_index_keeps_its_deadline(shard: Shard) -> None:
     shard.seed(State(tasks={"a": within(5), "b": within(None, NOW)}, deadlines={"a": NOW + 6}))
     shard.clock(NOW + 3)
     lost = [LostTask(b"a"), LostTask(b"b")]
-    assert shard.run(shard.commands.restore_orphans(0, lost))
+    shard.run(shard.commands.restore_orphans(0, lost))
     assert shard.whole().delayed == {"a": NOW, "b": NOW + 3}
     shard.clock(NOW + 6)
     assert [lease.task.id for lease in shard.run(shard.commands.claim(0, 2, LEASE_MS)).leases] == ["b"]

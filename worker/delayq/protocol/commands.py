@@ -60,7 +60,7 @@ Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a
 CLAIM_LIMIT = 250  # tasks per claim: about a millisecond of Redis' time
 BATCH = 250  # tasks per call of any other verb
 PAGE_BYTES = 1 << 20  # of envelopes that one call of list reads
-LOOK_MS = 5000  # until expire() looks again at a task in flight after its deadline
+EXAMINE_AGAIN_MS = 5000  # until expire() examines a task in flight again after its deadline
 BULK = 50  # tasks of a tag that one call counts or cancels: 0.6 ms of Redis' time; half as many without a tag
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
@@ -349,9 +349,9 @@ class Commands:
     def expire(self, shard: int, *, limit: int = BATCH) -> Call[tuple[int, int]]:
         """End tasks that missed their deadline and are not in flight.
 
-        The reply has the numbers of tasks that ended, and of entries of `deadlines` that it looked at.
+        The reply has the numbers of tasks that ended, and of entries of `deadlines` that it examined.
         """
-        named: dict[str, Argument] = {"limit": limit, "drops": self._drops, "look_ms": LOOK_MS}
+        named: dict[str, Argument] = {"limit": limit, "drops": self._drops, "again_ms": EXAMINE_AGAIN_MS}
         return self._call("expire", shard, tuple, **named)
 
     def expired(self, shard: int, *, offset: int, limit: int) -> Call[Expired]:

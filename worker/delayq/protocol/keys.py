@@ -19,7 +19,7 @@ older processes do not support. These continue to schedule, claim and settle, bu
 1: every key below but followups.
 2: followups, too.
 3: parked, too.
-4: deadlines, tags, finished and finished_info, too.
+4: deadlines and tags, too; finished and finished_info are reserved.
 """
 
 
@@ -85,7 +85,7 @@ class Keys:
     deadlines = _Key()
     """Sorted set: task id to a time from which the task may have missed its deadline, ms.
 
-    A hint: the envelope says what the deadline is. Scanners look at an entry from its time on; entries of tasks that
+    A hint: the envelope says what the deadline is. Scanners examine an entry from its time on; entries of tasks that
     are in flight are postponed, and those of tasks without a deadline removed.
     """
     tags = _Key()
@@ -94,9 +94,9 @@ class Keys:
     A hint: the envelope says what the tags are. The reaper removes entries whose task does not exist or has other tags.
     """
     finished = _Key()
-    """Sorted set: task id to the time, ms, at which it was done; only with spec.retention.finished."""
+    """Reserved. Sorted set: task id to the time, ms, at which it was done."""
     finished_info = _Key()
-    """Hash: task id to what `get` says about a finished task."""
+    """Reserved. Hash: task id to what `get` says about a finished task."""
     wake = _Key()
     """List: at most one token that idle workers block on."""
     alarm = _Key()

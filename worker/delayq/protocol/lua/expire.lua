@@ -12,10 +12,10 @@
 -- KEYS wake       list  token that wakes an idle worker
 -- KEYS alarm      list  token that wakes the sleeping scanner
 -- KEYS stats      hash  monotonic counters
--- ARGV limit      how many entries of `deadlines` to look at
+-- ARGV limit      how many entries of `deadlines` to examine
 -- ARGV drops      1 when such tasks are deleted, 0 when they become dead letters
--- ARGV look_ms    when to look again at a task in flight
--- RETURNS how many tasks ended, how many entries it looked at
+-- ARGV again_ms   when to examine a task in flight again
+-- RETURNS how many tasks ended, how many entries it examined
 local deadlines, delayed, retry, suspect, parked, tasks, attempts, dlq, dlq_info, followups = unpack(KEYS)
 local wake, alarm, stats = unpack(KEYS, 11)
 local at, late = now(), {}
@@ -23,8 +23,8 @@ local found = redis.call('ZRANGEBYSCORE', deadlines, '-inf', at, 'LIMIT', 0, ton
 if #found == 0 then return { 0, 0 } end
 local expire = expirer(at, ARGV[2], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
 
--- When to look again; nothing if the task, and its follow-up, have no deadline any more.
-local function look(id)
+-- When to examine it again; nothing if the task, and its follow-up, have no deadline any more.
+local function examine(id)
   local envelope = redis.call('HGET', tasks, id)
   local dead = not envelope or redis.call('ZSCORE', dlq, id)
   if dead then return end
@@ -41,7 +41,7 @@ local function look(id)
 end
 
 for _, id in ipairs(found) do
-  local again = look(id)
+  local again = examine(id)
   redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full
   if again then redis.call('ZADD', deadlines, string.format('%.0f', again), id) end
 end

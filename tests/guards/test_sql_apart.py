@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
+from delayq.guards.sql.engines import SqlBatchHold
 from delayq.guards.sql.settings import Limits
 from sqlalchemy import event
 
@@ -73,6 +74,22 @@ async def test_a_task_whose_run_is_incomplete_runs_again_or_is_buried_as_the_doc
     assert row(unique) == [("done", 3)]
     assert await careful.forget("orders", "order-7", done=True) == "done"
     assert row(unique) == []
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("token", [1, 2])
+async def test_a_handler_that_takes_the_connection_now_completes_an_incomplete_run(
+    unique: SqlUnique, database: Database, opened: Opened, token: int, *, batch: bool
+) -> None:
+    """The row is of an older build of the handler, whose worker died."""
+    await unique.begin(task(token=1))
+    joined = opened(SqlUnique(database.async_url, limits=HASTY))
+    async with joined.batch([task(token=token)]) if batch else joined(task(token=token)) as hold:
+        if isinstance(hold, SqlBatchHold):
+            hold.outcomes = [None]
+    assert row(joined) == [("done", token)]
+    with pytest.raises(Seen):
+        await joined.begin(task(token=3))
 
 
 @pytest.mark.parametrize("on_incomplete_run", ["Run", "Bury"])

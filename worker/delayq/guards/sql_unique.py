@@ -105,8 +105,12 @@ class SqlUnique(SqlGuard):
         """Handle a row without a recorded end: that run may have taken effect, and may still be in progress."""
         if row.token > task.token:
             raise busy("a later run of the task has begun")
-        if row.token == task.token:
-            return
+        if row.token < task.token:
+            self._take_over(connection, task, row)
+        if not self.apart:  # `leave` does not: a rollback restores the row
+            ledger.complete(connection, task)
+
+    def _take_over(self, connection: Connection, task: Task, row: ledger.Row) -> None:
         if self._on_incomplete_run == "Bury":
             raise Bury(
                 f"an earlier run {_begun(row)}; it may have taken effect (spec.guard.sqlUnique.onIncompleteRun: Bury); "

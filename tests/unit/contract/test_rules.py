@@ -129,3 +129,13 @@ def test_a_rule_waits_until_the_fields_it_reads_are_right() -> None:
     with pytest.raises(SpecError) as caught:
         parse(document(autoscaling={"minReplicas": 50, "maxReplicas": "many"}))
     assert [problem.path for problem in caught.value.problems] == ["spec.autoscaling.maxReplicas"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shares"), [({"http": {"url": "http://mail"}}, True), ({"python": PYTHON}, False)]
+)
+def test_a_worker_of_several_queues_runs_no_code_of_users_for_any_kind(
+    kind: dict[str, Any], *, shares: bool
+) -> None:
+    handler = {"http": {"url": "http://orders"}, "kinds": {"boom": kind}}
+    assert parse(document(handler=handler)).spec.shares_workers is shares

@@ -152,7 +152,7 @@ class Spec:
     @property
     def shares_workers(self) -> bool:
         """Whether its worker may serve other queues too: neither handler nor guard can end or block the process."""
-        return self.handler.http is not None and self.guard is None
+        return self.guard is None and all(each.http for each in self.handler.each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

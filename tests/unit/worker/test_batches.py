@@ -24,7 +24,7 @@ from delayq.worker.slots import GroupState, Slots
 from tests.unit.handlers.support import a_task, document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from delayq.worker.batches import Member
     from delayq.worker.slots import Settlement
@@ -53,13 +53,13 @@ class Claims:
         self._exchange = ClaimLoop(self.group_state, commands, connection, self.runner)
         self.renewal = LeaseRenewal(self.group_state, commands, connection, self.runner)
 
-    def claimed(self, *bodies: object, failures: int = 0) -> list[Member]:
+    def claimed(self, *bodies: object, failures: int = 0, ids: Sequence[str] = ()) -> list[Member]:
         """Let one claim return tasks 0, 1, …, with these payloads."""
         ticket = Ticket("worker-0", 1, 0)
         first = len(self.slots.running)
         leases = [
             Lease(
-                replace(a_task(str(body).encode(), task_id=str(nth)), kind="call", kind_version=1),
+                replace(a_task(str(body).encode(), task_id=ids[nth - first] if ids else str(nth)), kind="call", kind_version=1),
                 0,
                 b"%d:41" % nth,
                 failures,
@@ -282,6 +282,23 @@ async def test_with_a_bound_a_call_waits_until_it_is_full_or_the_bound_is_over()
     late.claimed(4)
     await late.settled()
     assert calls == [[1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize("wait", [None, "10s"])
+async def test_a_task_that_is_claimed_again_is_in_another_call(wait: str | None) -> None:
+    """A fail-over lost its first claim. A guard that sees one task twice in a call would let neither run."""
+    calls = []
+
+    async def call(numbers: list[int]) -> None:
+        calls.append(numbers)
+
+    claims = Claims(call, batch=3, batch_wait=wait)
+    claims.claimed(0, 1, ids=["x", "y"])
+    claims.claimed(2, 3, 4, ids=["x", "y", "z"])
+    async with asyncio.timeout(5):
+        await claims.settled()
+    assert sorted(calls) == [[0, 1], [2, 3, 4]]
+    assert len(claims.group_state.outbox.waiting) == 5
 
 
 async def test_a_worker_that_was_suspended_runs_nothing_of_a_call() -> None:

@@ -65,6 +65,7 @@ class Call:
         """No tasks yet, and at most `size`."""
         self.batch, self._size = batch, size
         self.members: list[Member] = []
+        self._ids: set[str] = set()
         self.handling: asyncio.Task[None] | None = None
         self.open, self.cancelled = True, False  # open: more tasks may be added
         self._full = asyncio.Event()
@@ -73,10 +74,19 @@ class Call:
         """Add a task. Its timeout begins with the call."""
         member = Member(lease, extended_at, float("inf"), call=self)
         self.members.append(member)
+        self._ids.add(lease.task.id)
         if len(self.members) >= self._size:
-            self.open = False
-            self._full.set()
+            self.begin()
         return member
+
+    def takes(self, lease: Lease) -> bool:
+        """Whether the task may be added: one task twice, under two leases, would be a duplicate to a guard."""
+        return self.open and lease.task.id not in self._ids
+
+    def begin(self) -> None:
+        """Wait for no more tasks."""
+        self.open = False
+        self._full.set()
 
     async def filled(self) -> None:
         """Wait until the call is full, or has waited long enough."""

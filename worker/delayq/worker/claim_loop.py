@@ -355,7 +355,9 @@ class ClaimLoop:
         task, size = lease.task, self._runner.size(lease)
         key = task.kind, task.kind_version, size
         call = self._filling.get(key)
-        if call is None or not call.open:
+        if call is None or not call.takes(lease):
+            if call is not None:
+                call.begin()
             call = self._filling[key] = BatchCall(self._runner.batches[task.kind, task.kind_version], size)
             call.handling = self._loop.create_task(self._run_batch(call))
             call.handling.add_done_callback(partial(self._batch_ended, key, call))

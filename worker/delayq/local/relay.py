@@ -24,6 +24,7 @@ class Relay:
         """`said` receives the process' name and each line that is not an event; `changed` runs when `led` changes."""
         self._name, self._said, self._changed = name, said, changed
         self._log = logging.getLogger("delayq.local.relay")
+        self._has_started = False  # once, of all its starts
         self.repeated = 0  # runs that a guard skipped because the task had taken effect
         self.begin()
 
@@ -47,10 +48,13 @@ class Relay:
         return bool(event["event"] == "started")
 
     def ended(self, code: int) -> None:
-        """Raise InvalidDocument with the process' output if it rejects the document."""
+        """Raise InvalidDocument with the process' output if it rejects the document at its first start.
+
+        Later, its files have changed, and may be repaired: a group goes on without it meanwhile.
+        """
         self.port, self.guard = None, None
         self.led.clear()
-        if code == INVALID:
+        if code == INVALID and not self._has_started:
             raise InvalidDocument("\n".join(self._held) or f"{self._name} refuses the document")
         self._release()
 
@@ -68,7 +72,7 @@ class Relay:
     def _note(self, event: dict[str, Any]) -> None:
         match event:
             case {"event": "started", "port": int(port)}:
-                self.port = port
+                self.port, self._has_started = port, True
                 self._release()
             case {"event": "guard_breaker_opened", "where": str(where), "error": str(why)}:
                 self.guard = f"{why} ({where})"

@@ -53,20 +53,26 @@ class Claims:
         self._exchange = ClaimLoop(self.group_state, commands, connection, self.runner)
         self.renewal = LeaseRenewal(self.group_state, commands, connection, self.runner)
 
-    def claimed(self, *bodies: object, failures: int = 0, ids: Sequence[str] = ()) -> list[Member]:
+    def claimed(
+        self, *bodies: object, failures: int = 0, ids: Sequence[str] = (), isolated: bool = False
+    ) -> list[Member]:
         """Let one claim return tasks 0, 1, …, with these payloads."""
         ticket = Ticket("worker-0", 1, 0)
         first = len(self.slots.running)
         leases = [
             Lease(
-                replace(a_task(str(body).encode(), task_id=ids[nth - first] if ids else str(nth)), kind="call", kind_version=1),
+                replace(
+                    a_task(str(body).encode(), task_id=ids[nth - first] if ids else str(nth)),
+                    kind="call",
+                    kind_version=1,
+                ),
                 0,
                 b"%d:41" % nth,
                 failures,
             )
             for nth, body in enumerate(bodies, first)
         ]
-        claim = Claim(Commands("orders").claim(0, 9, 30_000, ticket=ticket), 0, 9, ticket)
+        claim = Claim(Commands("orders").claim(0, 9, 30_000, ticket=ticket), 0, 9, ticket, isolated)
         answer = Claimed(leases=leases, unreadable=[], more=False, now_ms=0)
         self._exchange._claimed(claim, answer, time.monotonic())
         return cast("list[Member]", list(self.slots.running.values())[first:])
@@ -260,7 +266,7 @@ async def test_drain_releases_the_tasks_of_a_call_before_and_after_it_began(wait
             each.cancel("drain")
         assert await claims.verbs() == {"0": "release", "1": "release"}
         await asyncio.sleep(0)
-        assert not claims._exchange._filling, "it keeps the payloads of a call that has ended"
+        assert not claims.group_state.filling, "it keeps the payloads of a call that has ended"
 
 
 async def test_with_a_bound_a_call_waits_until_it_is_full_or_the_bound_is_over() -> None:
@@ -282,6 +288,28 @@ async def test_with_a_bound_a_call_waits_until_it_is_full_or_the_bound_is_over()
     late.claimed(4)
     await late.settled()
     assert calls == [[1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize("why", ["drain", "no free slot", "suspects"])
+async def test_a_call_does_not_wait_when_no_task_can_join_it(why: str) -> None:
+    calls = []
+
+    async def call(numbers: list[int]) -> None:
+        calls.append(numbers)
+
+    claims = Claims(call, batch_wait="10s")
+    if why == "suspects":
+        claims.slots.suspects.begin()
+    if why == "no free slot":  # a stuck call of other tasks has the others
+        claims.slots.withhold(47)
+    claims.claimed(1, 2, isolated=why == "suspects")
+    if why == "no free slot":
+        claims.claimed(3, failures=1)
+    if why == "drain":
+        await asyncio.sleep(0)
+        claims.slots.drain()
+    await claims.settled()
+    assert calls in ([[1, 2]], [[1, 2], [3]])
 
 
 @pytest.mark.parametrize("wait", [None, "10s"])

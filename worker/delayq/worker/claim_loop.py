@@ -68,7 +68,6 @@ class ClaimLoop:
         self._backoff = ClaimBackoff()
         self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
         self._parked_logged: dict[tuple[str, int], float] = {}
-        self._filling: dict[tuple[str, int, int], BatchCall] = {}  # by kind, version and size
         self._loop = asyncio.get_running_loop()
         self.alarm = group_state.exchange_alarm
 
@@ -306,6 +305,8 @@ class ClaimLoop:
             if not self._runner.uniform:
                 deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
             self._start(Running(lease, sent_at, deadline))
+        if batches and (claim.isolated or self._slots.full):
+            self._slots.begin_calls()
         for lease in leases[room:]:
             self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
         if answer.unreadable:
@@ -354,11 +355,13 @@ class ClaimLoop:
         """
         task, size = lease.task, self._runner.size(lease)
         key = task.kind, task.kind_version, size
-        call = self._filling.get(key)
+        call = self._group_state.filling.get(key)
         if call is None or not call.takes(lease):
             if call is not None:
                 call.begin()
-            call = self._filling[key] = BatchCall(self._runner.batches[task.kind, task.kind_version], size)
+            call = self._group_state.filling[key] = BatchCall(
+                self._runner.batches[task.kind, task.kind_version], size
+            )
             call.handling = self._loop.create_task(self._run_batch(call))
             call.handling.add_done_callback(partial(self._batch_ended, key, call))
         self._group_state.begin(call.add(lease, sent_at))
@@ -370,8 +373,8 @@ class ClaimLoop:
 
     def _batch_ended(self, key: tuple[str, int, int], call: BatchCall, handling: asyncio.Task[None]) -> None:
         """End the runs that `_run_batch` did not end: it may be cancelled before it calls the handler."""
-        if self._filling.get(key) is call:
-            del self._filling[key]
+        if self._group_state.filling.get(key) is call:
+            del self._group_state.filling[key]
         if handling.cancelled() or handling.exception() is not None:
             for member in call.members:
                 self._ended(member, handling)

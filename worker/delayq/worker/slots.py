@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from delayq.protocol.scripts import Argument
     from delayq.service.counters import WorkerCounters
     from delayq.service.shard_groups import ShardGroup
+    from delayq.worker.batches import Call
 
 Verb = Literal["ack", "retry", "bury", "release", "park"]
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
@@ -134,6 +135,11 @@ class Slots:
         return self.total - len(self.running) - self.reserved
 
     @property
+    def full(self) -> bool:
+        """Whether tasks use all slots."""
+        return len(self.running) >= self.total
+
+    @property
     def busy(self) -> int:
         """Slots that handlers use."""
         return len(self.running) + self.stuck
@@ -151,7 +157,7 @@ class Slots:
     @property
     def may_listen(self) -> bool:
         """Whether a wake token is useful, now or after a claim under way that does not fill its slots."""
-        return len(self.running) < self.total and self.open and not self.suspects.blocks
+        return not self.full and self.open and not self.suspects.blocks
 
     @property
     def exchanging(self) -> bool:
@@ -239,6 +245,17 @@ class Slots:
             group_state.hint_all()
         self.ring()
 
+    def drain(self) -> None:
+        """Start no more tasks, and the calls that wait for more of them at once."""
+        self.draining = True
+        self.begin_calls()
+
+    def begin_calls(self) -> None:
+        """Begin the calls that wait for more tasks: none can join them soon."""
+        for group_state in self.group_states:
+            for call in group_state.filling.values():
+                call.begin()
+
     def check_empty(self) -> None:
         """While draining, set `empty` once no task runs and none can start."""
         if self.draining and not self.running and not self.exchanging:
@@ -252,6 +269,7 @@ class GroupState:
         """Every shard of the shard group may have due tasks."""
         self.slots, self.group = slots, group
         self.running: dict[bytes, Running] = {}  # the shard group's part of slots.running
+        self.filling: dict[tuple[str, int, int], Call] = {}  # by kind, version and size
         self.outbox, self.claims = Outbox(), ClaimTickets()
         self.exchanging = False  # a claim may be under way
         self.unresponsive = False  # its last exchange failed or was slow: no slots are reserved for it

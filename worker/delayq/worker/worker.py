@@ -131,7 +131,7 @@ class Worker:
         self.services.start()
         try:
             await stop.wait()
-            self.slots.draining = True
+            self.slots.drain()
             fields = {"running": len(self.slots.running), "seconds": self._drain_seconds}
             log.info("drain_started", extra={"fields": fields})
             # Concurrently: an unresponsive Redis must not use up the handlers' drain timeout.

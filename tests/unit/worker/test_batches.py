@@ -290,6 +290,22 @@ async def test_with_a_bound_a_call_waits_until_it_is_full_or_the_bound_is_over()
     assert calls == [[1, 2, 3], [4]]
 
 
+async def test_a_call_that_buries_in_its_cleanup_is_handed_back_uncharged_in_a_drain() -> None:
+    async def call(_numbers: list[int]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Bury("cancelled")
+
+    for numbers, verb in ([1, 2], "release"), ([1], "bury"):
+        claims = Claims(call)
+        members = claims.claimed(*numbers)
+        await asyncio.sleep(0)
+        for each in members:
+            each.cancel("drain")
+        assert set((await claims.verbs()).values()) == {verb}
+
+
 @pytest.mark.parametrize("why", ["drain", "no free slot", "suspects"])
 async def test_a_call_does_not_wait_when_no_task_can_join_it(why: str) -> None:
     calls = []

@@ -164,7 +164,9 @@ class Executor:
         if isinstance(error, Seen) and not running.shared:
             return self._seen(running, error)
         if reason == "drain":  # any other error may come from our cancellation: charge no attempt
-            return self._failed(running, error) if isinstance(error, (Bury, Retry)) else _released(running)
+            if not isinstance(error, (Bury, Retry)) or (running.shared and isinstance(error, Bury)):
+                return _released(running)
+            return self._failed(running, error)
         seconds = self.policy(running.lease.task).handler_timeout_seconds
         of_kind = seconds != self._delivery.handler_timeout_seconds
         limit = f"the timeout of its kind ({seconds} s)" if of_kind else f"handlerTimeoutSeconds ({seconds})"

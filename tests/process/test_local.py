@@ -118,7 +118,7 @@ def test_tasks_survive_the_death_of_everything(home: Home) -> None:
     assert sorted(home.handled()) == sorted(ids), "each exactly once"
 
 
-def test_killed_processes_are_started_again_until_the_document_is_wrong(home: Home) -> None:
+def test_killed_processes_are_started_again_also_after_the_document_was_wrong(home: Home) -> None:
     with stopped(home.ready()) as run:
         url = home.url
         for word in ("worker", "redis-server"):
@@ -135,10 +135,15 @@ def test_killed_processes_are_started_again_until_the_document_is_wrong(home: Ho
                 until(lambda id_=word, to=client: _scheduled(to, id_), "scheduled")  # type: ignore[misc]  # a lambda
             home.wait_handled(word)
             home.note(run)
-        (home.dir / "queue.yaml").write_text(QUEUE.replace("worker:", "wroker:"))
+        document, heard = home.dir / "queue.yaml", len(run.lines)
+        document.write_text(QUEUE.replace("worker:", "wroker:"))
         os.kill(home.child(run, "scanner"), signal.SIGKILL)
-        assert run.wait(timeout_s=40) == 3
-    assert "did you mean worker?" in run.output
+        run.wait_line("exit code 3", after=heard)
+        assert "did you mean worker?" in run.output
+        document.write_text(QUEUE)
+        again = json.loads(run.wait_line('"event": "started"', after=heard))
+        assert again["process"] == "scanner-1"
+        home.note(run)
 
 
 def _scheduled(client: SyncClient, task_id: str) -> bool:

@@ -125,9 +125,13 @@ def test_a_guard_that_cannot_hold_a_batch_is_refused_before_anything_is_claimed(
         takes_batches = joins is False
 
     Named.name = name  # type: ignore[attr-defined]
-    made = AppHandler(shop.app, document({"python": {"app": "tests.redis.batch_shop:app"}}))
+    handler = {"python": {"app": "tests.redis.batch_shop:app"}}
+    made = AppHandler(shop.app, document(handler))
     with pytest.raises(HandlerSetupError, match=rf"task insert has batch=.*(guard {name}|BatchContext)"):
         made.under(Named())  # type: ignore[arg-type]
+    elsewhere = {kind.name: {"http": {"url": "http://x"}} for kind in shop.app if kind.policy.batch}
+    made = AppHandler(shop.app, document({**handler, "kinds": elsewhere}))
+    made.under(Named())  # type: ignore[arg-type]
     shop.app.bind_document(None)
 
 

@@ -52,6 +52,7 @@ class AppHandler:
         the document names a guard that has some; a Context then holds the connection.
         """
         app.bind_document(queue, url=address)
+        self._routed = queue.spec.handler.kinds or {}
         self._app, self._threads = app, Threads(queue.spec.worker.concurrency)
         self.kinds = {(kind.name, kind.version): _delivery(kind, queue.spec.delivery) for kind in app}
         with_context = {kind.takes_context for kind in app}
@@ -150,12 +151,13 @@ class AppHandler:
 
         HandlerSetupError for a batch under a guard that cannot hold several tasks at once.
         """
-        for kind in self._app:
+        kinds = [kind for kind in self._app if kind.name not in self._routed]
+        for kind in kinds:
             if kind.policy.batch is not None and not (self.joins and guard.takes_batches):
                 raise HandlerSetupError(FIELD, _unguarded(kind, guard))
         if not self.joins:
             return apart(self.call, guard)
-        for kind in self._app:
+        for kind in kinds:
             coroutine = is_async(kind.function)
             guard.joined(coroutine=coroutine)  # type: ignore[attr-defined]  # the SQL guards can be
             if kind.policy.batch is not None:

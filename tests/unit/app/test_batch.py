@@ -57,6 +57,14 @@ def test_a_payload_that_does_not_fit_is_told_when_it_runs(body: bytes) -> None:
         insert.arguments.decode(body)
 
 
+@pytest.mark.parametrize("validates", [True, False])
+def test_a_payload_of_two_items_is_no_item(monkeypatch: pytest.MonkeyPatch, *, validates: bool) -> None:
+    monkeypatch.setattr(arguments, "VALIDATES", validates)
+    kind = App().task(batch=2)(count.function)
+    with pytest.raises(arguments.InvalidArguments):
+        kind.arguments.decode(b'7,"item":8')
+
+
 def test_without_pydantic_an_item_is_a_json_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "VALIDATES", False)
     kind = App().task(batch=2)(count.function)

@@ -132,6 +132,10 @@ class Item:
 
     def decode(self, payload: bytes) -> dict[str, Any]:
         """Return the item by the name `item`."""
+        try:
+            json.loads(payload)  # alone: with two values in it, the object below would be valid, too
+        except (ValueError, RecursionError) as error:
+            raise InvalidArguments(f"not JSON: {error}") from error
         return self._arguments.decode(_BEFORE_ITEM + payload + b"}")
 
 

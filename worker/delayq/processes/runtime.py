@@ -104,18 +104,22 @@ class Several:
         return [loop for each in self._processes.values() for loop in each.loops]
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Run all of them, each with its queue's name in its log events; an error of one ends all."""
+        """Run all of them, each with its queue's name in its log events; an error of one stops all, and is raised then."""
         tasks = []
         for queue, process in self._processes.items():
             context = copy_context()
             context.run(logs.QUEUE.set, queue)
             tasks.append(asyncio.create_task(process.run(stop, hurry), context=context))
         try:
-            await asyncio.gather(*tasks)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            stop.set()
+            await asyncio.wait(tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            task.result()
 
 
 async def serve_queues(

@@ -168,8 +168,8 @@ def test_a_worker_of_several_queues_refuses_code_that_could_end_it(home: Group) 
     path = home.described(described("orders"), described("mails"))
     worker = Process.start(DELAYQ, "worker", "--config", str(path), cwd=home.dir)
     assert worker.wait(timeout_s=40) == 3
-    said = "document 1: a worker of several queues needs http handlers only, and no guard, in each; choose one with --queue: "
-    assert f"{said}orders, mails" in worker.output
+    said = "document 1: a worker of several queues needs http handlers only, and no guard, in each; "
+    assert f"{said}choose one with --queue: orders, mails" in worker.output
 
 
 def test_with_spec_each_redis_has_a_scanner_and_a_reaper(

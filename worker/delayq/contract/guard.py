@@ -64,8 +64,8 @@ class SqlUnique(SqlGuard):
         "Run",
         "Bury",
         default="Run",
-        doc="What to do with a task whose earlier run recorded no end, where the handler takes no connection: run it "
-        "again, at the risk of a second effect, or make it a dead letter.",
+        doc="What to do with a task whose earlier run took no connection and recorded no end: run it again, at the "
+        "risk of a second effect, or make it a dead letter.",
     )
 
 

@@ -48,7 +48,7 @@ class SqlUnique(SqlGuard):
     ) -> None:
         """`database` is a URL or an engine. `queue` bounds what prune() deletes.
 
-        `on_incomplete_run` applies only with `apart`.
+        `on_incomplete_run` applies to rows that an earlier run with `apart` has left.
         """
         super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
         self._on_incomplete_run = on_incomplete_run

@@ -104,7 +104,7 @@ class Several:
         return [loop for each in self._processes.values() for loop in each.loops]
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Run all of them, each with its queue's name in its log events; an error of one stops all, and is raised then."""
+        """Run all of them, each with its queue's name in its log events; an error of one stops all."""
         tasks = []
         for queue, process in self._processes.items():
             context = copy_context()

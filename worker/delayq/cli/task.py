@@ -163,7 +163,7 @@ def reschedule(  # noqa: PLR0913 -- one parameter an option
     **chosen: Any,  # noqa: ANN401 -- named in selection_options
 ) -> None:
     """Change the due time of a task that is not running, or of all tasks with a tag, kind or due time."""
-    selected = bulk.selection((task_id,) if task_id else (), **chosen)
+    selected = bulk.selection(() if task_id is None else (task_id,), **chosen)
     times = {"--in": delay_ms, "--at": due_ms, "--later": later_ms, "--earlier": earlier_ms}
     given = [name for name, value in times.items() if value is not None]
     if len(given) > 1:

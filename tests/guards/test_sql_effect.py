@@ -250,6 +250,10 @@ async def test_a_handler_that_ends_the_transaction_in_its_own_sql_has_failed(
     assert await transfer(made, task("ROLLBACK", token=2)) == "ran"
 
 
+OWN_PID = text("SELECT pg_backend_pid()")
+WAITS = text("SELECT count(*) FROM pg_locks WHERE pid = :pid AND NOT granted")
+
+
 @asynccontextmanager
 async def deadlock(database: Database, hold: SqlHold) -> AsyncIterator[TextClause]:
     """Gives the statement with which the hold's transaction is rolled back in favour of another one."""
@@ -263,7 +267,10 @@ async def deadlock(database: Database, hold: SqlHold) -> AsyncIterator[TextClaus
         await heavy.execute(second)
         await heavy.execute(HEAVY)  # the transaction that has written more is not the victim
         await hold.connection.execute(first)
+        pid = await heavy.scalar(OWN_PID) if database.kind == "postgresql" else 0
         waiting = asyncio.create_task(heavy.execute(first))
+        while pid and not await hold.connection.scalar(WAITS.bindparams(pid=pid)):  # noqa: ASYNC110 -- PostgreSQL sends no event
+            await asyncio.sleep(0.01)  # PostgreSQL looks for a deadlock once, so both have to wait by then
         try:
             yield second
         finally:

@@ -1,6 +1,8 @@
 """The claim loop: one round trip (an exchange) settles the tasks that ended, and claims tasks into free slots.
 
 There is no other batching. No task waits for a batch to fill: tasks that end during a round trip form the next one.
+While more tasks are due, the next exchange is sent before the claimed tasks start, so that Redis and the handlers work
+at the same time. Therefore an exchange claims at most half of the slots.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ log = logging.getLogger(__name__)
 # The shortest and the longest retry delay of a task that only a newer worker can read.
 TOO_NEW_PAUSE_MS = (30_000, 600_000)
 LOG_SECONDS = 60.0  # between two lines about parked tasks of one kind
+# Turns of the event loop in which a new exchange reaches the socket: its task, and the connection's.
+SENDING_STEPS = 2
 
 
 class Claim(NamedTuple):
@@ -47,6 +51,16 @@ class Claim(NamedTuple):
     limit: int
     ticket: Ticket
     isolated: bool = False  # of suspects
+
+
+class Exchange(NamedTuple):
+    """A round trip under way."""
+
+    settling: list[tuple[Call[Any], list[Settlement]]]
+    lost: list[int]  # shards with a lost claim, whose tasks are returned
+    claiming: list[Claim]
+    sent_at: float  # monotonic seconds
+    answering: asyncio.Task[list[Any]]
 
 
 class ClaimLoop:
@@ -68,6 +82,7 @@ class ClaimLoop:
         self._backoff = ClaimBackoff()
         self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
         self._parked_logged: dict[tuple[str, int], float] = {}
+        self._exchange: Exchange | None = None
         self._loop = asyncio.get_running_loop()
         self.alarm = group_state.exchange_alarm
 
@@ -88,12 +103,12 @@ class ClaimLoop:
         suspects = self._slots.suspects
         if suspects.waiting:
             await self._make_room(now)
-        settling, claiming = list(self._settlements()), list(self._claimed_from())
-        if settling or claiming or self._claims.lost:
-            await self._round_trip(settling, claiming)
+        self._exchange = self._exchange or self._begin()
+        if self._exchange:
+            await self._finish(self._exchange)
         elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
             await self._probe()
-        if group_state.has_work:
+        if self._exchange or group_state.has_work:
             return 0.0
         self._listen()
         now = time.monotonic()
@@ -133,8 +148,11 @@ class ClaimLoop:
         if self._slots.draining or not shards:
             return
         self._group_state.begin_exchange(0)
-        [answer] = await self._answers([self._commands.wake(shards[0])])
-        self._group_state.end_exchange(served=not isinstance(answer, Exception))
+        answer: Any = Unavailable("", "cancelled")
+        try:
+            [answer] = await self._answers([self._commands.wake(shards[0])])
+        finally:
+            self._group_state.end_exchange(served=not isinstance(answer, Exception))
         self._slots.check_empty()
         if isinstance(answer, Exception):
             raise answer
@@ -171,18 +189,33 @@ class ClaimLoop:
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
         return Claim(call, shard, limit, ticket, isolated=True)
 
-    async def _round_trip(
-        self, settling: list[tuple[Call[Any], list[Settlement]]], claiming: list[Claim]
-    ) -> None:
-        sent_at, group_state, lost = time.monotonic(), self._group_state, dict(self._claims.lost)
-        group_state.outbox.sent = sum(len(batch) for _, batch in settling)
-        group_state.begin_exchange(sum(claim.limit for claim in claiming))
+    def _begin(self) -> Exchange | None:
+        """Send the next exchange; None if there is nothing to send."""
+        settling, claiming = list(self._settlements()), list(self._claimed_from())
+        lost = dict(self._claims.lost)
+        if not (settling or claiming or lost):
+            return None
+        self._group_state.outbox.sent = sum(len(batch) for _, batch in settling)
+        self._group_state.begin_exchange(sum(claim.limit for claim in claiming))
         calls = [
             *(call for call, _ in settling),
             *self._lost_claims(lost),
             *(claim.call for claim in claiming),
+            *self._wakes(settling, claiming),
         ]
-        answers = await self._answers([*calls, *self._wakes(settling, claiming)])
+        answering = self._loop.create_task(self._answers(calls))
+        return Exchange(settling, [*lost], claiming, time.monotonic(), answering)
+
+    async def _finish(self, exchange: Exchange) -> None:
+        """Receive the answers of an exchange, send the next one if more tasks are due, and start the claimed tasks."""
+        group_state, (settling, lost, claiming, sent_at, answering) = self._group_state, exchange
+        self._exchange = None
+        try:
+            answers = await answering
+        except asyncio.CancelledError:
+            answering.cancel()
+            group_state.end_exchange(served=False)
+            raise
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         outages = [error for error in errors if isinstance(error, Unavailable)]
         group_state.end_exchange(served=not outages)
@@ -191,8 +224,15 @@ class ClaimLoop:
             self._settled(batch, answer)
         for shard, answer in zip(lost, answers[len(settling) :], strict=False):
             self._returned(shard, answer)
-        for claim, answer in zip(claiming, answers[len(settling) + len(lost) : len(calls)], strict=True):
-            self._answered(claim, answer, sent_at)
+        answered = [*zip(claiming, answers[len(settling) + len(lost) :], strict=False)]
+        claimed = [(claim, answer) for claim, answer in answered if self._accepted(claim, answer, sent_at)]
+        try:
+            if not errors:
+                await self._overlap([answer for _, answer in claimed])
+        finally:
+            for claim, answer in claimed:
+                self._claimed(claim, answer, sent_at)
+        for claim, answer in answered:
             if claim.isolated and not self._slots.running:  # no group was available
                 pause = 0.0 if _only_ended(answer) else RENEW_SECONDS
                 self._slots.suspects.give_up(claim.shard, time.monotonic(), pause)
@@ -200,6 +240,24 @@ class ClaimLoop:
         self._slots.check_empty()
         if outages or (errors and self._backoff.all_refused(group_state.group.shards)):
             raise (outages or errors)[0]
+
+    async def _overlap(self, claimed: list[Claimed]) -> None:
+        """Send the next exchange before the claimed tasks start, if more tasks are due.
+
+        Suspects run alone, and a worker that drains releases what it claims: then exchanges follow each other.
+        """
+        leases = sum(len(answer.leases) for answer in claimed)
+        suspects = self._slots.suspects
+        more = any(answer.more for answer in claimed)
+        if not (more and leases) or self._slots.draining or suspects.waiting or suspects.running:
+            return
+        self._slots.reserved += leases
+        try:
+            self._exchange = self._begin()
+            for _ in range(SENDING_STEPS):
+                await asyncio.sleep(0)
+        finally:
+            self._slots.reserved -= leases
 
     def _lost_claims(self, lost: dict[int, int]) -> Iterable[Call[int]]:
         """Yield calls that return the tasks of lost claims, before new claims, which may then lease them."""
@@ -227,9 +285,6 @@ class ClaimLoop:
         """Return each call's answer or error; an error of the whole round trip is repeated for every call."""
         try:
             return await self._connection.answers(calls)
-        except asyncio.CancelledError:
-            self._group_state.end_exchange(served=False)
-            raise
         except Exception as error:  # noqa: BLE001 -- raised again after the outbox and slots are restored
             return [error] * len(calls)
 
@@ -262,28 +317,31 @@ class ClaimLoop:
                 self._counters.kinds[kind].settled[Settled.BURIED] += 1
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
-    def _answered(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> None:
+    def _accepted(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> bool:
+        """Record the result of a claim; whether it may have leased tasks, which are to be started."""
         if isinstance(answer, Unavailable):
             self._claims.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)
-            return
+            return False
         else:
             self._claims.replied(answer.now_ms, sent_at)
             if not answer.abandoned:
-                self._claimed(claim, answer, sent_at)
-                return
+                self._note(claim.shard, answer)
+                return True
             if claim.ticket.number:
                 log.info("claim_abandoned", extra={"fields": {"shard": claim.shard}})
         self._slots.hinted.setdefault(claim.shard, self._group_state)
+        return False
 
-    def _claimed(self, claim: Claim, answer: Claimed, sent_at: float) -> None:
-        shard = claim.shard
+    def _note(self, shard: int, answer: Claimed) -> None:
         if answer.more:
             self._slots.hinted.setdefault(shard, self._group_state)
         self._backoff.note(shard, answer, time.monotonic())
         if answer.suspects or self._slots.suspects.waiting:
             self._note_suspects(shard, answer)
+
+    def _claimed(self, claim: Claim, answer: Claimed, sent_at: float) -> None:
         if self._counters.first_claim is None:
             self._counters.first_claim = (
                 time.time()

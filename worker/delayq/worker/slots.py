@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Verb = Literal["ack", "retry", "bury", "release", "park"]
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
+OVERLAP_TASKS = 32  # the smallest claim that is worth an exchange of its own while others are under way
 CancelReason = Literal["timeout", "lease_lost", "drain", "given_up"]
 
 
@@ -180,10 +181,14 @@ class Slots:
     def shares(self, group_state: GroupState) -> list[tuple[int, int]]:
         """Return from which shards, and how many tasks, this shard group claims: hinted shards share the free slots.
 
+        With many slots at most half of them, so that the next exchange finds free ones while handlers run
+        (claim_loop.py). Exchanges of few tasks would cost more CPU than this saves time.
         With fewer slots than shards, the shards that waited longest go first. Groups that cannot claim now do not
         count: slots must not wait for a server that hangs.
         """
         free, found = self.free, list[tuple[int, int]]()
+        if self.total >= 2 * OVERLAP_TASKS:
+            free = min(free, -(-self.total // 2))
         if not self.may_claim:
             return found
         waiting = [shard for shard, other in self.hinted.items() if other is group_state or other.ready]

@@ -26,7 +26,7 @@ from delayq.worker.slots import Running, Settlement
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call, Commands
@@ -60,7 +60,7 @@ class Exchange(NamedTuple):
     lost: list[int]  # shards with a lost claim, whose tasks are returned
     claiming: list[Claim]
     sent_at: float  # monotonic seconds
-    answering: asyncio.Task[list[Any]]
+    answering: Awaitable[list[Any]]
 
 
 class ClaimLoop:
@@ -190,7 +190,7 @@ class ClaimLoop:
         return Claim(call, shard, limit, ticket, isolated=True)
 
     def _begin(self) -> Exchange | None:
-        """Send the next exchange; None if there is nothing to send."""
+        """Prepare the next exchange, which is sent when its answers are awaited; None if there is nothing to send."""
         settling, claiming = list(self._settlements()), list(self._claimed_from())
         lost = dict(self._claims.lost)
         if not (settling or claiming or lost):
@@ -203,8 +203,7 @@ class ClaimLoop:
             *(claim.call for claim in claiming),
             *self._wakes(settling, claiming),
         ]
-        answering = self._loop.create_task(self._answers(calls))
-        return Exchange(settling, [*lost], claiming, time.monotonic(), answering)
+        return Exchange(settling, [*lost], claiming, time.monotonic(), self._answers(calls))
 
     async def _finish(self, exchange: Exchange) -> None:
         """Receive the answers of an exchange, send the next one if more tasks are due, and start the claimed tasks."""
@@ -213,7 +212,6 @@ class ClaimLoop:
         try:
             answers = await answering
         except asyncio.CancelledError:
-            answering.cancel()
             group_state.end_exchange(served=False)
             raise
         errors = [answer for answer in answers if isinstance(answer, Exception)]
@@ -253,9 +251,12 @@ class ClaimLoop:
             return
         self._slots.reserved += leases
         try:
-            self._exchange = self._begin()
-            for _ in range(SENDING_STEPS):
-                await asyncio.sleep(0)
+            exchange = self._begin()
+            if exchange:
+                sending = asyncio.ensure_future(exchange.answering)
+                self._exchange = exchange._replace(answering=sending)
+                for _ in range(SENDING_STEPS):
+                    await asyncio.sleep(0)
         finally:
             self._slots.reserved -= leases
 

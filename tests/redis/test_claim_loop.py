@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.redis.test_reaper import spec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from delayq.handlers.base import HandlerCall
     from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
     from delayq.protocol.write_durability import ConfirmCommands
@@ -61,12 +63,15 @@ async def ended(group_state: GroupState) -> None:
 
 @asynccontextmanager
 async def loop_of(
-    commands: Commands, url: str, only: int | None = None
+    commands: Commands, url: str, only: int | None = None, *, slots: int = 0, call: HandlerCall = handle
 ) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
-    counters = WorkerCounters("worker", "q")
-    slots, connection = Slots(spec(), counters), Recorded(url)
-    group_state = GroupState(slots, ShardGroup(commands, only))
-    exchange = ClaimLoop(group_state, commands, connection, Executor(handle, spec().delivery, counters))
+    counters, document = WorkerCounters("worker", "q"), spec()
+    document = replace(
+        document, worker=replace(document.worker, concurrency=slots or document.worker.concurrency)
+    )
+    connection = Recorded(url)
+    group_state = GroupState(Slots(document, counters), ShardGroup(commands, only))
+    exchange = ClaimLoop(group_state, commands, connection, Executor(call, document.delivery, counters))
     try:
         await exchange.step()  # the first claim of a shard brings no task, but Redis' time
         connection.scripts.clear()
@@ -194,3 +199,56 @@ async def test_a_settlement_refused_beside_a_claim_is_sent_again(
             assert group_state.outbox.unconfirmed == 0, "the settlement waits for its lease to expire"
         redis.execute_command("ACL", "DELUSER", "worker")
     assert set(shard.whole().dlq) == {"dies"}
+
+
+def backlog(shard: Shard, count: int) -> None:
+    ids = [f"t{nth}" for nth in range(count)]
+    envelope = b"\x11{}" + NOW.to_bytes(6, "big")
+    shard.seed(State(delayed=dict.fromkeys(ids, NOW), tasks=dict.fromkeys(ids, envelope)))
+
+
+async def test_the_next_claim_of_a_backlog_is_sent_before_the_claimed_tasks_start(
+    shard: Shard, redis_url: str
+) -> None:
+    backlog(shard, 200)
+    claims_at_start, most = list[int](), 0
+
+    async def watched(_: Task) -> None:
+        nonlocal most
+        claims_at_start.append(len(connection.scripts))
+        most = max(most, len(group_state.slots.running))
+
+    async with loop_of(shard.commands, redis_url, slots=64, call=watched) as (
+        exchange,
+        group_state,
+        connection,
+    ):
+        group_state.hint(0)
+        while group_state.running or group_state.has_work or group_state.exchanging:
+            await exchange.step()
+    assert claims_at_start[0] == 2, "the first tasks started after the second claim was sent"
+    assert len(claims_at_start) == shard.whole().stats["acked"] == 200
+    assert most <= 64, "no slot is used twice"
+
+
+async def test_a_worker_that_drains_returns_the_tasks_of_a_claim_under_way(
+    shard: Shard, redis_url: str
+) -> None:
+    backlog(shard, 200)
+    started = list[str]()
+
+    async def watched(task: Task) -> None:
+        started.append(task.id)
+
+    async with loop_of(shard.commands, redis_url, slots=64, call=watched) as (exchange, group_state, _):
+        group_state.hint(0)
+        await exchange.step()
+        await ended(group_state)
+        assert group_state.exchanging, "the second claim is under way"
+        group_state.slots.draining = True
+        while group_state.exchanging or group_state.outbox.waiting:
+            await exchange.step()
+    after = shard.whole()
+    assert (len(started), after.stats["acked"], after.stats["released"]) == (32, 32, 32)
+    assert len(after.delayed) == 168
+    assert not after.processing

@@ -110,9 +110,9 @@ class Outbox:
 class Slots:
     """State shared by the services of a worker: running tasks, and shards that may have due tasks."""
 
-    def __init__(self, spec: Spec, counters: WorkerCounters) -> None:
-        """All slots are free."""
-        self.delivery, self.counters = spec.delivery, counters
+    def __init__(self, spec: Spec, counters: WorkerCounters, largest_batch: int = 0) -> None:
+        """All slots are free. `largest_batch`: the most tasks that the handler takes in one call."""
+        self.delivery, self.counters, self.largest_batch = spec.delivery, counters, largest_batch
         self.total = counters.slots = spec.worker.concurrency  # less those that are stuck
         self.running: dict[bytes, Running] = {}  # by lease member, in the order they began
         self.stuck = 0  # used by abandoned handlers that still run
@@ -181,14 +181,14 @@ class Slots:
     def shares(self, group_state: GroupState) -> list[tuple[int, int]]:
         """Return from which shards, and how many tasks, this shard group claims: hinted shards share the free slots.
 
-        With many slots at most half of them, so that the next exchange finds free ones while handlers run
-        (claim_loop.py). Exchanges of few tasks would cost more CPU than this saves time.
+        With many slots at most half of them, or a whole batch, so that the next exchange finds free ones while
+        handlers run (claim_loop.py). Exchanges of few tasks would cost more CPU than this saves time.
         With fewer slots than shards, the shards that waited longest go first. Groups that cannot claim now do not
         count: slots must not wait for a server that hangs.
         """
         free, found = self.free, list[tuple[int, int]]()
         if self.total >= 2 * OVERLAP_TASKS:
-            free = min(free, -(-self.total // 2))
+            free = min(free, max(-(-self.total // 2), self.largest_batch))
         if not self.may_claim:
             return found
         waiting = [shard for shard, other in self.hinted.items() if other is group_state or other.ready]

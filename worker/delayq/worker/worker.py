@@ -72,7 +72,8 @@ class Worker:
         """
         names = {name for name, _ in kinds or () if name}
         self.counters = WorkerCounters("worker", commands.queue, kinds=CountersByKind(names))
-        self.slots = Slots(spec, self.counters)
+        largest_batch = max((each.limit for each in batches.values()), default=0)
+        self.slots = Slots(spec, self.counters, largest_batch)
         self._commands, self._address = commands, address
         self._drain_seconds = spec.worker.drain_timeout_seconds
         self.stop_seconds = self._drain_seconds + CANCEL_SECONDS + 2 * FLUSH_SECONDS

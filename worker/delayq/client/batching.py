@@ -1,8 +1,10 @@
 """Groups calls of Client.schedule: those that arrive during a round trip go out together in the next one.
 
-There is no timer, so a single call waits for nothing. A group has one shard and one `if_exists`, so that a server that
-does not answer delays only the calls for its own shards. A group waits for one round trip only: tasks that must be sent
-again, to another shard or after an outage, delay no other call. Concurrent calls about one ID have no order.
+There is no timer, so a single call waits for nothing. As soon as ENOUGH calls wait, they go out though the round trip
+is still under way: Redis works while the client encodes the next calls. A group has one shard and one `if_exists`, so
+that a server that does not answer delays only the calls for its own shards. A group waits for one round trip only:
+tasks that must be sent again, to another shard or after an outage, delay no other call. Concurrent calls about one ID
+have no order.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.client.encoding import CHUNK, CHUNK_BYTES
+from delayq.client.encoding import CHUNK_BYTES
 from delayq.client.enqueue import Results
 from delayq.errors import DelayQError, Unavailable
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.protocol.results import Scheduled
     from delayq.protocol.shard_map import ShardMap
+
+
+ENOUGH = 32  # calls for a round trip: in a larger one, each costs hardly less
 
 
 class Group(NamedTuple):
@@ -65,6 +70,8 @@ class ScheduleBatches:
         if waiting is not None:
             future: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
             waiting.append((chunk, future))
+            if len(waiting) == ENOUGH:
+                self._start_next(connection, group, waiting)
             return await future
         behind = self._waiting[group] = []
         start_next = partial(self._start_next, connection, group, behind)
@@ -119,12 +126,12 @@ class ScheduleBatches:
 
 
 def _split(waiting: list[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
-    """Return the next batch, at most one chunk, and the rest. Calls that were cancelled meanwhile are left out."""
+    """Return the next batch, about CHUNK_BYTES at most, and the rest. Cancelled calls are left out."""
     batch, size = list[Waiting](), 0
     for at, each in enumerate(waiting):
         if each[1].done():
             continue
-        if len(batch) == CHUNK or size > CHUNK_BYTES:
+        if size > CHUNK_BYTES:
             return batch, waiting[at:]
         batch.append(each)
         size += len(each[0].flat[2])

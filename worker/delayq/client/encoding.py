@@ -5,9 +5,9 @@ It rejects malformed tasks before anything is sent. The script makes the checks 
 
 from __future__ import annotations
 
-import base64
 import os
 import re
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as s
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 _KIND = re.compile(envelope.KIND_NAME)
 _IMPLIED_TYPES = (envelope.JSON_TYPE, envelope.BYTES_TYPE)  # the envelope does not store their names
+_LETTERS = bytes.maketrans(b"+/", b"Zz")  # of base64, instead of its signs
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate cannot be encoded
 
@@ -90,7 +91,7 @@ class TaskEncoder:
         `shard_map` returns the current shard map, which may change meanwhile.
         """
         now, open_chunks = shard_map(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
-        fresh = ids(BULK_IDS)
+        fresh = new_ids()
         for at, task in enumerate(tasks):
             try:
                 task_id, moment, body = self.prepare(task, fresh, debounces=debounces)
@@ -114,7 +115,7 @@ class TaskEncoder:
 
     def chunk(self, task: NewTask, shard_map: ShardMap, *, debounces: bool = False) -> Chunk:
         """Return a chunk of this task alone; Refused when it is malformed or too large."""
-        prepared = self.prepare(task, ids(1), debounces=debounces)
+        prepared = self.prepare(task, iter(new_id, None), debounces=debounces)
         return Chunk(shard_map, *shard_map.first_lookup(prepared[0]), [0], [*prepared])
 
     def prepare(self, task: NewTask, fresh: Iterator[str], *, debounces: bool = False) -> Prepared:
@@ -167,14 +168,19 @@ class TaskEncoder:
             raise PayloadTooLarge(task_id, "headers", size=size, limit=self._limits.max_header_bytes)
 
 
-def ids(at_once: int) -> Iterator[str]:
-    """Generate task ids: 12 letters and digits of 71 random bits, which Redis stores in 16 bytes each.
+def new_id() -> str:
+    """Generate a task id: 12 letters and digits of 71 random bits, which Redis stores in 16 bytes."""
+    return b2a_base64(os.urandom(9), newline=False).translate(_LETTERS).decode()
+
+
+def new_ids() -> Iterator[str]:
+    """Generate task ids without end, BULK_IDS at once.
 
     Each call of a client has a generator of its own: threads cannot share one, and forked processes would get the ids
     that their parent has generated ahead.
     """
     while True:
-        drawn = base64.b64encode(os.urandom(9 * at_once), b"Zz").decode()
+        drawn = b2a_base64(os.urandom(9 * BULK_IDS), newline=False).translate(_LETTERS).decode()
         yield from (drawn[at : at + 12] for at in range(0, len(drawn), 12))
 
 

@@ -25,7 +25,7 @@ from delayq.handlers.threads import Threads
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from delayq.app import TaskKind
     from delayq.connection import Address
@@ -76,31 +76,23 @@ class AppHandler:
         }
         self.call: HandlerCall = self._dispatch
 
-    async def _dispatch(self, task: Task) -> object:
-        return await self._calls[task.kind, task.kind_version](task)
+    def _dispatch(self, task: Task) -> Awaitable[object]:
+        return self._calls[task.kind, task.kind_version](task)
 
     def _call_of(self, kind: TaskKind[..., Any]) -> HandlerCall:
         run = self._adapter(kind)
         return run if is_async(kind.function) else in_thread(run, self._threads)
 
     def _adapter(self, kind: TaskKind[..., Any]) -> Callable[..., Any]:
-        """Return a function of a task, and of a connection, that calls the kind's function with its arguments."""
+        """Return a function of a task, and of a connection, that returns what the kind's function does."""
         function, arguments = kind.function, _decoder(kind)
 
-        def leading(task: Task, connection: object) -> tuple[Context, ...]:
-            return (Context(task, self._state, connection),) if kind.takes_context else ()
+        def run(task: Task, connection: object = None) -> object:
+            if kind.takes_context:
+                return function(Context(task, self._state, connection), **arguments(task))
+            return function(**arguments(task))
 
-        if is_async(function):
-
-            async def run(task: Task, connection: object = None) -> object:
-                return await function(*leading(task, connection), **arguments(task))
-
-            return run
-
-        def run_plain(task: Task, connection: object = None) -> object:
-            return function(*leading(task, connection), **arguments(task))
-
-        return run_plain
+        return run
 
     def _batch_of(self, kind: TaskKind[..., Any], run: Callable[..., Any]) -> BatchCall:
         """Return a coroutine function of several tasks."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from delayq.handlers.base import HandlerSetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
@@ -41,8 +41,8 @@ class RoutingHandler:
         self._opened = AsyncExitStack()  # the handlers that have started
         self.call: HandlerCall = self._dispatch
 
-    async def _dispatch(self, task: Task) -> object:
-        return await self._calls.get(task.kind, self._default_call)(task)
+    def _dispatch(self, task: Task) -> Awaitable[object]:
+        return self._calls.get(task.kind, self._default_call)(task)
 
     def under(self, guard: Guard[Any]) -> HandlerCall:
         """Call each handler inside the guard's block, as it does by itself."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.errors import EnvelopeError, EnvelopeTooNew
@@ -29,6 +29,10 @@ JSON, HEADERS, CONTENT_TYPE = 1, 2, 4
 # length, and the tags with spaces between them.
 KIND, DEADLINE, LATEST, TAGS = 1, 2, 4, 8
 _KNOWN = KIND | DEADLINE | LATEST | TAGS
+_SIZES = {
+    KIND: 5,
+    KIND | DEADLINE: 10,
+}  # of an envelope up to the end of these fields, without the kind's name
 KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
 JSON_TYPE, BYTES_TYPE = "application/json", "application/octet-stream"
 _KIND = re.compile(KIND_NAME)
@@ -152,10 +156,25 @@ def decode(envelope: bytes) -> Envelope:
     if version < PLAIN or flags > CONTENT_TYPE | HEADERS | JSON:
         raise EnvelopeError(f"unknown envelope header byte 0x{envelope[0]:02x}")
     try:
-        at, further = (1, PLAIN_TASK) if version == PLAIN else _decode_further(envelope)
+        at, further = (1, PLAIN_TASK) if version == PLAIN else _further(envelope)
+        if flags == JSON:
+            return Envelope(envelope[at:-DUE_BYTES], JSON_TYPE, _NO_HEADERS, due_ms, further)
         return _decode_rest(envelope, at, flags, Envelope(b"", "", _NO_HEADERS, due_ms, further))
     except (ValueError, RecursionError) as error:
         raise EnvelopeError(f"unreadable envelope: {error}") from error
+
+
+def _further(envelope: bytes) -> tuple[int, Further]:
+    """Return where the further fields end, and the fields; those that all tasks of a kind have are decoded once."""
+    at = _SIZES.get(envelope[1], len(envelope)) + envelope[2]
+    if at > len(envelope) - DUE_BYTES:
+        return _decode_further(envelope)
+    return at, _decode_head(envelope[:at])
+
+
+@lru_cache(maxsize=512)
+def _decode_head(head: bytes) -> Further:
+    return _decode_further(head + bytes(DUE_BYTES))[1]
 
 
 def _decode_further(envelope: bytes) -> tuple[int, Further]:

@@ -67,12 +67,13 @@ def _once(files: list[Path], url: str) -> dict[str, list[float]]:
 
 
 def _pids(run: Process) -> list[tuple[str, int]]:
-    """Return role and PID of each process of a run that is ready and has been scraped."""
+    """Return role and PID of each process of a run that is ready and has been scraped; the reaper has ended."""
     run.wait_line('"event": "ready"')
+    run.wait_line('"event": "stopped"')
     pids = [("run", run.pid)]
     for line in run.lines:
-        if '"event": "started"' in line:
-            event = yaml.safe_load(line)
+        event = yaml.safe_load(line) if '"event": "started"' in line else {}
+        if event and not event["process"].startswith("reaper"):
             run.wait_http(f"http://127.0.0.1:{event['port']}/metrics")
             pids.append((event["process"].rpartition("/")[2].partition("-")[0], event["pid"]))
     return pids

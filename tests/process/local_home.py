@@ -88,6 +88,18 @@ def children(pid: int) -> list[int]:
     return []
 
 
+def swept(run: Process) -> None:
+    """Wait until the reaper's pass has ended: until the next one, in minutes, the run has the same children."""
+    until(lambda: not any("reaper" in words_of(pid) for pid in children(run.pid)), "swept")
+
+
+def words_of(pid: int) -> list[str]:
+    """The command line of a process, empty when it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    return []
+
+
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -137,10 +149,11 @@ class Home:
         """The run's own child whose command line has this word."""
         self.note(run)
         for pid in children(run.pid):
-            with suppress(FileNotFoundError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-                if word in words or f"/{word} " in words[0]:  # Redis writes its title into its first word
-                    return pid
+            words = words_of(pid)
+            if word in words or (
+                words and f"/{word} " in words[0]
+            ):  # Redis writes its title into its first word
+                return pid
         raise AssertionError(f"{run.pid} has no child {word}")
 
     def handled(self) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from delayq import SyncClient
 
-from tests.process.local_home import HANDLERS, QUEUE, Home, children, running, stopped, until
+from tests.process.local_home import HANDLERS, QUEUE, Home, children, running, stopped, swept, until
 from tests.process.receiver import receiving
 from tests.processes import DELAYQ, Process
 from tests.servers import free_port
@@ -101,6 +101,7 @@ def test_queues_of_two_files_share_a_scanner_and_a_reaper_and_end_together(home:
 def test_a_killed_process_is_started_again_and_no_other(home: Group) -> None:
     home.described(described("orders"), described("mails"))
     with stopped(home.run("queue.yaml")) as run:
+        swept(run)
         for word, names in (("scanner", ["scanner-1"]), ("worker", ["orders/worker-1", "mails/worker-1"])):
             before, heard, killed = set(children(run.pid)), len(run.lines), home.child(run, word)
             os.kill(killed, signal.SIGKILL)

@@ -82,14 +82,14 @@ def run(  # noqa: PLR0913 -- one parameter an option
     """Run the queues of these files on this machine.
 
     It starts scanner, worker, reaper, and an embedded Redis unless given a URL. A file may have several documents,
-    separated by ---. All queues on one Redis share a scanner and a reaper. A queue has workers of its own, unless it
-    has an HTTP handler, no guard and one worker: such queues share one.
+    separated by ---. All queues on one Redis share a scanner and a reaper, which makes a pass every five minutes. A
+    queue has workers of its own, unless it has an HTTP handler, no guard and one worker: such queues share one.
 
     The command uses spec.redis only with --redis spec, and reads its Secrets below $DELAYQ_SECRETS_DIR. For a Cluster
     with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
     'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis keeps tasks in the data directory
     until the next run. With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, in the order of the
-    documents, then scanners, then the reaper. The first Ctrl-C lets running handlers finish; the second one releases
+    documents, then scanners. The first Ctrl-C lets running handlers finish; the second one releases
     their tasks.
     """
     redis_option = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"

@@ -1,4 +1,4 @@
-"""Restart a process with backoff until it is stopped."""
+"""Restart a process until it is stopped: with backoff if it failed, or at its interval."""
 
 from __future__ import annotations
 
@@ -34,11 +34,20 @@ class OutputParser(Protocol):
 
 
 class Keeper:
-    """Starts a process, and restarts it with exponential backoff."""
+    """Starts a process, and restarts it: with exponential backoff if it failed."""
 
-    def __init__(self, command: Callable[[], Command], name: str, parser: OutputParser) -> None:
-        """`command` is called before each start."""
-        self.name, self._command, self._parser = name, command, parser
+    def __init__(
+        self,
+        command: Callable[[], Command],
+        name: str,
+        parser: OutputParser,
+        every_seconds: float | None = None,
+    ) -> None:
+        """`command` is called before each start.
+
+        With `every_seconds`, the process ends by itself, and starts again so long after its start.
+        """
+        self.name, self._command, self._parser, self._every_seconds = name, command, parser, every_seconds
         self.started = asyncio.Event()  # the process is ready
         self._stopping = asyncio.Event()
         self._child: Child | None = None
@@ -68,8 +77,16 @@ class Keeper:
             if self._stopping.is_set():
                 return
             self._parser.ended(code)
-            failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
-            await self._pause(code, min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (failures - 1)))
+            ran = time.monotonic() - began
+            if code == 0 and self._every_seconds is not None:
+                failures = 0
+                await self._pause(self._every_seconds - ran)
+                continue
+            failures = 1 if ran > STEADY_SECONDS else failures + 1
+            pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (failures - 1))
+            fields = {"process": self.name, "by": ended_by(code), "restart_in_seconds": pause}
+            log.warning("process_exited", extra={"fields": fields})
+            await self._pause(pause)
 
     async def _once(self) -> int:
         self._parser.begin()
@@ -95,9 +112,7 @@ class Keeper:
         if self._child is not None:
             self._child.send(number)
 
-    async def _pause(self, code: int, seconds: float) -> None:
-        fields = {"process": self.name, "by": ended_by(code), "restart_in_seconds": seconds}
-        log.warning("process_exited", extra={"fields": fields})
+    async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

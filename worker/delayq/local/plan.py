@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from delayq.service.logs import LogFormat
 
 SPEC = "spec"  # in place of a URL: the Redis of spec.redis
+REAPER_SECONDS = 300.0  # from one pass of a reaper to the next, as the CronJob's schedule
 URL_VARIABLE = "DELAYQ_REDIS_URL"  # other users can read command lines, but not the environment
 
 
@@ -135,14 +136,13 @@ class Plan:
         verbs: list[tuple[str, Sequence[Served], tuple[str, ...]]] = []
         verbs += [(name, queues, ("worker",)) for name, queues in self.workers.items()]
         verbs += [(name, each.queues, ("scanner",)) for each in self.helpers for name in each.scanner_names]
-        verbs += [
-            (name, each.queues, ("reaper", "--for", "0s"))
-            for each in self.helpers
-            for name in each.reaper_names
-        ]
+        # Scanners reclaim expired leases: beside them a reaper is needed as rarely as on Kubernetes.
+        reaper = ("reaper",) if self.scanners else ("reaper", "--for", "0s")
+        verbs += [(name, each.queues, reaper) for each in self.helpers for name in each.reaper_names]
         for number, (name, queues, verb) in enumerate(verbs):
             port = 0 if self.metrics_port is None else self.metrics_port + number
-            yield name, self._command(url, port, queues, *verb)
+            command = self._command(url, port, queues, *verb)
+            yield name, replace(command, every_seconds=REAPER_SECONDS) if verb == ("reaper",) else command
 
     def _command(self, url: str | None, port: int, queues: Sequence[Served], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))

@@ -33,6 +33,7 @@ class Command:
     cwd: Path | None = None
     inherited: tuple[int, ...] = ()  # file descriptors
     umask: int = -1  # -1: that of this process
+    every_seconds: float | None = None  # start it again so long after its start, if it ends by itself
 
 
 class Child(asyncio.SubprocessProtocol):

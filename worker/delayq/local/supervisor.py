@@ -89,7 +89,7 @@ class Run:
 
     def _add(self, name: str, command: Command) -> None:
         self._relays[name] = Relay(name, self._shown.write_line, self._leaders_changed.ring)
-        self._keepers[name] = Keeper(lambda: command, name, self._relays[name])
+        self._keepers[name] = Keeper(lambda: command, name, self._relays[name], command.every_seconds)
 
     async def serve(self, redis: Sequence[str]) -> bool:
         """Run all processes until a signal or a fatal error, which is raised. `redis` describes each Redis."""

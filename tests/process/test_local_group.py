@@ -88,7 +88,7 @@ def test_queues_of_two_files_share_a_scanner_and_a_reaper_and_end_together(home:
             re.findall(r'^delayq_shard_leader{queue="(\w+)",shard="0"} 1.0$', scraped, re.MULTILINE)
         ) == {*everything.split(", ")}
         assert scraped.count("# TYPE delayq_shard_leader") == 1
-        assert run.wait_http(f"http://127.0.0.1:{first + 4}/readyz") == b"ok\n"
+        assert run.wait_http(f"http://127.0.0.1:{first + 3}/readyz") == b"ok\n"
         run.send(signal.SIGTERM)
         run.wait_line('"event": "drained"')
         assert "of-mails" not in home.handled(), "its handler is not done"

@@ -70,6 +70,7 @@ EACH: dict[str, Callable[[Commands], Call[Any]]] = {
     "expire": lambda b: b.expire(0),
     "unpark": lambda b: b.unpark(0, [("kind", 1)]),
     "parked": lambda b: b.parked(0),
+    "due_kinds": lambda b: b.due_kinds(0, 1),
     "wake": lambda b: b.wake(0),
     "elect": lambda b: b.elect(0, "owner", 1),
     "reclaim": lambda b: b.reclaim(0, max_crashes=1),

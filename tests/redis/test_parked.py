@@ -326,6 +326,18 @@ def test_parked_tasks_are_counted_by_kind_and_version_in_a_bounded_call(shard: S
     assert shard.run(shard.commands.parked(0)) == kinds
 
 
+def exporter_of(shard: Shard, connection: AsyncConnection) -> Exporter:
+    """Of a scanner that leads the shard."""
+    scanner = SimpleNamespace(
+        shards=[SimpleNamespace(shard=0, leads=True)],
+        down={},
+        connects=1,
+        scans={},
+        counters=ProcessCounters("scanner", "orders"),
+    )
+    return Exporter(cast("Scanner", scanner), shard.commands, connection, document({"http": URL}).spec)
+
+
 @pytest.mark.parametrize("denied", [False, True])
 async def test_a_scanner_exports_the_kinds_of_parked_tasks_as_far_as_it_may_read_them(
     shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch, *, denied: bool
@@ -339,14 +351,7 @@ async def test_a_scanner_exports_the_kinds_of_parked_tasks_as_far_as_it_may_read
         return rightful(at, limit="x") if denied else rightful(at)  # type: ignore[arg-type]  # an error of the script
 
     monkeypatch.setattr(shard.commands, "parked", parked)
-    scanner = SimpleNamespace(
-        shards=[SimpleNamespace(shard=0, leads=True)],
-        down={},
-        connects=1,
-        scans={},
-        counters=ProcessCounters("scanner", "orders"),
-    )
-    exporter = Exporter(cast("Scanner", scanner), shard.commands, connection, document({"http": URL}).spec)
+    exporter = exporter_of(shard, connection)
 
     async def exported() -> dict[str, dict[tuple[str, ...], float]]:
         families = {each.name: each.samples for each in await exporter.families(ALWAYS)}

@@ -122,11 +122,12 @@ class ScannerPoller:
 
     async def _read(self, client: Client, key: Key) -> None:
         config = self._configs.of(key)
-        asked = _asked(config.policy, self.autoscaler.stats(key)) if config.policy else ()
-        covers = self._covers.get(key, 0)
-        result = await self._scanners(
-            client, key, Question(horizons=asked, shards=max(config.shards, covers))
+        asked, kinds_seconds = (
+            _asked(config.policy, self.autoscaler.stats(key)) if config.policy else ((), 0.0)
         )
+        covers = self._covers.get(key, 0)
+        question = Question(horizons=asked, kinds_seconds=kinds_seconds, shards=max(config.shards, covers))
+        result = await self._scanners(client, key, question)
         if not self._queues.uid(key):
             return  # it was deleted meanwhile
         self._covers[key] = _covers(result, covers)
@@ -189,9 +190,13 @@ def _covers(result: ScrapeResult, before: int) -> int:
     return MOST_SHARDS if result.read_error.endswith(TOO_MUCH) else before
 
 
-def _asked(policy: Policy, stats: WorkerStats) -> tuple[float, ...]:
-    """Return the horizons that a decision needs, if maxReplicas workers start together."""
-    return _horizons(policy.window(stats.lead.of(policy.max_replicas)))
+def _asked(policy: Policy, stats: WorkerStats) -> tuple[tuple[float, ...], float]:
+    """Return the horizons that a decision needs, if maxReplicas workers start together.
+
+    And the window in which kinds matter, seconds; 0 if their handler times do not differ.
+    """
+    window = policy.window(stats.lead.of(policy.max_replicas))
+    return _horizons(window), window if stats.kinds.seconds else 0.0
 
 
 _horizons = lru_cache(1024)(horizons)  # most windows are the same all the time

@@ -51,6 +51,7 @@ NEEDED: Final = frozenset(
         table.DURABILITY_RISK,
         table.ERASED_SHARDS,
         table.DUE_WITHIN_TASKS,
+        table.DUE_KIND_TASKS,
         table.PARKED_TASKS,
         table.PARKED_OLDEST_DUE,
         table.QUEUE_CLAIMED,

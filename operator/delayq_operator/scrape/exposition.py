@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
-from delayq.contract.metrics import MOST_PARKED, horizon_label
+from delayq.contract.metrics import KINDS_SAMPLED, MOST_KINDS, MOST_PARKED, horizon_label
 from delayq.contract.queue import MOST_SHARDS
 from yarl import URL
 
@@ -32,6 +32,7 @@ TOO_LONG: Final = 384  # for a line that is needed
 AT_A_TIME: Final = 128  # lines parsed before yielding to the event loop
 MOST_CHARACTERS: Final = 200
 PLAIN_LINES: Final = 24  # of a shard, in the metrics that count, but for horizons that were asked for
+KIND_LINES: Final = 2 * max(MOST_PARKED, MOST_KINDS + 1)  # of a scanner, or of a worker
 LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest name
 
 TOO_MUCH: Final = "answers more than it can have to say"
@@ -46,16 +47,21 @@ class Question:
     """Names of the metrics to keep; all others are dropped while reading."""
     horizons: tuple[float, ...] = ()
     """Horizons that a scanner shall count; empty: the default metrics."""
+    kinds_seconds: float = 0.0
+    """With horizons: a scanner shall estimate the kinds of the tasks due within so long; 0: it shall not."""
     shards: int = MOST_SHARDS
 
     @property
     def path(self) -> str:
-        return _path(self.horizons)
+        return _path(self.horizons) + (
+            f"&kinds_within={horizon_label(self.kinds_seconds)}" if self.kinds_seconds else ""
+        )
 
     @property
     def most_needed(self) -> int:
         """Most lines to keep."""
-        return (PLAIN_LINES + len(self.horizons)) * self.shards + 2 * MOST_PARKED + 64
+        sampled = KINDS_SAMPLED if self.kinds_seconds else 0
+        return (PLAIN_LINES + len(self.horizons) + sampled) * self.shards + KIND_LINES + 64
 
     @property
     def most_lines(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from delayq.contract import metrics as table
 from delayq.contract.metrics import horizon_label
 from delayq.scaling import Sample
+from delayq.scaling.policy import HANDLER_SECONDS
 
 from delayq_operator.scrape.backlog import LONGEST_SECONDS
 
@@ -39,11 +40,24 @@ def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet
         starting=fleet.starting,
         starting_seconds=fleet.starting_seconds,
         handler_seconds=stats.handler.seconds,
+        kinds=_kinds(reading, stats),
         lead_seconds=stats.lead.seconds,
         leads=stats.lead.by_starts,
         soonest_seconds=stats.lead.soonest_seconds,
         whole=reading.whole,
     )
+
+
+def _kinds(reading: Reading, stats: WorkerStats) -> tuple[tuple[float, float], ...]:
+    """Return share and handler time of the kinds that fall due in the window; those without a mean have that of all."""
+    means, least = stats.kinds.seconds, stats.handler.stuck_seconds
+    found: dict[float, float] = {}
+    for shard in reading.by_shard(table.DUE_KIND_TASKS, "kind") if means else ():
+        for kind, tasks in shard.items():
+            seconds = means.get(kind, stats.handler.seconds or HANDLER_SECONDS)
+            found[max(seconds, least)] = found.get(max(seconds, least), 0.0) + tasks
+    total = sum(found.values())
+    return tuple((tasks / total, seconds) for seconds, tasks in sorted(found.items()) if total)
 
 
 def _in_flight(reading: Reading) -> int:

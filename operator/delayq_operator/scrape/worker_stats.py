@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
-from delayq.scaling import HandlerTime, LeadTime
+from delayq.scaling import HandlerTime, KindTimes, LeadTime
 from delayq.scaling.learning import LONGEST_HANDLER_SECONDS, LONGEST_LEAD_SECONDS
 from delayq.scaling.policy import LEAD_SECONDS
 
@@ -35,6 +35,8 @@ NEEDED: Final = frozenset(
         table.WORKER_BUSY_SLOTS.name,
         table.WORKER_FIRST_CLAIM.name,
         table.WORKER_GUARD_UP.name,
+        table.WORKER_KIND_RUNS.name,
+        table.WORKER_KIND_HANDLER_SECONDS.name,
         f"{table.WORKER_DUE_TO_CLAIMED.name}_bucket",
         f"{table.WORKER_HANDLER.name}_sum",
         f"{table.WORKER_HANDLER.name}_count",
@@ -62,6 +64,7 @@ class WorkerStats:
         self.handler = HandlerTime(
             _number(status.get("handlerMilliseconds"), per=1000, most=LONGEST_HANDLER_SECONDS)
         )
+        self.kinds = KindTimes()
         self.lead = LeadTime(_number(status.get("leadSeconds"), per=1, most=LONGEST_LEAD_SECONDS))
         self._asked_at: dict[str, float] = {}
         self._created: dict[str, float] = {}
@@ -86,11 +89,15 @@ class WorkerStats:
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Add the samples of a worker."""
+        samples = list(samples)
         values = valid_values(samples)
         total, count = (values.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
         if total is not None and count is not None:
             self.handler.take(pod.name, total, count, older=pod.created_at < self._since)
             self.handler.watch(pod.name, busy=int(values.get(table.WORKER_BUSY_SLOTS.name, 0)), now=now)
+        seconds = _by_kind(table.WORKER_KIND_HANDLER_SECONDS, samples)
+        for kind, runs in _by_kind(table.WORKER_KIND_RUNS, samples).items():
+            self.kinds.take(kind, pod.name, seconds.get(kind, 0.0), runs, older=pod.created_at < self._since)
         first_claim = values.get(table.WORKER_FIRST_CLAIM.name)
         if first_claim is None:
             return
@@ -131,6 +138,7 @@ class WorkerStats:
 
     def _forget(self, but: set[str]) -> None:
         self.handler.forget(but)
+        self.kinds.forget(but)
         self.lead.forget(but)
         for known in (self._claimed, self._came, self._blocked):
             known.intersection_update(but)
@@ -166,6 +174,10 @@ def busy(samples: Iterable[Sample]) -> int | None:
 def valid_values(samples: Iterable[Sample]) -> dict[str, float]:
     """Return the valid values: no NaN, not negative, not above MOST."""
     return {name: float(value) for name, _, value in samples if 0 <= value <= MOST}
+
+
+def _by_kind(metric: table.Metric, samples: Iterable[Sample]) -> dict[str, float]:
+    return {has["kind"]: value for name, has, value in samples if name == metric.name and "kind" in has}
 
 
 def _number(value: object, *, per: int, most: float) -> float | None:

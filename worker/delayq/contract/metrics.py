@@ -65,6 +65,9 @@ MOST_KINDS: Final = 64
 OTHER_KINDS: Final = "other"
 """All further kinds together."""
 
+KINDS_SAMPLED: Final = 64
+"""Tasks of a shard that a scanner looks at for their kinds, if a scrape asks for them."""
+
 MOST_PARKED: Final = 16
 """Kinds and versions of parked tasks that one scanner exports."""
 
@@ -173,6 +176,12 @@ DUE_WITHIN_TASKS: Final = _gauge(
     "queue",
     "shard",
     "horizon_seconds",
+)
+DUE_KIND_TASKS: Final = _gauge(
+    "due_kind_tasks",
+    "Tasks that are due or fall due within the time that the autoscaler asks for, by kind: an estimate from 64 tasks. "
+    "No value in other scrapes.",
+    *(*_SHARD, "kind"),
 )
 PARKED_TASKS: Final = _gauge(
     "parked_tasks",

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from delayq.contract.metrics import MOST_PARKED
+from delayq.contract.metrics import KINDS_SAMPLED, MOST_PARKED
 from delayq.protocol import replies, scripts
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import Keys
@@ -328,6 +328,10 @@ class Commands:
     def parked(self, shard: int, *, limit: int = MOST_PARKED) -> Call[ParkedKinds]:
         """Count the parked tasks of each kind and version, of the first `limit`."""
         return self._call("parked", shard, replies.parked, limit=limit)
+
+    def due_kinds(self, shard: int, within_ms: int) -> Call[dict[str, float]]:
+        """Estimate from a sample how many of the tasks that fall due within a time are of each kind."""
+        return self._call("due_kinds", shard, replies.due_kinds, within_ms=within_ms, limit=KINDS_SAMPLED)
 
     def wake(self, shard: int) -> Call[Wait]:
         """Push a wake token if a task is due; the reply has the time that a scanner may sleep."""

@@ -1,9 +1,9 @@
-"""The horizons of one scrape: the defaults, or those of the query. Not here: counting (counts.lua)."""
+"""What one scrape counts of the tasks that fall due: the defaults, or what the query asks for. Not here: counting."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract.metrics import LONGEST_HORIZON_SECONDS, MOST_HORIZONS, horizon_label
@@ -21,6 +21,8 @@ class DueHistogram:
 
     ms: Mapping[str, int]
     asked: bool
+    kinds_ms: int = 0
+    """The kinds of tasks that fall due within so long are wanted, too; 0: they are not."""
 
     def samples(self, due_within: Mapping[int, int]) -> Iterable[tuple[str, int]]:
         """Yield label and tasks. Horizons of a query that add no task to the next smaller one are left out."""
@@ -31,22 +33,23 @@ class DueHistogram:
             before = due_within[ms]
 
 
-def asked(words: Sequence[str]) -> DueHistogram:
-    """Parse the horizons of a query, in any order; ValueError for an invalid one.
+def asked(words: Sequence[str], kinds_within: Sequence[str] = ()) -> DueHistogram:
+    """Parse the horizons of a query, in any order, and a time for kinds; ValueError for an invalid one.
 
     A horizon is rounded to its label's six digits: 1234567 counts what falls due within 1.23457e+06 s.
     """
     if len(words) > MOST_HORIZONS:
         raise ValueError(f"horizon: expected at most {MOST_HORIZONS} of them, got {len(words)}")
-    labels = {horizon_label(_seconds(word)) for word in words}
-    return _of(labels, asked=True)
+    labels = {horizon_label(_seconds("horizon", word)) for word in words}
+    kinds_seconds = max((_seconds("kinds_within", word) for word in kinds_within), default=0.0)
+    return replace(_of(labels, asked=True), kinds_ms=round(kinds_seconds * 1000))
 
 
-def _seconds(word: str) -> float:
+def _seconds(name: str, word: str) -> float:
     seconds = float(word) if _NUMBER.fullmatch(word) else 0.0
     if not 0 < seconds <= LONGEST_HORIZON_SECONDS:
         expected = f"seconds above 0 and not above {LONGEST_HORIZON_SECONDS}"
-        raise ValueError(f"horizon: expected {expected}, got {quote(word)}")
+        raise ValueError(f"{name}: expected {expected}, got {quote(word)}")
     return seconds
 
 

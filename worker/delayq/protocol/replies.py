@@ -322,6 +322,16 @@ def parked(reply: list[Any]) -> list[ParkedKind]:
     ]
 
 
+def due_kinds(reply: list[Any]) -> dict[str, float]:
+    """Decode due_kinds.lua's reply: the estimated number of tasks of each kind; '' for tasks without one."""
+    due, *flat = reply
+    share = due / max(1, sum(flat[1::2]))
+    return {
+        "" if kind == b"-" else kind.decode(errors="replace"): tasks * share
+        for kind, tasks in zip(flat[::2], flat[1::2], strict=True)
+    }
+
+
 def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[Any], Any]:
     """Return the decoder of get.lua's reply for one task.
 

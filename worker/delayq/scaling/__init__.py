@@ -5,7 +5,7 @@ Standard library only, no I/O, no clock: the operator calls it every other secon
 
 from delayq.scaling.decide import decide
 from delayq.scaling.decision import LIMITS, Decision, Reason, Shortfall
-from delayq.scaling.learning import HandlerTime, LeadTime
+from delayq.scaling.learning import HandlerTime, KindTimes, LeadTime
 from delayq.scaling.memory import Memory, begun
 from delayq.scaling.policy import Limit, Policy
 from delayq.scaling.record import recorded, replayed
@@ -16,6 +16,7 @@ __all__ = [
     "LIMITS",
     "Decision",
     "HandlerTime",
+    "KindTimes",
     "LeadTime",
     "Limit",
     "Memory",

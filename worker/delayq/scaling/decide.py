@@ -117,7 +117,7 @@ def _needed(sample: Sample, policy: Policy, previous: Memory, now: float) -> tup
 
 def _useful(demand: _Demand, sample: Sample, policy: Policy) -> tuple[_Demand, Limit]:
     """Limit demand to the workers that spec.limits allows to be busy."""
-    most, limit = policy.useful(sample.handler_seconds)
+    most, limit = policy.useful(sample.mean_seconds)
     if demand.replicas <= most:
         return demand, "None"
     return replace(demand, replicas=int(most), again=int(min(demand.again, most))), limit

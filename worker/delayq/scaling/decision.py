@@ -78,9 +78,12 @@ class Decision:
 
     @property
     def late_seconds(self) -> float | None:
-        """The greatest lateness, due tasks included; None if a shard is missing, or with limits.ratePerSecond."""
+        """The greatest lateness, due tasks included; None if it is unknown.
+
+        It is if a shard is missing, with limits.ratePerSecond, and if kinds of task differ in their handler times.
+        """
         sample, policy = self.sample, self.policy
-        if sample is None or not sample.whole or policy.limits.rate_per_second is not None:
+        if sample is None or not sample.whole or sample.kinds or policy.limits.rate_per_second is not None:
             return None
         due = load(sample, self.unforeseen_rate, policy.window(self.lead_seconds))
         most = policy.limits.max_in_flight or inf

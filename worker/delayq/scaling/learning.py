@@ -25,6 +25,10 @@ PERCENTILE: Final = 0.95
 LONGEST_LEAD_SECONDS: Final = 3600.0
 LONGEST_HANDLER_SECONDS: Final = 604_800.0  # the most that delivery.handlerTimeoutSeconds takes
 MOST_TASKS: Final = 2**53
+MOST_KINDS: Final = 128
+"""Kinds with a mean of their own: those of two versions of a handler."""
+APART: Final = 2.0
+"""Means of kinds that differ by less than this factor are as good as one mean."""
 
 
 class HandlerTime:
@@ -44,10 +48,15 @@ class HandlerTime:
     @property
     def seconds(self) -> float | None:
         """The mean; None without data."""
-        stuck = min(self._stuck.values(), default=0.0)
+        stuck = self.stuck_seconds
         if self._tasks:
             return max(stuck, self._seconds / self._tasks)
         return stuck if stuck > HANDLER_SECONDS else None
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long no busy worker has ended a handler."""
+        return min(self._stuck.values(), default=0.0)
 
     def take(self, worker: str, seconds: float, tasks: float, *, older: bool = False) -> None:
         """Add a worker's counters: time in handlers and number of handlers, since it started.
@@ -83,6 +92,34 @@ class HandlerTime:
         for known in (self._counters, self._moved_at, self._stuck):
             for worker in known.keys() - set(but):
                 del known[worker]
+
+
+class KindTimes:
+    """The mean handler time of each kind of task."""
+
+    def __init__(self) -> None:
+        """Nothing is stored: workers report all runs since they started."""
+        self._kinds: dict[str, HandlerTime] = {}
+
+    def take(self, kind: str, worker: str, seconds: float, tasks: float, *, older: bool = False) -> None:
+        """Add a worker's counters of one kind, as HandlerTime.take() does."""
+        # The kind that no worker has reported for the longest time is the first.
+        time = self._kinds[kind] = self._kinds.pop(kind, None) or HandlerTime()
+        time.take(worker, seconds, tasks, older=older)
+        if len(self._kinds) > MOST_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The mean of each kind that has one; empty if no two of them differ enough to matter."""
+        means = {kind: mean for kind, time in self._kinds.items() if (mean := time.seconds) is not None}
+        longest, shortest = max(means.values(), default=0.0), min(means.values(), default=0.0)
+        return means if longest and longest >= APART * shortest else {}
+
+    def forget(self, but: Collection[str]) -> None:
+        """Drop the data of all workers but these; the means stay."""
+        for time in self._kinds.values():
+            time.forget(but)
 
 
 class LeadTime:

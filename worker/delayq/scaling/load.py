@@ -40,7 +40,8 @@ def load(sample: Sample, rate: float, until_seconds: float) -> Load:
         waited_seconds=sample.overdue_seconds if sample.overdue else 0.0,
         held=sample.in_flight,
         inflows=inflows,
-        handler_seconds=HANDLER_SECONDS if sample.handler_seconds is None else sample.handler_seconds,
+        handler_seconds=HANDLER_SECONDS if sample.mean_seconds is None else sample.mean_seconds,
+        kinds=sample.kinds,
     )
 
 

@@ -76,6 +76,8 @@ class Load:
     """Tasks in flight, which already have slots."""
     inflows: Sequence[Inflow] = ()
     handler_seconds: float
+    kinds: Sequence[tuple[float, float]] = ()
+    """Share of the tasks that are not in flight → their handler time, by kind. Empty: all take `handler_seconds`."""
     waited_seconds: float = 0.0
     """How long the oldest task that is present has been due."""
 
@@ -83,6 +85,13 @@ class Load:
     def total(self) -> float:
         """All tasks."""
         return self.present + sum(inflow.tasks for inflow in self.inflows)
+
+    def slots_at_once(self, lateness_seconds: float) -> float:
+        """Return the slots that start all of it in time, if everything arrives at once."""
+        if not self.kinds:
+            return self.total / rounds(lateness_seconds, self.handler_seconds)
+        slots = sum(share / rounds(lateness_seconds, seconds) for share, seconds in self.kinds)
+        return self.held + (self.total - self.held) * slots
 
     @cached_property
     def changes(self) -> list[Change]:
@@ -195,7 +204,7 @@ def required(load: Load, fleet: Fleet, lateness_seconds: float) -> int:
     least = max(1, ceil(load.held / fleet.slots))
     # Enough even if all tasks arrive at once after any wait: no task is allowed less time than this.
     shortest = lateness_seconds * LATE_SHARE / (1 + LATE_SHARE)
-    most = ceil(load.total / (fleet.slots * rounds(shortest, load.handler_seconds)))
+    most = ceil(load.slots_at_once(shortest) / fleet.slots)
     enough = bisect_left(
         range(least, max(least, most) + 1),
         1,

@@ -43,7 +43,8 @@ def replayed(record: str) -> Decision:
 
 def _sample(found: dict[str, Any]) -> Sample:
     leads = tuple((int(starts), float(seconds)) for starts, seconds in found.get("leads", ()))
-    return Sample(**{**found, "due_within": _pairs(found["due_within"]), "leads": leads})
+    kinds = tuple((float(share), float(seconds)) for share, seconds in found.get("kinds", ()))
+    return Sample(**{**found, "due_within": _pairs(found["due_within"]), "leads": leads, "kinds": kinds})
 
 
 def _pairs(found: list[list[float]]) -> tuple[tuple[float, int], ...]:

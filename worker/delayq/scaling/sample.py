@@ -56,6 +56,11 @@ class Sample:
     """Age of the youngest of them."""
     handler_seconds: float | None = None
     """Mean handler time; None: not measured yet."""
+    kinds: tuple[tuple[float, float], ...] = ()
+    """Share of a kind of task among those due by the end of the window → its mean handler time.
+
+    Empty: `handler_seconds` holds for every task.
+    """
     lead_seconds: float | None = None
     """From creating a single worker to its first claim, with a margin; None: not measured yet."""
     leads: tuple[tuple[int, float], ...] = ()
@@ -70,6 +75,11 @@ class Sample:
         return next(
             (seconds for least, seconds in reversed(self.leads) if least <= starts), self.lead_seconds
         )
+
+    @property
+    def mean_seconds(self) -> float | None:
+        """Mean handler time of the tasks due by the end of the window; None: not measured yet."""
+        return sum(share * seconds for share, seconds in self.kinds) if self.kinds else self.handler_seconds
 
     @property
     def foreseen(self) -> int:

@@ -57,10 +57,10 @@ def _demand(decision: Decision, sample: Sample) -> str:
 
 
 def _supply(decision: Decision, sample: Sample) -> str:
-    taken = HANDLER_SECONDS if sample.handler_seconds is None else sample.handler_seconds
-    learnt = " (not learnt yet)" if sample.handler_seconds is None else ""
+    taken = HANDLER_SECONDS if sample.mean_seconds is None else sample.mean_seconds
+    remark = " (weighted by kind)" if sample.kinds else " (not learnt yet)" * (sample.mean_seconds is None)
     slots = (
-        f"{decision.replicas:,} × {counted(decision.policy.slots, 'slot')} of {seconds(taken)} a task{learnt}"
+        f"{decision.replicas:,} × {counted(decision.policy.slots, 'slot')} of {seconds(taken)} a task{remark}"
     )
     absent = f"; {counted(decision.absent, 'worker')} neither ready nor starting" if decision.absent else ""
     return f"{slots}{_claim(decision)}{absent}"

@@ -6,6 +6,7 @@ is certain if the handler time does not change.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from delayq.scaling.decision import Shortfall
@@ -26,6 +27,7 @@ def shortfall(
 
     None if spec.limits, not maxReplicas, limits the number of busy workers: more workers would not help.
     """
+    sample = replace(sample, kinds=())  # of the window only: later tasks may be of other kinds
     useful, _ = policy.useful(sample.handler_seconds)
     if useful <= policy.max_replicas:
         return None

@@ -46,6 +46,7 @@ class Found:
     down: dict[int, Outage]  # shards that Redis does not serve
     counts: dict[int, Counts] = field(default_factory=dict)
     parked: list[ParkedKind] = field(default_factory=list)
+    due_kinds: dict[int, dict[str, float]] = field(default_factory=dict)  # by shard and kind
     servers: list[ServerInfo] = field(default_factory=list)
     offsets: list[float] = field(default_factory=list)  # of each server's clock, seconds
 
@@ -86,7 +87,9 @@ class Exporter:
         queue, serves = self._commands.queue, len(found.down) < len(self._commands.shards)
         down = {shard: (why, self._where.get(shard, "")) for shard, why in found.down.items()}
         return [
-            *metrics.queue_families(queue, led, found.counts, horizons, parked=found.parked),
+            *metrics.queue_families(
+                queue, led, found.counts, horizons, parked=found.parked, due_kinds=found.due_kinds
+            ),
             *metrics.shard_families(queue, self._commands.shard_map, down, self._progress()),
             *metrics.backend_families(
                 queue,
@@ -147,6 +150,13 @@ class Exporter:
             kinds = await self._connection.answers([self._commands.parked(shard) for shard in with_parked])
             # A user without the right to ZLEXCOUNT, which is new, has all other metrics.
             found.parked += [kind for each in kinds if not isinstance(each, Exception) for kind in each]
+        if horizons.kinds_ms:
+            mixes = await self._connection.answers(
+                [self._commands.due_kinds(shard, horizons.kinds_ms) for shard in shards]
+            )
+            found.due_kinds |= {
+                shard: mix for shard, mix in zip(shards, mixes, strict=True) if not isinstance(mix, Exception)
+            }
 
     async def _servers(self, there: Collection[Keys], deadline: float, found: Found) -> None:
         """Read the settings and clock of every server that holds a shard of the queue."""

@@ -78,6 +78,7 @@ def queue_families(
     horizons: DueHistogram,
     *,
     parked: Iterable[ParkedKind] = (),
+    due_kinds: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Iterable[Family]:
     """Return a scanner's metrics of the queue: whether it leads each shard, and the counts of those it leads."""
     yield _family(m.SHARD_LEADER, {(queue, str(shard)): leads for shard, leads in led.items()})
@@ -99,6 +100,12 @@ def queue_families(
         for label, tasks in horizons.samples(each.due_within)
     }
     yield _family(m.DUE_WITHIN_TASKS, within)
+    mixes: dict[Labels, float] = {
+        (queue, str(shard), kind): tasks
+        for shard, mix in (due_kinds or {}).items()
+        for kind, tasks in mix.items()
+    }
+    yield _family(m.DUE_KIND_TASKS, mixes)
     kinds = {(queue, each.kind, str(each.version)): each for each in combined(parked)[: m.MOST_PARKED]}
     yield _family(m.PARKED_TASKS, {labels: each.tasks for labels, each in kinds.items()})
     oldest: dict[Labels, float] = {labels: each.oldest_due_ms / 1000 for labels, each in kinds.items()}

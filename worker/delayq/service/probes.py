@@ -76,10 +76,12 @@ class Probes:
         return _exposition(list(await self.families(due_histogram.ALWAYS)))
 
     async def horizons(self, query: Query) -> Response:
-        """Return the horizons of `?horizon=`, one request at a time; 400 when it is invalid."""
+        """Return what `?horizon=` and `?kinds_within=` ask for, one request at a time; 400 when it is invalid."""
         words = query.get("horizon", [])
         try:
-            wanted = due_histogram.asked(words) if words else due_histogram.ALWAYS
+            wanted = (
+                due_histogram.asked(words, query.get("kinds_within", ())) if words else due_histogram.ALWAYS
+            )
         except ValueError as error:
             return Response(f"{error}\n", 400)
         async with self.turn:

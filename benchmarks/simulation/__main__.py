@@ -48,6 +48,9 @@ NOWHERE: Final = 946_684_800.0
 )
 @click.option("--fresh", is_flag=True, help="Learn handler and lead time on the way, as for a new queue.")
 @click.option(
+    "--by-kind", is_flag=True, help="Tasks with the same handler time are of one kind, and kinds are known."
+)
+@click.option(
     "--compare",
     type=click.Choice(["reactive"]),
     help="Beside it, what KEDA and the HPA would do with their defaults, knowing only what is due.",
@@ -74,7 +77,10 @@ def simulate(
     lead = policy.lead(None) if trial["lead"] is None else trial["lead"] / 1000
     work = load(source, policy.window(lead) + policy.period_seconds)
     first = policy.min_replicas if trial["replicas"] is None else trial["replicas"]
-    runs = _runs(work, policy, lead=lead, replicas=first, fresh=trial["fresh"], compare=trial["compare"])
+    known = simulation.Known() if trial["fresh"] else simulation.Known(work.tasks.mean_handler_seconds, lead)
+    if trial["by_kind"]:
+        known = known._replace(kinds=tuple(sorted(set(work.tasks.handler_seconds))))
+    runs = _runs(work, policy, lead=lead, replicas=first, known=known, compare=trial["compare"])
     if trial["png"]:
         tables.draw(runs, policy, work.start, trial["png"])
     tables.show(runs, policy, work.start, output)
@@ -103,9 +109,14 @@ def _policy(document: DelayQueue, least: int | None, most: int | None) -> Policy
 
 
 def _runs(
-    work: Workload, policy: Policy, *, lead: float, replicas: int, fresh: bool, compare: str | None
+    work: Workload,
+    policy: Policy,
+    *,
+    lead: float,
+    replicas: int,
+    known: simulation.Known,
+    compare: str | None,
 ) -> list[simulation.Run]:
-    known = simulation.Known() if fresh else simulation.Known(work.tasks.mean_handler_seconds, lead)
     start = NOWHERE if work.start is None else work.start
     pilots: list[simulation.Pilot] = [
         simulation.Production(policy, replicas=replicas, start=start, known=known)

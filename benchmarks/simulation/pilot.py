@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from delayq.scaling import HandlerTime, LeadTime, Sample, begun, decide, horizons
+from delayq.contract.metrics import KINDS_SAMPLED
+from delayq.scaling import HandlerTime, KindTimes, LeadTime, Sample, begun, decide, horizons
 from delayq.scaling.learning import SIZES
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ class Known(NamedTuple):
     handler_seconds: float | None = None
     lead_seconds: float | None = None
     """For any number of starts at once."""
+    kinds: tuple[float, ...] = ()
+    """Handler times of the kinds of task; empty: one mean for all tasks, also later."""
 
 
 class Step(NamedTuple):
@@ -60,6 +64,9 @@ class Production:
         self._memory = begun(replicas, start)
         self._handler = HandlerTime(known.handler_seconds)
         self._lead = LeadTime(known.lead_seconds, sizes=SIZES)
+        self._by_kind, self._kinds = bool(known.kinds), KindTimes()
+        for seconds in known.kinds:
+            self._kinds.take(str(seconds), "before", seconds, 1)
 
     @property
     def period_seconds(self) -> float:
@@ -101,10 +108,19 @@ class Production:
             starting=len(starting),
             starting_seconds=now - starting[-1].created if starting else 0.0,
             handler_seconds=self._handler.seconds,
+            kinds=self._mix(plant),
             lead_seconds=self._lead.seconds,
             leads=self._lead.by_starts,
             soonest_seconds=self._lead.soonest_seconds,
         )
+
+    def _mix(self, plant: Plant) -> tuple[tuple[float, float], ...]:
+        """Sample the tasks due by the end of the window as due_kinds.lua does, also those not scheduled yet."""
+        means, due = self._kinds.seconds, bisect_right(plant.tasks.due, plant.now + self._window)
+        count = min(KINDS_SAMPLED, due - plant.claimed) if means else 0
+        ranks = (int((each + 0.5) * (due - plant.claimed) / count) for each in range(count))
+        found = Counter(plant.tasks.handler_seconds[plant.claimed + rank] for rank in ranks)
+        return tuple((tasks / count, means.get(str(kind), kind)) for kind, tasks in found.items())
 
     def _learn(self, plant: Plant) -> None:
         """Read the counters of the workers that claim; one that is gone cannot be asked any more."""
@@ -112,6 +128,8 @@ class Production:
         together = Counter(worker.created for worker in plant.staff)
         for worker in plant.staff:
             self._handler.take(worker.name, worker.seconds, worker.tasks)
+            for kind, runs in worker.runs.items() if self._by_kind else ():
+                self._kinds.take(str(kind), worker.name, kind * runs, runs)
             self._handler.watch(worker.name, busy=worker.busy, now=plant.now)
             if worker.claims_at <= plant.now and worker.claims_at > worker.created:
                 self._lead.take(worker.name, worker.claims_at - worker.created, together[worker.created])

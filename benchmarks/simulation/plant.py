@@ -8,7 +8,7 @@ Messages take no time: what a simulation tells of lateness leaves the few millis
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import Counter, deque
 from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -28,11 +28,13 @@ NEVER: Final = -1.0
 class Worker:
     """One pod."""
 
-    __slots__ = ("busy", "claims_at", "created", "gone", "leaving", "number", "seconds", "tasks")
+    __slots__ = ("busy", "claims_at", "created", "gone", "leaving", "number", "runs", "seconds", "tasks")
 
     def __init__(self, number: int, created: float, claims_at: float) -> None:
         self.number, self.created, self.claims_at = number, created, claims_at
         self.busy, self.tasks, self.seconds = 0, 0, 0.0
+        self.runs = Counter[float]()
+        """Tasks by handler time: tasks of the same are of one kind."""
         self.leaving, self.gone = False, inf
 
     @property
@@ -156,6 +158,7 @@ class Plant:
         worker.busy -= 1
         worker.tasks += 1
         worker.seconds += self.tasks.handler_seconds[task]
+        worker.runs[self.tasks.handler_seconds[task]] += 1
         self.finished += 1
         if not worker.leaving:
             self._free.append(worker)

@@ -30,7 +30,7 @@ HELP: Final = (
     "spike:2000@60s/500ms (tasks due at one instant, after how long, handler time); "
     "steady:100/s@10m/500ms (a rate, for how long, handler time); "
     "poisson:100/s@10m/500ms (the same by chance, and scheduled only when due); "
-    "daily:200000/500ms (a day: most at noon, a tenth of all at 09:00)"
+    "daily:200000/500ms (a day: most at noon, a tenth of all at 09:00); several with + between them"
 )
 
 _UNITS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -47,6 +47,9 @@ def scenario(text: str, *, handler_seconds: float = HANDLER_SECONDS, seed: int =
 
     `handler_seconds` is for a text that says nothing of it.
     """
+    parts = text.split("+")
+    if len(parts) > 1:
+        return [each for part in parts for each in scenario(part, handler_seconds=handler_seconds, seed=seed)]
     match = _TEXT.fullmatch(text)
     made = None if match is None else _made(match, seed)
     if match is None or made is None:

@@ -67,12 +67,13 @@ def test_ids_without_an_envelope_and_bytes_of_other_programs_do_not_stop_the_oth
     assert found(shard, 1000) == {}
 
 
-def test_of_large_tasks_fewer_are_read(shard: Shard) -> None:
-    shard.seed(due(*[MAIL] * 50, *[REPORT] * 50).but(stats={"largest": 65_536}))
-    shard.redis.hset(
-        shard.keys.tasks, mapping=dict.fromkeys([f"{n:05}" for n in (12, 37, 62, 87)], of_kind("x"))
-    )
-    assert found(shard, 1000) == {"x": 100}
+def test_of_large_tasks_fewer_are_read_from_all_parts(shard: Shard) -> None:
+    """Four of 64 KiB are more than 256 KiB, for each has a few bytes more."""
+    mail, report = (each[:-6] + bytes(65_536) + each[-6:] for each in (MAIL, REPORT))
+    shard.seed(due(*[mail] * 50, *[report] * 50))
+    shard.redis.config_resetstat()
+    assert found(shard, 1000) == {"mail": 50, "report": 50}
+    assert shard.redis.info("commandstats")["cmdstat_hget"]["calls"] == 4
 
 
 @pytest.mark.parametrize("fails", [False, True])

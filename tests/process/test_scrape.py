@@ -51,6 +51,10 @@ def due_within(process: Process, url: str) -> dict[str, float]:
     return {labels["horizon_seconds"]: value for labels, value in found}
 
 
+def due_kinds(process: Process, url: str) -> dict[str, float]:
+    return {labels["kind"]: value for labels, value in samples(process, url)["delayq_due_kind_tasks"]}
+
+
 def refused(process: Process, query: str) -> str:
     with pytest.raises(HTTPError) as refusal:
         urlopen(horizons_url(process, f"?{query}"), timeout=10)  # noqa: S310  our own process
@@ -71,10 +75,14 @@ def test_a_scrape_gets_the_horizons_it_asks_for_or_a_sentence_that_says_what_is_
     always = {"10": 0, "30": 0, "60": 0, "300": 0, "900": 0, "3600": 3}
     assert due_within(process, horizons_url(process, query)) == {"2000": 3, "20000": 5}
     assert due_within(process, horizons_url(process, "?horizon=1&horizon=2")) == {}
+    assert due_kinds(process, horizons_url(process, query)) == {}
+    assert due_kinds(process, horizons_url(process, "?horizon=1&kinds_within=2000")) == {"": 3}
+    assert due_kinds(process, url_of(process, "metrics?horizon=1&kinds_within=2000")) == {}
     assert due_within(process, url_of(process, "metrics")) == always
     assert due_within(process, url_of(process, "metrics?horizon=20000")) == always
     sentence = 'horizon: expected seconds above 0 and not above 31622400, got "soon"\n'
     assert refused(process, "horizon=10&horizon=soon") == sentence
+    assert refused(process, "horizon=1&kinds_within=").startswith("kinds_within: expected seconds")
     assert refused(process, "horizon=1&" * 129) == "horizon: expected at most 128 of them, got 129\n"
     assert status(process, "metrics?horizon=soon") == 200
 

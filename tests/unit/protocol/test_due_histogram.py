@@ -37,6 +37,14 @@ def test_what_is_no_horizon_is_told_with_what_was_expected(word: str) -> None:
         asked(["10", word])
 
 
+def test_kinds_are_wanted_only_by_who_asks_for_them() -> None:
+    assert (ALWAYS.kinds_ms, asked(["1"]).kinds_ms, asked(["1"], ["19.5"]).kinds_ms) == (0, 0, 19_500)
+    with pytest.raises(
+        ValueError, match='kinds_within: expected seconds above 0 and not above 31622400, got "x"'
+    ):
+        asked(["1"], ["x"])
+
+
 def test_a_scrape_asks_for_so_many_and_no_more() -> None:
     words = [str(at + 1) for at in range(129)]
     assert len(asked(words[:128]).ms) == 128

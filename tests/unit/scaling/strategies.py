@@ -71,6 +71,9 @@ def looks(draw: st.DrawFn, policy: Policy, *, whole: bool = True) -> Sample:
         starting=draw(st.integers(0, 20)),
         starting_seconds=draw(st.floats(0, 30)),
         handler_seconds=draw(st.none() | st.sampled_from([0.0, 0.01, 0.5, 30.0])),
+        kinds=draw(
+            st.sampled_from([(), (), ((1.0, 0.5),), ((0.25, 30.0), (0.75, 0.01)), ((0.5, 0.0), (0.5, 3.0))])
+        ),
         lead_seconds=lead,
         leads=leads,
         soonest_seconds=draw(st.none() | st.sampled_from([1.0, 10.0])),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from delayq.scaling import HandlerTime, LeadTime
+from delayq.scaling import HandlerTime, KindTimes, LeadTime
+from delayq.scaling.learning import MOST_KINDS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,44 @@ def test_what_was_long_ago_fades() -> None:
         learnt.take("one", 10_000 + round_, 10_000 + round_ * 100)
     assert learnt.seconds is not None
     assert learnt.seconds < 0.02
+
+
+counters = st.tuples(
+    st.sampled_from("abc"), st.sampled_from(["one", "two"]), st.floats(0, 50), st.integers(0, 50)
+)
+
+
+@given(st.lists(counters, max_size=30), st.booleans())
+def test_each_kind_has_the_mean_that_it_would_have_alone(
+    told: list[tuple[str, str, float, int]],
+    older: bool,  # noqa: FBT001 -- drawn
+) -> None:
+    """And none of them matters if no two differ by a factor of two."""
+    kinds, alone = KindTimes(), {kind: HandlerTime() for kind in "abc"}
+    for number, (kind, worker, seconds, tasks) in enumerate(told):
+        kinds.take(kind, worker, seconds, tasks, older=older)
+        alone[kind].take(worker, seconds, tasks, older=older)
+        if number % 7 == 0:
+            kinds.forget(but=["one"])
+            for each in alone.values():
+                each.forget(but=["one"])
+    means = {kind: each.seconds for kind, each in alone.items() if each.seconds is not None}
+    apart = means and 0 < max(means.values()) >= 2 * min(means.values())
+    assert kinds.seconds == (means if apart else {})
+
+
+def test_means_of_kinds_outlive_their_workers_and_are_bounded() -> None:
+    """The reports of tomorrow's midnight need them, and workers may report any names."""
+    kinds = KindTimes()
+    for name, seconds in (("mail", 0.01), ("report", 60.0)):
+        kinds.take(name, "one", seconds, 1)
+    kinds.forget(but=[])
+    assert kinds.seconds == {"mail": 0.01, "report": 60.0}
+    for number in range(MOST_KINDS - 1):
+        kinds.take("report", "two", 60.0, 1)
+        kinds.take(f"kind-{number}", "two", 1.0, 1)
+    assert len(kinds.seconds) == MOST_KINDS
+    assert "mail" not in kinds.seconds, "which nobody has reported for the longest time"
 
 
 def test_the_lead_is_the_p95_of_the_last_starts_and_a_margin_that_shrinks_with_them() -> None:

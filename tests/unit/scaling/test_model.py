@@ -110,6 +110,42 @@ def test_a_backlog_that_lasts_until_new_workers_come_asks_for_them() -> None:
     assert [suffices(each, load, fleet, 1.0) for each in (1, 2, 39, 40, 50)] == [False] * 3 + [True] * 2
 
 
+REPORTS: dict[str, Any] = {"kinds": ((0.02, 60.0), (0.98, 0.01)), "handler_seconds": 1.2098}
+
+
+def test_kinds_need_no_more_slots_than_all_of_them_at_once() -> None:
+    """200 reports and 9,800 e-mails at once: a mean of 1.2 s would give each of them a slot.
+
+    In the fifth of a second that is certain, a slot begins one report or 19 e-mails.
+    """
+    load = Load(present=0, inflows=[Inflow(10, 10, 10_000)], **REPORTS)
+    assert load.slots_at_once(0.2) == pytest.approx(200 + 9_800 / 19)
+    assert required(load, Fleet(slots=10), 1.0) == 72
+    held = Load(present=50, held=50, inflows=[Inflow(10, 10, 10_000)], **REPORTS)
+    assert held.slots_at_once(0.2) == pytest.approx(50 + 200 + 9_800 / 19), "tasks in flight keep theirs"
+
+
+def test_kinds_that_come_steadily_need_what_their_mean_needs() -> None:
+    """Little's law: ten a second of 5 s in the mean, however they differ."""
+    load = Load(
+        present=50, held=50, inflows=[Inflow(0, 60, 600)], kinds=((0.5, 9.9), (0.5, 0.1)), handler_seconds=5.0
+    )
+    alike = Load(present=50, held=50, inflows=[Inflow(0, 60, 600)], handler_seconds=5.0)
+    fleet = Fleet(slots=5, ready=10)
+    assert required(load, fleet, 1.0) == required(alike, fleet, 1.0) == 10
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.5, 60.0])
+def test_one_kind_is_as_none(seconds: float) -> None:
+    for lateness in (0.1, 1.0, 100.0):
+        loads = [
+            Load(present=70, inflows=[Inflow(5, 9, 900)], kinds=kinds, handler_seconds=seconds)
+            for kinds in ((), ((1.0, seconds),))
+        ]
+        one, none = (required(each, Fleet(slots=3, lead_seconds=2), lateness) for each in loads)
+        assert one == none
+
+
 def test_a_course_tells_the_system_after_every_change() -> None:
     load = Load(present=10, inflows=[Inflow(2, 2, 5)], handler_seconds=0.0)
     assert list(course(load, [(0.0, 0), (1.0, 8)])) == [

@@ -34,6 +34,10 @@ FALLS_BACK = policy(fallback=Fallback(failure_threshold=3, replicas=5))
         ),
         (decided(sample(overdue=1, handler_seconds=None)), "of 1 s a task (not learnt yet)"),
         (
+            decided(sample((12.0, 200), handler_seconds=0.01, kinds=((0.5, 60.0), (0.5, 0.01)))),
+            "0 → 4 workers: 200 due within 15 s; 4 × 32 slots of 30 s a task (weighted by kind)",
+        ),
+        (
             decided(sample((600.0, 5)), before=1),
             "1 → 0 workers: nothing is due, in flight or due within 15 s; workers start by 2025-06-15 15:16:25 UTC",
         ),

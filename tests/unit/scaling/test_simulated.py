@@ -246,3 +246,29 @@ def test_many_are_asked_for_earlier_than_one(known: int | None) -> None:
     assert max(map(float.__sub__, run.plant.began, tasks.due)) <= 0.5
     [asked] = [change.at for change in run.changes if change.after == 6]
     assert 61.5 - asked <= (19.0 if known is None else 13.0)
+
+
+REPORTS = Arrival(120.0, 60.0, tasks=200)
+MAILS = [Arrival(each / 50, 0.01) for each in range(50 * 240)]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "most"),
+    [([*MAILS, REPORTS], 9), ([Arrival(120.0, 0.01, tasks=10_000), REPORTS], 22)],
+    ids=["a steady flow", "all at once"],
+)
+def test_kinds_that_differ_start_in_time_on_few_workers(arrivals: list[Arrival], most: int) -> None:
+    """Reports of a minute among e-mails: the mean that e-mails taught is too short for them."""
+    tasks, policy = Tasks.of(arrivals), Policy(slots=32, min_replicas=1, max_replicas=40)
+
+    def run(kinds: tuple[float, ...]) -> tuple[float, int]:
+        known = Known(handler_seconds=0.01, lead_seconds=15.0, kinds=kinds)
+        pilot = Production(policy, replicas=1, start=NOW, known=known)
+        found = simulate(tasks, pilot, Plant(tasks, slots=32, lead_seconds=15.0, replicas=1))
+        latest = max(map(float.__sub__, found.plant.began, tasks.due))
+        return latest, max(look.replicas for look in found.looks)
+
+    latest, workers = run((0.01, 60.0))
+    assert latest <= 1
+    assert workers <= most
+    assert run(())[0] > 10

@@ -104,8 +104,8 @@ class KindTimes:
     def take(self, kind: str, worker: str, seconds: float, tasks: float, *, older: bool = False) -> None:
         """Add a worker's counters of one kind, as HandlerTime.take() does."""
         # The kind that no worker has reported for the longest time is the first.
-        time = self._kinds[kind] = self._kinds.pop(kind, None) or HandlerTime()
-        time.take(worker, seconds, tasks, older=older)
+        self._kinds[kind] = self._kinds.pop(kind) if kind in self._kinds else HandlerTime()
+        self._kinds[kind].take(worker, seconds, tasks, older=older)
         if len(self._kinds) > MOST_KINDS:
             del self._kinds[next(iter(self._kinds))]
 

@@ -193,6 +193,16 @@ async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper
     assert [told for told, _ in evaluations.of] == [True]
 
 
+async def test_kinds_are_asked_for_while_their_handler_times_differ(scraper: ScannerPoller) -> None:
+    evaluations, answers = scale(scraper, leadTimeSeconds=16), Answers(a=LEADS)
+    asked = []
+    for kind, seconds in (("mail", 1.0), ("push", 1.9), ("report", 2.0)):
+        evaluations.known.kinds.take(kind, "w", seconds, 1)
+        await read(scraper, answers)
+        asked.append(answers.questions["a"].kinds_seconds)
+    assert asked == [0, 0, 20], "the lead time and two periods"
+
+
 async def test_no_more_is_decided_than_the_spec_says(scraper: ScannerPoller, clock: Clock) -> None:
     evaluations = scale(scraper, periodSeconds=10)
     for _ in range(5):

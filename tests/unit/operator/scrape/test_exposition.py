@@ -9,16 +9,20 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.contract.metrics import DURABILITY_RISKS
+from delayq.contract.metrics import DURABILITY_RISKS, KINDS_SAMPLED, MOST_KINDS, OUTCOMES
 from delayq.contract.queue import MOST_SHARDS
+from delayq.service.counters import WorkerCounters
+from delayq.service.exposition import render
+from delayq.service.metrics import queue_families, worker_families
 from delayq_operator.cache.pod import read
+from delayq_operator.polling.worker_poller import OF_A_WORKER
 from delayq_operator.scrape import exposition
 from delayq_operator.scrape import lines as lines_module
 from delayq_operator.scrape.backlog import NEEDED
 from delayq_operator.scrape.exposition import Client, Question
 
 from tests.exposition import samples
-from tests.unit.operator.scrape.test_backlog import BUSY, scanner_text
+from tests.unit.operator.scrape.test_backlog import BUSY, NONE, counts, scanner_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -125,12 +129,35 @@ async def test_a_scanner_is_asked_for_horizons_at_their_port_and_a_worker_for_ot
     ports = (each.sockets[0].getsockname()[1] for each in (metrics, horizons))
     async with metrics, horizons, aclosing(Client(*ports)) as client:
         await client.ask(POD, Question(horizons=(0.5, 15, 3600)))
+        await client.ask(POD, Question(horizons=(0.5,), kinds_seconds=26.5))
         worker = await client.ask(POD, Question(frozenset({"delayq_worker_busy_slots"}), shards=1))
     assert requests == [
         ("horizons", b"GET /metrics?horizon=0.5&horizon=15&horizon=3600 HTTP/1.1\r\n"),
+        ("horizons", b"GET /metrics?horizon=0.5&kinds_within=26.5 HTTP/1.1\r\n"),
         ("metrics", b"GET /metrics HTTP/1.1\r\n"),
     ]
     assert worker == [("delayq_worker_busy_slots", {"queue": "orders"}, 3.0)]
+
+
+async def test_a_worker_of_as_many_kinds_as_it_reports_fits() -> None:
+    counters = WorkerCounters("worker", "orders")
+    for number in range(MOST_KINDS + 9):
+        counters.kinds[f"kind-{number}"].runs = 3
+        counters.kinds[f"kind-{number}"].settled.update(OUTCOMES)
+    found = await asked(body(render(worker_families(counters))), OF_A_WORKER)
+    assert isinstance(found, list)
+    assert sum(name == "delayq_worker_kind_runs_total" for name, _, _ in found) == MOST_KINDS + 1
+
+
+async def test_all_kinds_that_a_scanner_can_have_sampled_fit() -> None:
+    shards = range(MOST_SHARDS)
+    mixes = {shard: {f"{number:064}": 1.5 for number in range(KINDS_SAMPLED)} for shard in shards}
+    led, tasks = dict.fromkeys(shards, True), dict.fromkeys(shards, counts(**BUSY))
+    answer = body(render(queue_families("orders", led, tasks, NONE, due_kinds=mixes)))
+    found = await asked(answer, Question(kinds_seconds=20))
+    assert isinstance(found, list)
+    assert sum(name == "delayq_due_kind_tasks" for name, _, _ in found) == MOST_SHARDS * KINDS_SAMPLED
+    assert await asked(answer, Question()) == TOO_MUCH
 
 
 async def test_a_queue_of_all_shards_fits_and_one_of_one_shard_may_say_less() -> None:

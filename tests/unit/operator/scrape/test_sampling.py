@@ -62,6 +62,36 @@ def test_shards_add_up_on_the_horizons_that_were_asked_for() -> None:
     assert (found.overdue, found.in_flight, found.fallen_due, found.whole) == (10, 6, 2 * 50, True)
 
 
+def due_kinds(shard: int, **tasks: float) -> list[Line]:
+    return [
+        ("delayq_due_kind_tasks", {"queue": "orders", "shard": str(shard), "kind": kind}, float(count))
+        for kind, count in tasks.items()
+    ]
+
+
+def test_kinds_count_with_their_own_handler_time_and_others_with_that_of_all() -> None:
+    """Unless every busy worker has ended no handler for longer."""
+    one, other = scanner({0: True, 1: False}, **busy()), scanner({0: False, 1: True}, **busy())
+    lines = [[*one, *due_kinds(0, mail=60, report=20)], [*other, *due_kinds(1, report=10, push=10)]]
+    stats = WorkerStats({"handlerMilliseconds": 500})
+
+    def kinds() -> tuple[tuple[float, float], ...]:
+        found = sample(Reading(lines), ASKED, stats, Fleet())
+        assert found is not None
+        assert found.handler_seconds == max(0.5, stats.handler.stuck_seconds)
+        return found.kinds
+
+    assert kinds() == (), "nothing is known of kinds"
+    for kind, seconds in (("mail", 0.01), ("report", 60.0)):
+        stats.kinds.take(kind, "w", seconds, 1)
+    assert kinds() == ((0.6, 0.01), (0.1, 0.5), (0.3, 60.0))
+    stats.handler.watch("w", busy=1, now=0.0)
+    stats.handler.watch("w", busy=1, now=20.0)
+    assert kinds() == ((0.7, 20.0), (0.3, 60.0))
+    lines[:] = [one, other]  # scanners of a previous version, or nothing falls due
+    assert kinds() == ()
+
+
 def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell_due() -> None:
     """Another sum than before would look like tasks that fell due, or did not."""
     found = sampled(scanner({0: True, 1: False}, **busy()))

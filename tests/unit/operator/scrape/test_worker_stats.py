@@ -70,6 +70,28 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
 
 
+def kinds_of(**runs: tuple[float, float]) -> list[Sample]:
+    """What a worker says of its kinds: time in handlers, and runs."""
+    return [
+        (f"delayq_worker_kind_{name}_total", {"queue": "orders", "kind": kind}, each[at])
+        for at, name in enumerate(("handler_seconds", "runs"))
+        for kind, each in runs.items()
+    ]
+
+
+def test_workers_teach_of_each_kind_and_those_of_an_earlier_operator_once() -> None:
+    stats = WorkerStats({}, since=NOW)
+    old, new = worker("old"), worker("new", -5)
+    stats.take(old, kinds_of(mail=(10, 1000), report=(120, 2), rare=(0, 0)), NOW)
+    assert stats.kinds.seconds == {"mail": 0.01, "report": 60}
+    stats.take(worker("older"), kinds_of(report=(900, 1)), NOW)
+    assert stats.kinds.seconds["report"] == 60
+    stats.fleet([old, new], NOW)
+    stats.take(new, [*says(), *kinds_of(report=(50, 1), rare=(float("nan"), 1))], NOW)
+    assert stats.kinds.seconds == {"mail": 0.01, "report": pytest.approx(170 / 3)}
+    assert stats.handler.seconds is None
+
+
 @pytest.mark.parametrize(
     "status",
     [

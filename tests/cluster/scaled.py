@@ -27,6 +27,8 @@ async def handle(task):
     if task.payload.get("gate"):
         while not await ledger.exists("open"):
             await asyncio.sleep(0.1)
+    if task.kind == "slow":
+        await asyncio.sleep(1)
     await ledger.rpush("ledger", task.id)
     await ledger.hdel("at", task.id)
 """
@@ -38,11 +40,13 @@ class Scaled:
     def __init__(self, world: World, redis: RedisServer, *, concurrency: int = 2, **autoscaling: Any) -> None:  # noqa: ANN401
         """Create it, scaled like this."""
         self.world, self.redis = world, redis
+        here = {"callable": "shop:handle"}
         limits = {"cooldownSeconds": 10, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
         self.document = queue_with_code(
             *(world.cluster, world.namespace, redis, HANDLER),
             scanner={"replicas": 1},
             worker={"concurrency": concurrency},
+            handler={"python": here, "kinds": {"quick": {"python": here}, "slow": {"python": here}}},
             autoscaling=limits | autoscaling,
         )
         world.make(names.PLURAL, self.document)
@@ -84,9 +88,10 @@ class Scaled:
         found = [event for event in events if event["reason"] in (reasons or ("ScaledUp", "ScaledDown"))]
         return sorted(found, key=lambda event: int(event["metadata"]["resourceVersion"]))
 
-    def schedule(self, tasks: int, delay_s: float, **payload: object) -> set[str]:
+    def schedule(self, tasks: int, delay_s: float, kind: str | None = None, **payload: object) -> set[str]:
+        delay_ms = int(delay_s * 1000)
         with SyncClient(self.redis.url, queue=parse(self.document).queue) as client:
-            return {client.schedule(payload, delay_ms=int(delay_s * 1000)).id for _ in range(tasks)}
+            return {client.schedule(payload, delay_ms=delay_ms, kind=kind).id for _ in range(tasks)}
 
     def until_done(self, ids: set[str]) -> None:
         def done() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import datetime
 from functools import partial
@@ -34,13 +35,19 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
     orders.until_replicas(0)
     lead = orders.told("leadSeconds")
     world.until("Ready", "True", timeout_s=40)
-    ids = orders.schedule(6, lead + 25)
+    ids = orders.schedule(3, lead + 25, "quick") | orders.schedule(3, lead + 25, "slow")
     due = time.time() + lead + 25
     wake = datetime.fromisoformat(orders.told("wakeTime")).timestamp()
     assert abs(wake - (due - lead - 4)) < 8
     before = len(orders.events("ScaledUp"))
     with world.numbers("deployments", "orders-worker", "spec", "replicas") as seen:
         orders.until_done(ids)
+        more = orders.schedule(2, lead, "slow")
+        eventually(
+            lambda: re.search(r"slots of 1(\.\d+)? s a task \(weighted by kind\)", orders.told("message")),
+            what="the mean of slow tasks counts",
+        )
+        orders.until_done(more)
         orders.until_replicas(0)
     assert seen[0] > 0
     asked = replayed(orders.events("ScaledUp")[before]["metadata"]["annotations"][names.DECISION])

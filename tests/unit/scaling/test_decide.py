@@ -111,6 +111,9 @@ def test_a_rush_beyond_all_workers_is_told_an_hour_ahead() -> None:
     assert 1700 < shortfall.in_seconds < 1860
     assert shortfall.late_seconds > 60
     assert shortfall.needed > 20
+    kinds = ((0.5, 60.0), (0.5, 0.01))  # of the tasks of the window, others of which may be e-mails only
+    later = {"handler_seconds": 0.01, "kinds": kinds}
+    assert decided(sample((5.0, 600), (1800.0, 20_000), **later)).shortfall is None
     evenly = decided(sample((1800.0, 2000))).shortfall
     assert evenly is None, "all at once they would be late, spread over the minute they are not"
 

@@ -94,7 +94,7 @@ def test_each_kind_has_the_mean_that_it_would_have_alone(
 def test_means_of_kinds_outlive_their_workers_and_are_bounded() -> None:
     """The reports of tomorrow's midnight need them, and workers may report any names."""
     kinds = KindTimes()
-    for name, seconds in (("mail", 0.01), ("report", 60.0)):
+    for name, seconds in (("report", 60.0), ("mail", 0.01)):
         kinds.take(name, "one", seconds, 1)
     kinds.forget(but=[])
     assert kinds.seconds == {"mail": 0.01, "report": 60.0}

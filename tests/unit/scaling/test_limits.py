@@ -36,6 +36,13 @@ def test_workers_that_a_limit_would_leave_idle_are_not_asked_for(
     assert (decision.replicas, decision.limited_by, decision.wanted) == (replicas, limited_by, 200)
 
 
+def test_kinds_that_take_longer_keep_more_workers_busy_at_the_same_rate() -> None:
+    """Half of the tasks take 4 s: 2.01 s in the mean, of which 49 run at the most."""
+    kinds = Sample(overdue=2000, handler_seconds=0.02, kinds=((0.5, 0.02), (0.5, 4.0)))
+    decision = decide(kinds, policy(rate_per_second=20, burst=5), begun(1, 0.0), 0.0)
+    assert (decision.replicas, decision.limited_by) == (5, "RatePerSecond")
+
+
 def test_a_limit_that_is_wide_enough_is_not_named() -> None:
     decision = decide(Sample(overdue=20, handler_seconds=2.0), policy(max_in_flight=20), begun(1, 0.0), 0.0)
     assert (decision.replicas, decision.limited_by) == (2, "None")

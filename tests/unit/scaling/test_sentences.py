@@ -34,10 +34,6 @@ FALLS_BACK = policy(fallback=Fallback(failure_threshold=3, replicas=5))
         ),
         (decided(sample(overdue=1, handler_seconds=None)), "of 1 s a task (not learnt yet)"),
         (
-            decided(sample((12.0, 200), handler_seconds=0.01, kinds=((0.5, 60.0), (0.5, 0.01)))),
-            "0 → 4 workers: 200 due within 15 s; 4 × 32 slots of 30 s a task (weighted by kind)",
-        ),
-        (
             decided(sample((600.0, 5)), before=1),
             "1 → 0 workers: nothing is due, in flight or due within 15 s; workers start by 2025-06-15 15:16:25 UTC",
         ),
@@ -51,6 +47,12 @@ FALLS_BACK = policy(fallback=Fallback(failure_threshold=3, replicas=5))
 )
 def test_a_decision_is_told_with_its_inputs(decision: Decision, says: str) -> None:
     assert says in sentence(decision)
+
+
+def test_of_kinds_no_lateness_is_told() -> None:
+    """A message that gives all tasks the mean of their kinds would be wrong."""
+    found = decided(sample((12.0, 200), handler_seconds=0.01, kinds=((0.5, 60.0), (0.5, 0.01))))
+    assert sentence(found).endswith(" 4 × 32 slots of 30 s a task (weighted by kind)")
 
 
 @pytest.mark.parametrize(

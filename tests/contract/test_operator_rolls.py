@@ -60,12 +60,14 @@ def read(role: str) -> set[str]:
 
 def test_a_scanner_reads_only_what_rolls_it() -> None:
     # recovery.check rolls it, and so do the guard that a check asks, shards, and a part of limits: checksum.of_scanner.
-    assert read("scanner") - {"guard", "recovery", "shards", "limits"} <= set(SCANNER_READS)
+    # Of retention it has only what acks write, and a scanner sends none.
+    assert read("scanner") - {"guard", "recovery", "shards", "limits", "retention"} <= set(SCANNER_READS)
 
 
 def test_a_worker_reads_only_what_rolls_it() -> None:
-    # The number of shards is a guess until Redis has told it, and a part of limits rolls it: checksum.of_worker.
-    assert read("worker") - {"shards", "limits"} <= {*WORKER_READS, "worker", "stopPolicy"}
+    # The number of shards is a guess until Redis has told it. Parts of limits and retention roll it: of_worker().
+    assert set(re.findall(r"spec\.retention\.([a-z_]+)", code("worker"))) == {"finished"}
+    assert read("worker") - {"shards", "limits", "retention"} <= {*WORKER_READS, "worker", "stopPolicy"}
 
 
 def test_of_limits_processes_read_only_what_rolls_them() -> None:

@@ -50,6 +50,8 @@ class State:
     parked: Mapping[str, int] = field(default_factory=dict)
     deadlines: Mapping[str, int] = field(default_factory=dict)
     tags: Mapping[str, int] = field(default_factory=dict)
+    finished: Mapping[str, int] = field(default_factory=dict)
+    finished_info: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, bytes] | None = None
     attempts: Mapping[str, str] = field(default_factory=dict)
     dlq_info: Mapping[str, str] = field(default_factory=dict)
@@ -80,10 +82,10 @@ class State:
         return replace(self, tasks=kept, **changes)
 
 
-OF_TASKS = {"largest", "bytes", "bytes_in"}
+SIZES = {"largest", "bytes", "bytes_in", "finished_bytes"}
 ZSETS, HASHES, LISTS = (
-    ("delayed", "retry", "suspect", "processing", "dlq", "parked", "deadlines", "tags"),
-    ("tasks", "attempts", "dlq_info", "stats", "followups"),
+    ("delayed", "retry", "suspect", "processing", "dlq", "parked", "deadlines", "tags", "finished"),
+    ("tasks", "attempts", "dlq_info", "stats", "followups", "finished_info"),
     ("wake", "alarm"),
 )
 
@@ -99,6 +101,8 @@ def seed(redis: Redis, keys: Keys, state: State) -> State:
             write(getattr(keys, name), mapping=dict(content))
     if state.envelopes:
         pipe.hset(keys.stats, "bytes", weight(state.envelopes))
+    if state.finished_info:
+        pipe.hset(keys.stats, "finished_bytes", history_weight(state.finished_info))
     for name in LISTS:
         for _ in range(getattr(state, name)):
             pipe.lpush(getattr(keys, name), "1")
@@ -111,6 +115,11 @@ def seed(redis: Redis, keys: Keys, state: State) -> State:
 def weight(envelopes: Mapping[str, bytes]) -> int:
     """What the counter of bytes should say of these tasks."""
     return sum(len(task_id.encode()) + len(held) for task_id, held in envelopes.items() if held)
+
+
+def history_weight(entries: Mapping[str, str]) -> int:
+    """What the counter of bytes should say of these entries of the history."""
+    return sum(len(task_id.encode()) + len(entry) + 150 for task_id, entry in entries.items())
 
 
 def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
@@ -131,16 +140,19 @@ def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
         name: {member.decode(): int(score) for member, score in found}
         for name, found in zip(ZSETS, answers, strict=False)
     }
-    tasks, attempts, dlq_info, stats, followups, wake, alarm, leader = answers[len(ZSETS) :]
+    tasks, attempts, dlq_info, stats, followups, finished, wake, alarm, leader = answers[len(ZSETS) :]
+    finished_info = {name: entry.decode() for name, entry in _named(finished).items()}
     assert int(stats.get(b"bytes", 0)) == weight(_named(tasks))
+    assert int(stats.get(b"finished_bytes", 0)) == history_weight(finished_info)
     return State(
         **zsets,
         tasks=_named(tasks),
         attempts={name: entry.decode() for name, entry in _named(attempts).items()},
         dlq_info={name: entry.decode() for name, entry in _named(dlq_info).items()},
         followups=_named(followups),
-        # What says nothing that `tasks` does not is no counter of its own.
-        stats={name: int(count) for name, count in _named(stats).items() if name not in OF_TASKS},
+        finished_info=finished_info,
+        # What says nothing that `tasks` or `finished_info` does not is no counter of its own.
+        stats={name: int(count) for name, count in _named(stats).items() if name not in SIZES},
         wake=wake,
         alarm=alarm,
         leader=(leader or b"").decode(),

@@ -40,6 +40,28 @@ def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
     assert [row["id"] for row in rows] == ["t-3", "t-4"]
 
 
+def test_get_shows_what_the_history_knows_of_a_task_that_is_done(orders: Shard) -> None:
+    entry = f"3 1500 {NOW - 9000} 3600"
+    before = orders.seed(State(finished={"a": NOW - 5000}, finished_info={"a": entry}))
+    assert answer(orders, "task", "get", "orders", "a") == {
+        "id": "a",
+        "state": "done",
+        "finished_ms": NOW - 5000,
+        "finished": "2029-12-31T23:59:55.000Z",
+        "scheduled_ms": NOW - 9000,
+        "scheduled": "2029-12-31T23:59:51.000Z",
+        "late_ms": 1500,
+        "attempts": 3,
+    }
+    shown = on(orders, "task", "get", "orders", "a").stdout
+    assert "finished   2029-12-31T23:59:55.000Z (5s ago)\n" in shown
+    assert "attempts   3\nlate       2s\n" in shown
+    for verb in (("cancel", "--dry-run"), ("cancel",), ("reschedule", "--in", "1m")):
+        result = on(orders, "task", verb[0], "orders", "a", *verb[1:])
+        assert (result.exit_code, result.stderr.split()[1:3]) == (6, ["task", "a"])
+    assert orders.whole() == before
+
+
 def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
     before = orders.seed(EVERY_STATE)
     dry = on(orders, "task", "cancel", "orders", "a", "c", "nope", "--dry-run")

@@ -13,7 +13,7 @@ import pytest
 from delayq import App, Bury, Context, Retry, SyncClient
 from delayq.client.encoding import NewTask
 from delayq.protocol.commands import BATCH, Commands
-from delayq.protocol.results import Settled
+from delayq.protocol.results import Settled, State
 from delayq.testing import Queue
 
 from tests.unit.handlers.support import document
@@ -147,6 +147,29 @@ def test_limits_hold_nothing_back_and_shards_run_in_one_due_order(
     assert len({queue.commands.shard_of(f"report:{each}") for each in ids}) == 3
     queue.advance(minutes=2)
     assert [run.id for run in queue.run_due()] == ids
+
+
+def test_a_history_works_as_with_workers_and_ends_as_time_passes(
+    delayq_queue: Callable[[App, DelayQueue], Queue],
+) -> None:
+    queue = delayq_queue(app, sharded(retention={"finished": {"seconds": 3600}}))
+    report.options(delay="1d", id="a").schedule_sync("a", order=1)
+    view = queue.client.get("report:a")
+    assert view is not None
+    queue.advance(days=1, minutes=5)
+    queue.run_due()
+    queue.advance(minutes=59)
+    done = queue.client.get("report:a")
+    assert done is not None
+    assert (done.state, done.attempts) == (State.DONE, 1)
+    assert done.late_ms is not None
+    assert 300_000 <= done.late_ms < 330_000
+    assert view.scheduled_ms - done.scheduled_ms == timedelta(days=1, minutes=64) // timedelta(milliseconds=1)
+    again = report.options(id="a", if_exists="keep")
+    assert again.schedule_sync("a", order=1).outcome == "kept"
+    queue.advance(minutes=1)
+    assert queue.client.get("report:a") is None
+    assert again.schedule_sync("a", order=1).outcome == "created"
 
 
 def test_all_parked_tasks_run_when_their_kind_is_known(queue: Queue) -> None:

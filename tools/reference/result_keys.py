@@ -11,7 +11,8 @@ KEYS: Final[Mapping[str, str]] = {
     "id": "Id of the task.",
     "outcome": "created, kept, replaced, repeated, follows; cancelled, follow_up_cancelled, rescheduled; or why not: "
     "in_flight, dead, not_found.",
-    "state": "scheduled, retrying, suspect, in_flight, parked, dead; or orphan, which the reaper restores.",
+    "state": "scheduled, retrying, suspect, in_flight, parked, dead; or orphan, which the reaper restores; or done, "
+    "from the history.",
     "kind": "Kind of the task, if it has one.",
     "kind_version": "Version of the kind.",
     "tags": "Tags of the task, if it has any.",
@@ -20,6 +21,8 @@ KEYS: Final[Mapping[str, str]] = {
     "lease_expires": "While in flight: when the lease ends if the worker does not extend it.",
     "began": "Of a suspect: when its last run began.",
     "died": "When it became a dead letter.",
+    "finished": "When it was done.",
+    "attempts": "How many attempts it took until it was done.",
     "scheduled": "The due time last asked for before the first run; of `status`, tasks that wait for theirs; of "
     "`--many`, tasks stored.",
     "deadline_ms": "How long after its due time the task may start.",
@@ -77,7 +80,8 @@ KEYS: Final[Mapping[str, str]] = {
     "too_far": "With --tag and others: tasks left alone, because they would be due later than maxDelaySeconds permits.",
     "workers": "Of `forecast`: the fewest that begin all of them within the objective.",
     "max_workers": "Of `forecast`: the most workers that there can be.",
-    "late_ms": "How long the oldest due task has been due; of `forecast`, how late tasks begin at most, null: never.",
+    "late_ms": "How long the oldest due task has been due; of a task that is done, how late its last run began; of "
+    "`forecast`, how late tasks begin at most, null: never.",
     "objective_ms": "Of `forecast`: how late they may begin.",
     "concurrency": "Of `forecast`: tasks that a worker runs at a time.",
     "handler_ms": "Of `forecast`: how long a handler takes on average.",

@@ -70,6 +70,7 @@ def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
     return {
         **_sections(spec, WORKER_READS),
         **_pace(spec),
+        **_history(spec),
         "spec.worker": _hash(own),
         STOP_POLICY: _held(queue, before),
     }
@@ -93,6 +94,12 @@ def _sections(spec: Object, paths: tuple[str, ...]) -> Inputs:
 def _pace(spec: Object) -> Inputs:
     given = {field: spec["limits"][field] for field in PACE if field in spec["limits"]}
     return {"spec.limits": _hash(given)} if given else {}
+
+
+def _history(spec: Object) -> Inputs:
+    """Only workers write the history; the next reaper reads the other fields of spec.retention."""
+    finished = spec["retention"].get("finished")
+    return {"spec.retention.finished": _hash(finished)} if finished else {}
 
 
 def of_deployment(

@@ -9,7 +9,7 @@ import click
 
 from delayq.cli import bulk, inputs, views
 from delayq.cli.exits import NOT_FOUND, REFUSED, CommandError, print_error
-from delayq.cli.formats import iso, relative
+from delayq.cli.formats import iso, length, relative
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, facts, one_line, output_option
 from delayq.cli.schedule import when_options
@@ -128,7 +128,7 @@ def cancel(
 def _would_be(client: SyncClient, task_id: str) -> Cancelled:
     """Return the outcome that cancelling a task would have now."""
     found = client.get(task_id)
-    if found is None:
+    if found is None or found.state is State.DONE:
         return Cancelled.NOT_FOUND
     if found.state is State.IN_FLIGHT and found.follow_up_due_ms is not None:
         return Cancelled.FOLLOW_UP_CANCELLED
@@ -224,7 +224,9 @@ def described(found: TaskView, now_ms: int) -> str:
     shown = {
         name: text for name, text in value.items() if not name.endswith("_ms") and text not in ("", {}, None)
     }
-    for name in (*HEADINGS, "scheduled", "expires"):
+    if found.late_ms is not None:
+        shown["late"] = length(found.late_ms)
+    for name in (*HEADINGS, "finished", "scheduled", "expires"):
         if name in shown:
             shown[name] = f"{shown[name]} ({relative(value[f'{name}_ms'], now_ms)})"
     return facts((name, text if isinstance(text, str) else one_line(text)) for name, text in shown.items())

@@ -69,7 +69,11 @@ def error(failures: Failures) -> str:
 
 
 def whole(task: TaskView) -> View:
-    """Return all fields of a task: those that `schedule --many` reads, and its state."""
+    """Return all fields of a task: those that `schedule --many` reads, and its state; what is known if it is done."""
+    if task.state is State.DONE:
+        times = {**instant("finished", task.at_ms), **instant("scheduled", task.scheduled_ms)}
+        found = {"id": task.id, "state": task.state.value, **times}
+        return found | {"late_ms": task.late_ms, "attempts": task.attempts}
     return {
         "id": task.id,
         **_kind(task),

@@ -79,13 +79,18 @@ class Operations:
 
     def get(self, task_id: str) -> Operation[TaskView | None]:
         """Return everything that is stored about a task."""
-        return (
-            yield from self.homes.find(
-                checked_id(task_id),
-                lambda pinned, shard: pinned.get(task_id, shard=shard),
-                lambda view: view is None,
-            )
+        done: list[TaskView] = []
+
+        def missing(view: TaskView | None) -> bool:
+            """A task that exists in another shard comes before its history in this one."""
+            if view is not None and view.state is State.DONE:
+                done.append(view)
+            return view is None or view.state is State.DONE
+
+        found = yield from self.homes.find(
+            checked_id(task_id), lambda pinned, shard: pinned.get(task_id, shard=shard), missing
         )
+        return found or (done[-1] if done else None)
 
     # whole queue
 
@@ -100,6 +105,8 @@ class Operations:
         """Return `limit` tasks of a state by due time (lease expiry, time of death), after skipping `offset`."""
         if state is State.ORPHAN:
             raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
+        if state is State.DONE:
+            raise ValueError("tasks that are done cannot be listed; get() finds those of the history by ID")
         rows: list[TaskRow] = []
         pinned = yield from self.homes.fetch_shard_map()
         for shard in range(len(pinned.shards)):
@@ -139,6 +146,7 @@ def summed(found: Sequence[Counts]) -> Counts:
         stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
         lapsed=sum(each.lapsed for each in found),
         bytes=sum(each.bytes for each in found),
+        history_bytes=sum(each.history_bytes for each in found),
         format=max(each.format for each in found),
         suspect=sum(each.suspect for each in found),
         parked=sum(each.parked for each in found),

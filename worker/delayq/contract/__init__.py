@@ -11,7 +11,7 @@ from delayq.contract.delivery import Backoff, Delivery, Exponential
 from delayq.contract.document import parse, to_document
 from delayq.contract.guard import Guard
 from delayq.contract.handler import ExecHandler, Handler, HttpHandler, KindHandler, PythonHandler
-from delayq.contract.limits import Limits, Objective, Retention
+from delayq.contract.limits import Finished, Limits, Objective, Retention
 from delayq.contract.problems import Problem, SpecError
 from delayq.contract.processes import Reaper, Scanner, Worker
 from delayq.contract.queue import DelayQueue, Metadata, Spec
@@ -35,6 +35,7 @@ __all__ = [
     "Delivery",
     "ExecHandler",
     "Exponential",
+    "Finished",
     "Guard",
     "Handler",
     "HttpHandler",

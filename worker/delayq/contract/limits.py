@@ -1,11 +1,12 @@
 """spec.limits, spec.retention and spec.objective: how much, for how long, and how late at most."""
 
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from delayq.contract.fields import text, whole
+from delayq.contract.fields import section, text, whole
 from delayq.contract.record import Rule, Shape
 from delayq.contract.words import PERCENTILE
 
@@ -68,8 +69,27 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How long, how many and how large: a task leaves the history at the first of these limits, the oldest first."""
+
+    seconds: int = whole(1, _TEN_YEARS, doc="Longest that a finished task is remembered.")
+    count: int = whole(
+        1,
+        10_000_000,
+        default=100_000,
+        doc="Most finished tasks that are remembered; each shard remembers an even part of it.",
+    )
+    bytes: int = whole(
+        1_048_576,
+        1 << 40,
+        default=67_108_864,
+        doc="Most memory of Redis for them, about 170 bytes and the ID for each; each shard takes an even part of it.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long dead letters are kept; the oldest go first."""
+    """How long dead letters and finished tasks are kept; the oldest go first."""
 
     dead_letter_retention_seconds: int = whole(
         60, _TEN_YEARS, default=1_209_600, doc="Longest that a dead letter is kept."
@@ -79,6 +99,11 @@ class Retention:
         10_000_000,
         default=10_000,
         doc="Most dead letters the queue keeps; each shard keeps an even part of it.",
+    )
+    finished: Finished | None = section(
+        Finished,
+        default=None,
+        doc="The history of finished tasks, without their payload. Absent: a finished task leaves no trace.",
     )
 
 

@@ -136,7 +136,9 @@ class Spec:
     )
     limits: Limits = section(Limits, default=Limits(), doc="What the queue takes.")
     objective: Objective = section(Objective, default=Objective(), doc="How late tasks may start.")
-    retention: Retention = section(Retention, default=Retention(), doc="How long dead letters are kept.")
+    retention: Retention = section(
+        Retention, default=Retention(), doc="How long dead letters and finished tasks are kept."
+    )
     pod_disruption_budget: PodDisruptionBudget = section(
         PodDisruptionBudget,
         default=PodDisruptionBudget(),

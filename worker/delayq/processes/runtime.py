@@ -80,6 +80,7 @@ class Setting:
             shards=spec.shards,
             limits=spec.limits,
             drops_expired=spec.delivery.on_expired == "Drop",
+            finished=spec.retention.finished,
         )
 
 

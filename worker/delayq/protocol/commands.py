@@ -11,14 +11,15 @@ from delayq.contract.metrics import KINDS_SAMPLED, MOST_PARKED
 from delayq.protocol import replies, scripts
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import Keys
-from delayq.protocol.quota import quota
+from delayq.protocol.quota import history, quota
 from delayq.protocol.results import INDEXES, UNRECORDED, Cancelled, ClampedLeases, Recovered, State
 from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from delayq.contract import Limits
+    from delayq.contract import Finished, Limits
+    from delayq.protocol.envelope import Task
     from delayq.protocol.results import (
         BatchOutOfOrder,
         BulkPage,
@@ -88,12 +89,15 @@ class Commands:
         shards: int = 1,
         limits: Limits | None = None,
         drops_expired: bool = False,
+        finished: Finished | None = None,
     ) -> None:
         """`shards` is the assumed number of shards until the shard map is read. Only claims need `limits`.
 
         `drops_expired`: claims and expire() delete tasks that missed their deadline; otherwise these are dead letters.
+        `finished`: acks write the history, and trim_finished() keeps it within these bounds; None: there is none.
         """
         self.queue, self._prefix, self._limits, self._drops = queue, prefix, limits, int(drops_expired)
+        self.finished = finished
         self._pinned: Commands | None = None  # see pinned_to()
         self.changed = Alarm()  # use_shard_map() rings it; a process' ServiceManager waits on it
         self._assumed = ShardMap.assumed(shards)
@@ -289,9 +293,23 @@ class Commands:
         """Extend leases; the reply has the positions of lost ones."""
         return self._call("extend", shard, set[int], members, lease_ms=lease_ms)
 
-    def ack(self, shard: int, members: Sequence[bytes]) -> Call[Settlements]:
-        """Delete tasks whose handlers succeeded."""
-        return self._call("ack", shard, replies.settled(len(members), "acked"), members)
+    def ack(self, shard: int, members: Sequence[bytes], tasks: Sequence[Task] = ()) -> Call[Settlements]:
+        """Delete tasks whose handlers succeeded. With `tasks`, those of the leases, the history gets their entries."""
+        decode = replies.settled(len(members), "acked")
+        return self._call("ack", shard, decode, members, history=self._entries(shard, tasks) if tasks else "")
+
+    def _entries(self, shard: int, tasks: Sequence[Task]) -> str:
+        """Return the history's bounds in this shard and the entries of tasks, for note_finished() in prelude.lua."""
+        bounds = self._history(shard).values()
+        seconds = self.finished.seconds if self.finished else 0
+        entries = [
+            f"{task.attempt} {max(0, task.token // 1000 - task.due_ms)} {task.due_ms} {seconds}"
+            for task in tasks
+        ]
+        return ",".join((" ".join(map(str, bounds)), *entries))
+
+    def _history(self, shard: int) -> dict[str, int]:
+        return history(self.finished, shard, self.shard_map.quota_shards(shard))
 
     def retry(self, shard: int, settles: Sequence[Argument], *, max_attempts: int) -> Call[Settlements]:
         """Schedule failed tasks again; `settles` is flat: member, delay ms, charge (1 or 0), error."""
@@ -357,6 +375,10 @@ class Commands:
         """
         named: dict[str, Argument] = {"limit": limit, "drops": self._drops, "again_ms": EXAMINE_AGAIN_MS}
         return self._call("expire", shard, tuple, **named)
+
+    def trim_finished(self, shard: int, *, limit: int = BATCH) -> Call[int]:
+        """Remove the oldest entries of the history that are beyond its bounds; the reply is how many."""
+        return self._call("trim_finished", shard, int, limit=limit, **self._history(shard))
 
     def expired(self, shard: int, *, offset: int, limit: int) -> Call[Expired]:
         """Return a page of expired leases, oldest expiry first, and the time until the next expiry."""

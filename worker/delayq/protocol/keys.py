@@ -19,7 +19,7 @@ older processes do not support. These continue to schedule, claim and settle, bu
 1: every key below but followups.
 2: followups, too.
 3: parked, too.
-4: deadlines and tags, too; finished and finished_info are reserved.
+4: deadlines, tags, finished and finished_info, too.
 """
 
 
@@ -94,9 +94,12 @@ class Keys:
     A hint: the envelope says what the tags are. The reaper removes entries whose task does not exist or has other tags.
     """
     finished = _Key()
-    """Reserved. Sorted set: task id to the time, ms, at which it was done."""
+    """Sorted set: task id to the time, ms, at which it was done: the history of spec.retention.finished.
+
+    A task may be in it and exist again. Entries stay in their shard when its number changes, and end there.
+    """
     finished_info = _Key()
-    """Reserved. Hash: task id to what `get` says about a finished task."""
+    """Hash: task id to `attempts late due seconds`, see finished_task() in prelude.lua."""
     wake = _Key()
     """List: at most one token that idle workers block on."""
     alarm = _Key()
@@ -110,7 +113,7 @@ class Keys:
     time, ms, of the last check for a step back of Redis' clock.
     """
     stats = _Key()
-    """Hash: monotonic counters, the last fencing token, and the shard's format, see FORMAT."""
+    """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT."""
     scanners = _Key()
     """Sorted set: scanner to its expiry, ms; the leader election divides the shards among them."""
     shard_map = _Key()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from delayq.contract import Limits
+    from delayq.contract import Finished, Limits
 
 
 def part(limit: int, shard: int, shards: int) -> int:
@@ -38,3 +38,11 @@ def quota(limits: Limits | None, shard: int, shards: int) -> Quota:
     # A rate needs no rounding: of one a second, each of four shards has one every four seconds.
     interval_us = f"{shards * 1e6 / limits.rate_per_second:.6f}"
     return Quota(interval_us, part(limits.burst or limits.rate_per_second, shard, shards), most)
+
+
+def history(finished: Finished | None, shard: int, shards: int) -> dict[str, int]:
+    """Return the bounds of one shard's history: seconds, count and bytes. Without a history, nothing is kept."""
+    if finished is None:
+        return {"seconds": 0, "count": 0, "bytes": 0}
+    count, size = part(finished.count, shard, shards), part(finished.bytes, shard, shards)
+    return {"seconds": finished.seconds, "count": count, "bytes": size}

@@ -271,7 +271,15 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
         in_flight, lapsed, dead, due, due_retries, oldest, following, within, flat, parked = others
         stats = _whole_numbers(flat)
         held_bytes, found_format = max(0, stats.get("bytes", 0)), stats.get("format", 1)
-        for word in ("token", "largest", "bytes", "bytes_in", "format"):  # no counters of tasks
+        history_bytes = stats.get("finished_bytes", 0)
+        for word in (
+            "token",
+            "largest",
+            "bytes",
+            "bytes_in",
+            "format",
+            "finished_bytes",
+        ):  # no counters of tasks
             stats.pop(word, None)
         return Counts(
             now_ms=now_ms,
@@ -289,6 +297,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             stats=stats,
             lapsed=lapsed,
             bytes=held_bytes,
+            history_bytes=history_bytes,
             format=found_format,
         )
 
@@ -341,6 +350,8 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
     def read(reply: list[Any] | None) -> TaskView | Searching | None:
         if reply is None:
             return None
+        if reply[0] == b"done":
+            return _done(task_id, *reply[1:])
         cursor = reply[0].decode() if len(reply) == 1 else None
         if (cursor or reply[0] == b"orphan") and (following := next_page(cursor)):
             return Searching(following)
@@ -364,6 +375,16 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
         )
 
     return read
+
+
+def _done(task_id: str, done_ms: int, entry: bytes) -> TaskView:
+    """Decode an entry of the history, see finished_task() in prelude.lua."""
+    attempts, late_ms, due_ms, _ = map(int, entry.split())
+    return TaskView(
+        *(task_id, State.DONE, done_ms, due_ms, b"", "", {}, Failures()),
+        attempts=attempts,
+        late_ms=late_ms,
+    )
 
 
 def _readable(envelope: bytes) -> Envelope:

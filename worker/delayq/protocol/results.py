@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """The state of a task; every accepted task is in exactly one, or done."""
+    """The state of a task; every accepted task is in exactly one, or has ended."""
 
     SCHEDULED = "scheduled"  # or due and not claimed
     RETRYING = "retrying"  # an attempt failed: it runs again
@@ -23,6 +23,7 @@ class State(StrEnum):
     PARKED = "parked"  # it waits for a worker that knows its kind and version
     DEAD = "dead"
     ORPHAN = "orphan"  # in no index, after a crash of Redis; the reaper repairs it
+    DONE = "done"  # it does not exist any more, and is in the history of spec.retention.finished
 
 
 INDEXES: Final[Mapping[State, str]] = {
@@ -38,6 +39,7 @@ INDEXES: Final[Mapping[State, str]] = {
 STATE_OF: Final[Mapping[str, State]] = {
     **{index: state for state, index in INDEXES.items()},
     "orphan": State.ORPHAN,
+    "done": State.DONE,
 }
 """The state's name in get.lua's reply → the state."""
 
@@ -210,12 +212,12 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """Everything that is stored about one task."""
+    """Everything that is stored about one task. Of a task that is done, no content is stored."""
 
     id: str
     state: State
-    at_ms: int  # by state: due time, start of a suspect's last run, lease expiry, or time of death
-    scheduled_ms: int
+    at_ms: int  # by state: due time, start of a suspect's last run, lease expiry, time of death, or when it was done
+    scheduled_ms: int  # for a task that is done, the due time of its last run
     body: bytes
     content_type: str
     headers: Mapping[str, str]
@@ -226,6 +228,13 @@ class TaskView:
     kind_version: int = 0
     deadline_ms: int | None = None  # after scheduled_ms; it is not claimed later
     tags: tuple[str, ...] = ()
+    attempts: int | None = None  # of a task that is done: how many it took
+    late_ms: int | None = None  # of a task that is done: how long after its due time the last run began
+
+    @property
+    def finished_ms(self) -> int | None:
+        """When the task was done, by Redis' clock; None while it is not."""
+        return self.at_ms if self.state is State.DONE else None
 
     @property
     def expires_ms(self) -> int | None:
@@ -286,6 +295,7 @@ class Counts:
     stats: Mapping[str, int] = field(default_factory=dict)
     lapsed: int = 0  # of those in flight: the lease expired and is not recovered
     bytes: int = 0  # ids and envelopes of all tasks, dead letters included
+    history_bytes: int = 0  # about the memory of the history of finished tasks; 0: it is empty
     format: int = 1  # of the keys, see keys.FORMAT; the newest of several shards
     suspect: int = 0  # of those due: suspects
     parked: int = 0  # in no other number: no worker knew their kind or version

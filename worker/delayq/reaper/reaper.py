@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.protocol.commands import Commands
+    from delayq.protocol.results import Counts, TaskRow
     from delayq.protocol.shard_map import ShardMap
     from delayq.recovery.recovery import Recovery
     from delayq.service.loop import Loop, Service
@@ -104,8 +105,7 @@ class Sweep:
         if shard not in self._group.shards:  # a dropped shard: no claims, and its dead letters migrate
             return await self._reclaim(shard, time.monotonic())
         await clamp_leases(self._commands, self._connection, shard, lease_ms=self._lease_ms)
-        asked_at = time.monotonic()
-        return max(await self._retain(shard), await self._reclaim(shard, asked_at))
+        return max(await self._reclaim(shard, time.monotonic()), await self._retain(shard))
 
     async def _reclaim(self, shard: int, asked_at: float) -> int:
         if not self._reclaims or self._grace.left(self._connection.connects, asked_at):
@@ -115,10 +115,19 @@ class Sweep:
         return len(taken)
 
     async def _retain(self, shard: int) -> int:
-        """Purge the oldest dead letters: those past the retention, and those above the shard's limit."""
+        """Purge dead letters, then trim the history, also that of a document that has none any more."""
         pinned = self._commands.pinned_to(self._commands.shard_map)
         oldest = pinned.list(shard, State.DEAD, offset=0, limit=BATCH)
         rows, counts = await self._connection.run([oldest, pinned.counts(shard)])
+        purged = await self._purge(shard, pinned, rows, counts)
+        if not counts.history_bytes:
+            return purged
+        trimmed = await self._connection.one(pinned.trim_finished(shard))
+        self.done["trimmed"] += trimmed
+        return max(purged, trimmed)
+
+    async def _purge(self, shard: int, pinned: Commands, rows: list[TaskRow], counts: Counts) -> int:
+        """Purge the oldest dead letters: those past the retention, and those above the shard's limit."""
         before_ms = counts.now_ms - self._retention.dead_letter_retention_seconds * 1000
         too_many = max(0, counts.dead - self._most_letters(pinned.shard_map))
         chosen = [row for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]

@@ -7,11 +7,13 @@
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS finished  zset  id -> time at which the task was done, ms
+-- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- ARGV ms  how much time
 -- RETURNS how many tasks the shard holds
-local delayed, retry, dlq, parked, tasks, attempts, followups, deadlines = unpack(KEYS)
+local delayed, retry, dlq, parked, tasks, attempts, followups, deadlines, finished, finished_info = unpack(KEYS)
 local ms = tonumber(ARGV[1])
-for _, zset in ipairs({ delayed, retry, dlq, deadlines }) do
+for _, zset in ipairs({ delayed, retry, dlq, deadlines, finished }) do
   local found = redis.call('ZRANGE', zset, 0, -1, 'WITHSCORES')
   for i = 1, #found, 2 do redis.call('ZADD', zset, string.format('%.0f', found[i + 1] - ms), found[i]) end
 end
@@ -36,6 +38,11 @@ for i = 1, #entries, 2 do
   if due then
     redis.call('HSET', attempts, entries[i], string.format('%s@%.0f%s', counts, math.max(0, due - ms), rest))
   end
+end
+entries = redis.call('HGETALL', finished_info)
+for i = 1, #entries, 2 do
+  local run, due, seconds = string.match(entries[i + 1], '^(%d+ %d+ )(%d+)( %d+)$')
+  redis.call('HSET', finished_info, entries[i], string.format('%s%.0f%s', run, math.max(0, due - ms), seconds))
 end
 for _, member in ipairs(redis.call('ZRANGE', parked, 0, -1)) do
   local kind, version, due, id = string.match(member, '^(%S+) (%d+) (%d+) (.*)$')

@@ -80,6 +80,7 @@ class Queue:
             prefix=spec.redis.key_prefix,
             shards=spec.shards,
             drops_expired=spec.delivery.on_expired == "Drop",
+            finished=spec.retention.finished,
         )
         with ExitStack() as stack:
             stack.enter_context(app.bound_to(self._document, url=self._address))
@@ -117,6 +118,7 @@ class Queue:
             raise ValueError(f"expected 0 or more, got {time_passed}")
         source = with_prelude(_ADVANCE.read_text())
         keys = ("delayed", "retry", "dlq", "parked", "tasks", "attempts", "followups", "deadlines")
+        keys += ("finished", "finished_info")
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         script = Script("advance", source, sha, keys, ("ms",), ())
         for shard in self.commands.shards:
@@ -235,7 +237,7 @@ class Queue:
         if settlement is None:
             raise AssertionError(f"task {task.id} ran longer than its lease of {LEASE_MS // 1000} s")
         policy = executor.policy(task)
-        [outcome] = await connection.one(settle_call(self.commands, [settlement], policy.max_attempts))
+        [outcome] = await connection.one(settle_call(self._claims, [settlement], policy.max_attempts))
         text = str(settlement.arguments[-1]) if settlement.verb in ("retry", "bury") else ""
         return Run(task.kind, _own_id(task.kind, task.id), task.attempt, outcome, text)
 

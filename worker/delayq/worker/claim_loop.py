@@ -457,7 +457,8 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
     """Return the call for settlements of one verb in one shard; `max_attempts` is the document's."""
     shard, verb = batch[0].lease.shard, batch[0].verb
     if verb == "ack":
-        return commands.ack(shard, [each.lease.member for each in batch])
+        tasks = [each.lease.task for each in batch] if commands.finished else ()
+        return commands.ack(shard, [each.lease.member for each in batch], tasks)
     flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
     if verb == "retry":
         return commands.retry(shard, flat, max_attempts=batch[0].max_attempts or max_attempts)

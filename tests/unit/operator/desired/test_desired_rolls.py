@@ -76,6 +76,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
     ({"worker": worker(concurrency=5)}, {"worker"}, {"spec.worker changed"}),
     ({"worker": worker(drainTimeoutSeconds=5)}, {"worker"}, {"spec.worker changed"}),
     ({"stopPolicy": "Hold"}, {"worker"}, {"spec.stopPolicy changed"}),
+    ({"retention": {"finished": {"seconds": 60}}}, {"worker"}, {"spec.retention.finished added"}),
     ({"worker": worker(terminationGracePeriodSeconds=99)}, {"worker"}, {"pod template changed"}),
     ({"worker": worker(image="shop:8")}, {"worker"}, {CHANGED}),
     (

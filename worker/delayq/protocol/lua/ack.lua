@@ -9,19 +9,24 @@
 -- KEYS stats       hash  monotonic counters
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags    zset  tag and id
+-- KEYS finished  zset  id -> time at which the task was done, ms
+-- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
+-- ARGV history     '' for none; else `seconds count bytes`, then the entry of each lease, with commas between them
 -- ARGV member ...  leases, id:token
 -- RETURNS positions of the leases that were lost
 local processing, tasks, attempts, followups, delayed, wake, alarm, stats, deadlines, tags = unpack(KEYS)
+local finished, finished_info = unpack(KEYS, 11)
 local ids, lost, seen, bytes, tagged = {}, {}, {}, 0, redis.call('EXISTS', tags) == 1 and {}
 local limited = redis.call('ZCARD', deadlines) > 0 -- a key of another type must fail before any task is taken
-for i, member in ipairs(ARGV) do
+for i = 2, #ARGV do
+  local member = ARGV[i]
   local id = id_of(member)
   if id and redis.call('ZREM', processing, member) == 1 then
     if not seen[id] then bytes = bytes + weight(tasks, id) end
     if tagged then tagged[id] = tagged[id] or redis.call('HGET', tasks, id) end
-    ids[#ids + 1], seen[id] = id, true
+    ids[#ids + 1], seen[id] = id, i
   else
-    lost[#lost + 1] = i - 1
+    lost[#lost + 1] = i - 2
   end
 end
 if #ids > 0 then
@@ -30,7 +35,7 @@ if #ids > 0 then
   tally(stats, 'acked', #ids)
   weigh(stats, 0, bytes)
   if limited then each_slice('ZREM', deadlines, ids, 4000) end
-  if tagged or redis.call('HLEN', followups) > 0 then
+  if tagged or ARGV[1] ~= '' or redis.call('HLEN', followups) > 0 then
     -- PRELUDE
     local succeed, entries = succession(delayed, tasks, attempts, followups, wake, alarm, stats), {}
     for _, id in ipairs(ids) do
@@ -41,6 +46,8 @@ if #ids > 0 then
       end
     end
     each_slice('ZREM', tags, entries, 4000)
+    -- Last, and without what cannot be written: the tasks are done all the same.
+    if ARGV[1] ~= '' then pcall(note_finished, finished, finished_info, stats, ARGV, seen) end
   end
 end
 return lost

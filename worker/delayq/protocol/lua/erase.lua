@@ -24,7 +24,7 @@
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags      zset  tag and id
 -- KEYS finished  zset  id -> time at which the task was done, ms
--- KEYS finished_info  hash  id -> what is known of a finished task
+-- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- ARGV gone_ms  how long to remember until when shard maps are those of a queue that is no more
 -- RETURNS how many keys there were, how many tasks they held
 local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake = unpack(KEYS)

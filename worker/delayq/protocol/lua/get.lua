@@ -11,19 +11,24 @@
 -- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map   string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS finished  zset  id -> time at which the task was done, ms
+-- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- ARGV id       the task
 -- ARGV pattern  the same id as a glob that matches its lease members
 -- ARGV by       the caller's shard map, or ''
 -- ARGV cursor   where to continue in the leases; 0 starts
 -- ARGV count    about how many leases to scan
--- RETURNS nothing when there is no such task, the next cursor when its lease is not on this page, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
+-- RETURNS nothing when there is no such task, 'done', when and its entry of the history when it is in there, the next cursor when its lease is not on this page, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, followups, shard_map = unpack(KEYS)
-local parked = unpack(KEYS, 12)
+local parked, finished, finished_info = unpack(KEYS, 12)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[3]) or moving_on(moving, id)
 if away then return away end
 local envelope = redis.call('HGET', tasks, id)
-if not envelope then return false end
+if not envelope then
+  local done, info = finished_task(finished, finished_info, id, now())
+  return done and { 'done', done, info }
+end
 
 local function view(state, score, member)
   local counts, info = redis.call('HGET', attempts, id) or '', redis.call('HGET', dlq_info, id) or ''

@@ -20,7 +20,7 @@
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags      zset  tag and id
 -- KEYS finished  zset  id -> time at which the task was done, ms
--- KEYS finished_info  hash  id -> what is known of a finished task
+-- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- ARGV by  the caller's shard map, in which this shard is dropped
 -- RETURNS the shard's current shard map, the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)

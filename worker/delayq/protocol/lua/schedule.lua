@@ -15,6 +15,8 @@
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags    zset  tag and id
+-- KEYS finished  zset  id -> time at which the task was done, ms
+-- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- ARGV if_exists     reject, keep, replace or debounce
 -- ARGV repeated      1 when the reply to the same call may have been lost
 -- ARGV max_length    live tasks of this shard; tasks in migration count at their destination
@@ -25,12 +27,12 @@
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time; for debounce with the latest due time in ms from now
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
-local shard_map, parked, deadlines, tags = unpack(KEYS, 13)
+local shard_map, parked, deadlines, tags, finished, finished_info = unpack(KEYS, 13)
 local stale = outdated(shard_map, ARGV[6], true)
 if stale then return stale end
 local at, if_exists, repeated, scores, notes, seen = now(), ARGV[1], ARGV[2] == '1', {}, {}, {}
 local room = ARGV[3] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
-local space, limit = space_left(stats, ARGV[4]), at + tonumber(ARGV[5])
+local limit, space, done = at + ARGV[5], space_left(stats, ARGV[4]), remembered(if_exists, finished, finished_info, at)
 local note, announce = announcer(delayed, at, wake, alarm)
 local clamped, largest, added, removed, count = 0, 0, 0, 0, 0
 
@@ -42,12 +44,12 @@ local function store(id, body, due)
   end
   local envelope, size = body .. struct.pack('>I6', due), #id + #body + 6
   largest = math.max(largest, #envelope)
-  if room > 0 and size <= space and redis.call('HSETNX', tasks, id, envelope) == 1 then
+  if room > 0 and size <= space and not done(id) and redis.call('HSETNX', tasks, id, envelope) == 1 then
     room, space, added, seen[id] = room - 1, space - size, added + size, true
     return 'created', due, envelope
   end
   local stored, dead = redis.call('HGET', tasks, id), redis.call('ZSCORE', dlq, id)
-  if not stored then return room > 0 and 'heavy' or 'full' end
+  if not stored then return done(id) and 'kept' or room > 0 and 'heavy' or 'full' end
   if moving_on(moving, id) then return 'moving' end
   local kept = repeated and is_same(stored, body, due) and 'repeated' or if_exists == 'keep' and 'kept' or 'exists'
   if if_exists ~= 'replace' and if_exists ~= 'debounce' then return kept end

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from delayq.protocol.envelope import decode
 from delayq.protocol.results import Bulk, Failures, Selection
 
-from tests.redis.state import State
+from tests.redis.state import State, history_weight
 
 MAX_ATTEMPTS, MAX_CRASHES, MAX_LENGTH, MAX_DELAY_MS = 3, 2, 4, 100_000
 SAME_MS = 60_000  # by how much the due times of the tries of one call may differ
@@ -116,6 +116,8 @@ class Model:
     stats: Counter[str] = field(default_factory=Counter)
     drops: bool = False  # what misses its deadline is deleted
     looks: dict[str, int] = field(default_factory=dict)  # task in flight to when expire looks at it again
+    bounds: tuple[int, int, int] | None = None  # seconds, count and bytes of the history
+    finished: dict[str, tuple[int, str]] = field(default_factory=dict)  # when a task was done, and its entry
 
     def state(self) -> State:
         homes: dict[str, dict[str, int]] = {
@@ -139,6 +141,8 @@ class Model:
             attempts={task_id: life.entry for task_id, life in self.lives.items() if life.counted},
             dlq_info={task_id: life.story for task_id, life in self.lives.items() if life.home == "dlq"},
             followups={task_id: life.follow_up for task_id, life in self.lives.items() if life.follow_up},
+            finished={task_id: done for task_id, (done, _) in self.finished.items()},
+            finished_info={task_id: entry for task_id, (_, entry) in self.finished.items()},
             stats={name: count for name, count in self.stats.items() if count},
         )
 
@@ -146,6 +150,8 @@ class Model:
         self, now: int, task_id: str, due: int, *, body: bytes, if_exists: str, repeated: bool
     ) -> str:
         outcome, asked = self._admitted(now, task_id, due, if_exists), due
+        if outcome == "kept" and task_id not in self.lives:
+            return outcome
         if if_exists == "debounce":
             latest = self._latest(now, task_id, body)
             body, due = with_latest(body, latest), min(due, latest)
@@ -221,6 +227,8 @@ class Model:
             return "too_far"
         home = self.lives[task_id].home if task_id in self.lives else ""
         full = sum(life.home != "dlq" for life in self.lives.values()) >= MAX_LENGTH
+        if not home and if_exists == "keep" and self.remembered(now, task_id):
+            return "kept"
         if not home:
             return "full" if full else "created"
         if if_exists not in {"replace", "debounce"}:
@@ -360,14 +368,36 @@ class Model:
         life = self.lives.get(task_id)
         return life if life and life.home == "processing" and life.token == int(token) else None
 
-    def ack(self, member: str) -> str:
+    def ack(self, now: int, member: str) -> str:
         life = self.held(member)
         if not life:
             return "lease_lost"
+        if self.bounds:
+            late = max(0, life.token // 1000 - life.due)
+            entry = f"{life.failures + life.crashes + 1} {late} {life.due} {self.bounds[0]}"
+            self.finished[member.rpartition(":")[0]] = now, entry
+            self.trim(now)
         if not self.ends(life):
             del self.lives[member.rpartition(":")[0]]
         self.stats["acked"] += 1
         return "acked"
+
+    def trim(self, now: int, *, limit: int = 100) -> int:
+        """Remove the oldest entries beyond the bounds of the history."""
+        seconds, count, size = self.bounds or (0, 0, 0)
+        gone = 0
+        for task_id in sorted(self.finished, key=lambda name: (self.finished[name][0], name.encode())):
+            held = history_weight(self.state().finished_info)
+            old = self.finished[task_id][0] + seconds * 1000 <= now
+            if gone == limit or not (old or len(self.finished) > count or held > size):
+                break
+            del self.finished[task_id]
+            gone += 1
+        return gone
+
+    def remembered(self, now: int, task_id: str) -> tuple[int, str] | None:
+        done, entry = self.finished.get(task_id, (0, "0"))
+        return (done, entry) if now < done + int(entry.split()[-1]) * 1000 else None
 
     def retry(self, now: int, member: str, delay_ms: int, *, charge: int, error: str) -> str:
         life = self.held(member)

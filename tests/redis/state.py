@@ -119,7 +119,7 @@ def weight(envelopes: Mapping[str, bytes]) -> int:
 
 def history_weight(entries: Mapping[str, str]) -> int:
     """What the counter of bytes should say of these entries of the history."""
-    return sum(len(task_id.encode()) + len(entry) + 150 for task_id, entry in entries.items())
+    return sum(2 * len(task_id.encode()) + len(entry) + 140 for task_id, entry in entries.items())
 
 
 def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:

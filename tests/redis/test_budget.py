@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.connection import Address, SyncConnection
+from delayq.contract import Finished
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
 from delayq.protocol.results import LostTask, Searching
@@ -174,10 +175,17 @@ def claim_fifty_thousand(queue: Measured) -> None:
     """All due at one instant: a claim takes 250 and leaves the rest, and sees no more of it than one beyond its own."""
     queue.fill(50_000, 0)
     seen: set[str] = set()
-    for _ in range(200):
+    history = Commands("budget", finished=Finished(seconds=3600, count=20_000))
+    for nth in range(200):
         claimed = queue.measure("claim", queue.commands.claim(0, 250, LEASE_MS))
         seen |= {lease.task.id for lease in claimed.leases}
-        queue.measure("ack", queue.commands.ack(0, [lease.member for lease in claimed.leases]))
+        members, tasks = [lease.member for lease in claimed.leases], [lease.task for lease in claimed.leases]
+        if nth % 2:
+            queue.measure("ack with history", history.ack(0, members, tasks))
+        else:
+            queue.measure("ack", queue.commands.ack(0, members))
+    for _ in range(80):
+        assert queue.measure("trim_finished", queue.commands.trim_finished(0)) == 250
     assert len(seen) == 50_000
     assert queue.measure("claim", queue.commands.claim(0, 250, LEASE_MS)).leases == []
 

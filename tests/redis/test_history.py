@@ -195,7 +195,7 @@ def test_a_lost_lease_leaves_no_entry(shard: Shard) -> None:
 
 
 def test_an_ack_succeeds_when_memory_is_full(shard: Shard) -> None:
-    """And writes no more than the task took."""
+    """Redis lets a script that has deleted something write."""
     schedule(shard, "a", "b", "c")
     commands = keeping(shard)
     leases = shard.run(commands.claim(0, 9, 60_000)).leases

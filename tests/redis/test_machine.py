@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.contract import Limits
+from delayq.contract import Finished, Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import JSON_TYPE, Further, Task, decode, encode, with_fields
@@ -18,6 +18,7 @@ from delayq.protocol.results import (
     Bulk,
     Claimed,
     Counts,
+    Failures,
     Outcome,
     Selection,
     TaskRow,
@@ -37,7 +38,7 @@ from hypothesis.stateful import (
 )
 
 from tests.redis.model import MAX_ATTEMPTS, MAX_CRASHES, MAX_DELAY_MS, MAX_LENGTH, Life, Model
-from tests.redis.state import NOW, Shard, shard_on, weight, whole
+from tests.redis.state import NOW, Shard, history_weight, shard_on, weight, whole
 from tests.servers import FLAVOURS, PREFERRED
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ IDS = st.sampled_from(["a", "a:1", "[^ü]*?\\", ":"])
 # Mostly now: what waits long is seldom claimed, and most of what can go wrong comes after a claim.
 DELAYS = st.sampled_from([0, 0, 0, 1, 500])
 ERRORS = st.sampled_from(["", "boom", "1 2 3", "@5 two\nlines", "~9:7:1 boom"])
+BOUNDS = st.sampled_from([None, (3600, 9, 9999), (10, 9, 9999), (3600, 1, 9999), (3600, 9, 400)])
 NTH = st.integers(0, 5)
 SHARDS = st.integers(0, 2)
 INDEXES = (
@@ -126,11 +128,17 @@ class Queue(RuleBasedStateMachine):
         member = choice[nth % len(choice)]
         return member, *self.at(member.rpartition(":")[0])
 
-    @initialize(shards=st.sampled_from([1, 3]), ids=st.lists(IDS, unique=True), drops=st.booleans())
-    def begin_with_leases(self, shards: int, ids: list[str], *, drops: bool) -> None:
+    @initialize(
+        shards=st.sampled_from([1, 3]), ids=st.lists(IDS, unique=True), drops=st.booleans(), bounds=BOUNDS
+    )
+    def begin_with_leases(
+        self, shards: int, ids: list[str], *, drops: bool, bounds: tuple[int, int, int] | None
+    ) -> None:
         self.drops = drops
-        self.commands = Commands(self.shard.commands.queue, shards=shards, drops_expired=drops)
-        self.models = [Model(drops=drops) for _ in self.commands.shards]
+        history = bounds and Finished(seconds=bounds[0], count=bounds[1] * shards, bytes=bounds[2] * shards)
+        queue = self.shard.commands.queue
+        self.commands = Commands(queue, shards=shards, drops_expired=drops, finished=history)
+        self.models = [Model(drops=drops, bounds=bounds) for _ in self.commands.shards]
         self.tokens = [0 for _ in self.commands.shards]
         for task_id in ids:
             self.schedule(task_id, 0, relative=True, if_exists="reject", repeated=False)
@@ -220,6 +228,15 @@ class Queue(RuleBasedStateMachine):
         _, model = self.at(task_id)
         life = model.lives.get(task_id)
         view = self.run(self.commands.get(task_id))
+        done = model.remembered(self.now, task_id)
+        if not life and done:
+            attempts, late, due, _ = map(int, done[1].split())
+            assert view == TaskView(
+                *(task_id, In.DONE, done[0], due, b"", "", {}, Failures()),
+                attempts=attempts,
+                late_ms=late,
+            )
+            return
         if not life:
             assert view is None
             return
@@ -266,6 +283,7 @@ class Queue(RuleBasedStateMachine):
             stats=found.stats,
             lapsed=sum(expiry <= now for expiry in state.processing.values()),
             bytes=weight(state.envelopes),
+            history_bytes=history_weight(state.finished_info),
             format=found.format,
             suspect=len(state.suspect),
             parked=len(state.parked),
@@ -365,7 +383,17 @@ class Queue(RuleBasedStateMachine):
     @rule(nth=NTH)
     def ack(self, nth: int) -> None:
         member, index, model = self.lease(nth)
-        assert self.run(self.commands.ack(index, [member.encode()])) == [model.ack(member)]
+        life = model.held(member) or Life(b"", "", 0)
+        run = (life.failures + life.crashes + 1, life.token, life.due, 0)
+        task = Task(member.rpartition(":")[0], self.commands.queue, *run, b"", JSON_TYPE, {})
+        tasks = [task] if model.bounds else []
+        found = self.run(self.commands.ack(index, [member.encode()], tasks))
+        assert found == [model.ack(self.now, member)]
+
+    @rule(index=SHARDS, limit=st.sampled_from([1, 100]))
+    def trim_finished(self, index: int, limit: int) -> None:
+        index, model = self.pick(index)
+        assert self.run(self.commands.trim_finished(index, limit=limit)) == model.trim(self.now, limit=limit)
 
     @rule(nth=NTH, delay=DELAYS, charge=st.integers(0, 1), error=ERRORS)
     def retry(self, nth: int, delay: int, charge: int, error: str) -> None:

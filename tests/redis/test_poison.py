@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.contract import Finished
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
-from delayq.protocol.envelope import encode
+from delayq.protocol.envelope import JSON_TYPE, Task, encode
 from delayq.protocol.results import LostTask, Verdict
 from delayq.protocol.results import State as In
 
@@ -34,6 +35,7 @@ def nonsense(chance: random.Random) -> bytes:
         b"1 2",
         b"x y z",
         b"1 2 3 4",
+        b"1 2 x 999999999",
         b"-1 -1 ",
         b"9" * 5000 + b" 0 x",
         b"\xff \xff \xff",
@@ -44,17 +46,17 @@ def nonsense(chance: random.Random) -> bytes:
 def poisoned(redis: Redis, commands: Commands, chance: random.Random) -> None:
     """Any names with any scores, envelopes, attempts and dead letter info."""
     keys = commands.shards[0]
-    for name in ("delayed", "retry", "processing", "dlq"):
+    for name in ("delayed", "retry", "processing", "dlq", "finished"):
         chosen = chance.sample(NAMES, chance.randrange(len(NAMES)))
         if chosen:
             scores: dict[Any, Any] = {each: chance.choice(ODD_SCORES) for each in chosen}
             redis.zadd(getattr(keys, name), scores)
-    for name in ("tasks", "attempts", "dlq_info", "cursors"):
+    for name in ("tasks", "attempts", "dlq_info", "cursors", "finished_info"):
         for each in chance.sample(NAMES, chance.randrange(len(NAMES))):
             redis.hset(getattr(keys, name), each, nonsense(chance))
     redis.hset(
         keys.stats,
-        chance.choice(["largest", "bytes", "acked", "strange"]),
+        chance.choice(["largest", "bytes", "acked", "strange", "finished_bytes"]),
         chance.choice(["", "x", "1.5", "7"]),
     )
     redis.set(keys.rate, chance.choice(["", "x", "1e300", "-5"]))
@@ -64,9 +66,12 @@ def every_verb(commands: Commands, member: bytes) -> list[Call[Any]]:
     task_id, body = member.rpartition(b":")[0].decode(errors="replace") or "a", encode(1, None, None)[0]
     options: dict[str, Any] = {"if_exists": "replace", "repeated": 1, "max_bytes": 10**6, **PLENTY}
     recovering: dict[str, Any] = {"expiry_ms": NOW, "reason": "", "wait_ms": 1, "max_crashes": 2, "failed": 0}
+    history = Commands(commands.queue, shards=len(commands.shards), finished=Finished(seconds=9, count=3))
+    task = Task(task_id, "q", 1, 7, NOW, 0, body, JSON_TYPE, {})
     walks = ("tasks", "delayed", "retry", "processing", "dlq", "attempts", "dlq_info")
     return [
         commands.schedule(0, [task_id, "+1", body], **options),
+        commands.schedule(0, [task_id, "+1", body], **options | {"if_exists": "keep"}),
         *(
             commands.list(0, state, offset=0, limit=100)
             for state in (In.SCHEDULED, In.RETRYING, In.IN_FLIGHT, In.DEAD)
@@ -89,7 +94,8 @@ def every_verb(commands: Commands, member: bytes) -> list[Call[Any]]:
         commands.audit_size(0),
         commands.redrive(0, [task_id, 0]),
         commands.claim(0, 100, 1000),
-        commands.ack(0, [member]),
+        history.ack(0, [member], [task]),
+        history.trim_finished(0, limit=1),
         commands.cancel(task_id),
         commands.purge(0, [task_id]),
     ]

@@ -83,7 +83,8 @@ class Finished:
         1_048_576,
         1 << 40,
         default=67_108_864,
-        doc="Most memory of Redis for them, about 170 bytes and the ID for each; each shard takes an even part of it.",
+        doc="Most memory of Redis for them, about 170 bytes and twice the ID for each; each shard takes an even part "
+        "of it.",
     )
 
 

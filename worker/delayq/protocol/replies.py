@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+_FINISHED = re.compile(rb"(\d{1,15}) (\d{1,15}) (\d{1,15}) ")
 _COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) (?:@\d{1,16} )?(?:~\d{1,16}:\d{1,16}:\d{1,16} )?")
 
 
@@ -377,9 +378,12 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
     return read
 
 
-def _done(task_id: str, done_ms: int, entry: bytes) -> TaskView:
-    """Decode an entry of the history, see finished_task() in prelude.lua."""
-    attempts, late_ms, due_ms, _ = map(int, entry.split())
+def _done(task_id: str, done_ms: int, entry: bytes) -> TaskView | None:
+    """Decode an entry of the history, see finished_task() in prelude.lua; None if it is unreadable."""
+    found = _FINISHED.match(entry)
+    if not found:
+        return None
+    attempts, late_ms, due_ms = map(int, found.groups())
     return TaskView(
         *(task_id, State.DONE, done_ms, due_ms, b"", "", {}, Failures()),
         attempts=attempts,

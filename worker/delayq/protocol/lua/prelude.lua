@@ -603,8 +603,10 @@ local function remembered(if_exists, finished, finished_info, at)
   return function(id) return finished_task(finished, finished_info, id, at) end
 end
 
--- An entry of the history counts in `finished_bytes` of stats with its ID, its text, and what Redis needs besides.
-local ENTRY_BYTES = 150
+-- What an entry of the history counts in `finished_bytes` of stats: about its memory. The ID is in two keys.
+local function entry_bytes(id, size)
+  return 2 * #id + size + 140
+end
 
 -- Remove the oldest finished tasks that are too old, too many or together too large, at most `limit`. Returns how many.
 local function trim_oldest(finished, finished_info, stats, at, seconds, count, bytes, limit)
@@ -615,7 +617,7 @@ local function trim_oldest(finished, finished_info, stats, at, seconds, count, b
   for i = 1, #oldest, 2 do
     if not goes(oldest[i + 1]) then break end
     ids[#ids + 1], left = oldest[i], left - 1
-    size = size - redis.call('HSTRLEN', finished_info, oldest[i]) - #oldest[i] - ENTRY_BYTES
+    size = size - entry_bytes(oldest[i], redis.call('HSTRLEN', finished_info, oldest[i]))
   end
   each_slice('ZREM', finished, ids, 4000)
   each_slice('HDEL', finished_info, ids, 4000)
@@ -639,12 +641,12 @@ local function note_finished(finished, finished_info, stats, arguments, done)
     if id then
       ids[#ids + 1], scores[#scores + 1], scores[#scores + 2] = id, at, id
       entries[#entries + 1], entries[#entries + 2] = id, text
-      more = more + #id + #text + ENTRY_BYTES
+      more = more + entry_bytes(id, #text)
     end
   end
   redis.call('ZCARD', finished) -- a key of another type must fail before anything is written
   for n, text in ipairs(redis.call('HMGET', finished_info, unpack(ids))) do
-    if text then more = more - #ids[n] - #text - ENTRY_BYTES end
+    if text then more = more - entry_bytes(ids[n], #text) end
   end
   each_slice('HSET', finished_info, entries, 4000)
   each_slice('ZADD', finished, scores, 4000)

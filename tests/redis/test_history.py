@@ -350,6 +350,11 @@ def test_while_tasks_migrate_one_in_its_new_shard_comes_before_its_history_in_th
     assert state() is In.SCHEDULED
 
 
+def test_tasks_that_are_done_cannot_be_listed(shard: Shard) -> None:
+    with pytest.raises(ValueError, match="done cannot be listed"):
+        next(Operations(shard.commands, Limits()).page(In.DONE, offset=0, limit=1))
+
+
 def test_a_shard_with_a_history_is_retired_and_erased(shard: Shard) -> None:
     for end in ("retire", "erase"):
         shard.seed(aged(3))

@@ -390,6 +390,15 @@ class Queue(RuleBasedStateMachine):
         found = self.run(self.commands.ack(index, [member.encode()], tasks))
         assert found == [model.ack(self.now, member)]
 
+    @rule(nth=NTH, step=st.sampled_from([0, 9_999, 10_000]))
+    def finish_and_keep(self, nth: int, step: int) -> None:
+        """A task that is done is stored again with `keep` only when its entry is too old, or was trimmed."""
+        task_id = self.lease(nth)[0].rpartition(":")[0]
+        self.ack(nth)
+        self.time_passes(step)
+        self.get(task_id)
+        self.schedule(task_id, 500, relative=True, if_exists="keep", repeated=False)
+
     @rule(index=SHARDS, limit=st.sampled_from([1, 100]))
     def trim_finished(self, index: int, limit: int) -> None:
         index, model = self.pick(index)

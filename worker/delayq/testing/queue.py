@@ -117,8 +117,10 @@ class Queue:
         if ms < 0:
             raise ValueError(f"expected 0 or more, got {time_passed}")
         source = with_prelude(_ADVANCE.read_text())
-        keys = ("delayed", "retry", "dlq", "parked", "tasks", "attempts", "followups", "deadlines")
-        keys += ("finished", "finished_info")
+        keys = (
+            *("delayed", "retry", "dlq", "parked", "tasks", "attempts", "followups", "deadlines"),
+            *("finished", "finished_info"),
+        )
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         script = Script("advance", source, sha, keys, ("ms",), ())
         for shard in self.commands.shards:

@@ -592,9 +592,10 @@ end
 -- An entry of `finished_info` is `attempts late due seconds`: how many ms after its due time, due ms, the last run began, and
 -- for how long the entry counts. Returns when the task was done, and the entry; nil if none counts.
 local function finished_task(finished, finished_info, id, at)
-  local done, info = tonumber(redis.call('ZSCORE', finished, id)), redis.call('HGET', finished_info, id)
-  local seconds = tonumber(string.match(info or '', ' (%d+)$'))
-  if done and seconds and at < done + seconds * 1000 then return done, info end
+  local done = tonumber(redis.call('ZSCORE', finished, id))
+  local info = done and redis.call('HGET', finished_info, id) or ''
+  local seconds = tonumber(string.match(info, ' (%d+)$'))
+  if seconds and at < done + seconds * 1000 then return done, info end
 end
 
 -- if_exists = keep: a function that says whether a task is in the history. Other modes read nothing.

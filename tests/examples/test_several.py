@@ -74,7 +74,6 @@ def test_the_command_of_the_compose_file_runs_and_ends_in_time(
     here = {"redis://redis:6379/0": aof_server.url, "/tmp/delayq": str(tmp_path / "data")}  # noqa: S108 -- of a container
     with running(DELAYQ, *(here.get(word, word) for word in service["command"]), cwd=example) as run:
         run.wait_line(r"^reports +worker   32 slots")
-        follow(example, run, {"DELAYQ_CONFIG": "queues.yaml", "DELAYQ_REDIS_URL": aof_server.url})
         ends(run)
     assert int(service["stop_grace_period"].removesuffix("s")) > LONGEST_DRAIN
     copied = re.findall(r"^COPY (\S+)", (EXAMPLE / "Dockerfile").read_text(), re.MULTILINE)
@@ -99,7 +98,6 @@ def test_the_unit_is_valid_and_its_command_runs_and_ends_in_time(
     with running(*words, cwd=example) as run:
         run.wait_line(r"^reports +worker   32 slots")
         assert b"delayq_shard_leader" in run.wait_http("http://127.0.0.1:9102/metrics")
-        follow(example, run, {"DELAYQ_CONFIG": "queues.yaml", "DELAYQ_REDIS_URL": aof_server.url})
         ends(run)
     assert int(service["TimeoutStopSec"]) > LONGEST_DRAIN
     assert service["KillMode"] == "mixed", "or systemd would signal the workers beside the run"

@@ -90,7 +90,10 @@ def children(pid: int) -> list[int]:
 
 def swept(run: Process) -> None:
     """Wait until the reaper's pass has ended: until the next one, in minutes, the run has the same children."""
-    until(lambda: not any("reaper" in words_of(pid) for pid in children(run.pid)), "swept")
+    # A process that has exited has no words, and is a child until the run has waited for it.
+    until(
+        lambda: all({"reaper"}.isdisjoint(words_of(pid) or ["reaper"]) for pid in children(run.pid)), "swept"
+    )
 
 
 def words_of(pid: int) -> list[str]:

@@ -142,8 +142,12 @@ def test_the_cap_is_needed_and_belongs_to_debounce_only(redis_url: str, queue_na
             client.schedule(1, delay_ms=1, if_exists="debounce", debounce_ms=5)
         with pytest.raises(InvalidTask, match="expected a whole number of milliseconds from 1"):
             client.schedule(1, delay_ms=1, task_id="a", if_exists="debounce", debounce_ms=0)
+        with pytest.raises(
+            InvalidTask, match=r"debounce_ms of task a: expected at least the delay of 6, .* got 5"
+        ):
+            client.schedule(1, delay_ms=6, task_id="a", if_exists="debounce", debounce_ms=5)
         tasks = [
-            NewTask(1, 9, task_id="a", debounce_ms=5),
+            NewTask(1, 9, task_id="a", debounce_ms=9),
             NewTask(1, 9, task_id="b"),
             NewTask(1, 9, debounce_ms=5),
         ]

@@ -53,6 +53,15 @@ def test_many_tasks_are_sampled_at_even_distances(shard: Shard, first: int) -> N
     assert found(shard, 99).get("mail", 0) == pytest.approx(min(first, 100), abs=100 / KINDS_SAMPLED)
 
 
+@pytest.mark.parametrize("period", [2, 4, 16])
+def test_kinds_that_alternate_are_seen_whatever_the_number_of_tasks(shard: Shard, period: int) -> None:
+    """1,024 is a multiple of the number of tasks in the sample, and of the period."""
+    shard.seed(due(*([MAIL] + [REPORT] * (period - 1)) * (1024 // period)))
+    seen = [found(shard, 60_000).get("mail", 0) / 1024 for _ in range(16)]
+    assert sum(seen) / 16 == pytest.approx(1 / period, rel=0.5)  # of 1,024 random ranks: more than 4 sigma
+    assert len(set(seen)) > 1
+
+
 def test_ids_without_an_envelope_and_bytes_of_other_programs_do_not_stop_the_others(shard: Shard) -> None:
     foreign = [
         b"",

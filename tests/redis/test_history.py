@@ -309,6 +309,16 @@ def test_a_hundred_thousand_entries_are_trimmed_in_bounded_calls(shard: Shard) -
     assert shard.whole() == State(stats={"format": 4})
 
 
+@pytest.mark.parametrize("key", ["finished", "finished_info"])
+def test_a_key_of_another_type_fails_keep_before_any_task_is_stored(shard: Shard, key: str) -> None:
+    finish(shard, "done")
+    shard.redis.delete(getattr(shard.keys, key))
+    shard.redis.set(getattr(shard.keys, key), "of another program")
+    with pytest.raises(DelayQError, match="WRONGTYPE"):
+        schedule(shard, "new", "done", "newer")
+    assert shard.redis.hlen(shard.keys.tasks) == 0
+
+
 def test_a_wrong_counter_of_bytes_ends_with_the_entries_that_it_is_wrong_about(shard: Shard) -> None:
     shard.seed(aged(10))
     shard.redis.hset(shard.keys.stats, "finished_bytes", 10**12)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import time
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from delayq import SyncClient
-from delayq.connection import Address, SyncConnection
+from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.errors import Unavailable
 from delayq.protocol.commands import Commands
 
@@ -180,3 +183,17 @@ def test_an_asynchronous_client_is_opened_anew_in_another_event_loop_or_process(
 ) -> None:
     """No answer would arrive there, so a call would be sent twice, and a task due at once could run twice."""
     ended_well(ASYNC, redis_server.url, queue_name)
+
+
+async def test_a_reply_that_came_while_the_event_loop_was_blocked_is_read(redis_url: str) -> None:
+    """Handlers that block are no outage of Redis."""
+    connection = AsyncConnection(replace(Address.from_url(redis_url), timeout_seconds=0.2))
+    call = Commands("orders", shards=1).counts(0)
+    await connection.one(call)
+    answering = asyncio.create_task(connection.one(call))
+    for _ in range(5):  # until it is sent
+        await asyncio.sleep(0)
+    time.sleep(0.5)  # noqa: ASYNC251 -- as a handler might
+    assert (await answering).waiting == 0
+    assert connection.connects == 1
+    await connection.close()

@@ -219,6 +219,7 @@ def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
         ({"deadline": "4000d"}, "deadline: expected more than 0 and at most ten years, got '4000d'"),
         ({"deadline": "soon"}, "deadline: "),
         ({"retry_delays": [1.5]}, "retry_delays: expected a duration like"),
+        ({"retry_delays": "10s"}, "retry_delays: expected a list of durations, got '10s'"),
     ],
 )
 def test_options_that_cannot_be_are_refused_when_defined(options: dict[str, Any], why: str) -> None:
@@ -266,6 +267,12 @@ def test_debounce_says_what_happens_if_the_task_exists() -> None:
     assert (
         kind.options(id="a", debounce="10m", if_exists="keep").options.if_exists == "keep"
     )  # refused by the client
+
+
+def test_what_to_do_if_a_task_exists_is_one_for_all_tasks_of_schedule_many() -> None:
+    call = App().task(one(int)).options(id="a", if_exists="keep")
+    with pytest.raises(InvalidTask, match=r"if_exists: schedule_many\(tasks, if_exists=…\) says it"):
+        call.task(1)
 
 
 def test_options_are_checked_when_scheduled() -> None:

@@ -203,6 +203,15 @@ class Call(Generic[P]):
 
     def task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Return the task as schedule_many takes it. InvalidTask when the arguments or the options do not fit."""
+        if self.options.if_exists not in (
+            "reject",
+            "debounce",
+        ):  # with `debounce`, schedule_many refuses "reject"
+            told = "schedule_many(tasks, if_exists=…) says it for all of its tasks"
+            raise InvalidTask("", f"task {self.kind.name}: if_exists: {told}; leave it out of options()")
+        return self._task(*args, **kwargs)
+
+    def _task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         kind, options = self.kind, self.options
         if options.id is not None and (type(options.id) is not str or not options.id):
             expected = "expected a string that is not empty"
@@ -221,12 +230,12 @@ class Call(Generic[P]):
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task. Raises as Client.schedule."""
-        task = self.task(*args, **kwargs)
+        task = self._task(*args, **kwargs)
         return await self.kind.app.client.schedule(**task._asdict(), if_exists=self.options.if_exists)
 
     def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task, without asyncio."""
-        task = self.task(*args, **kwargs)
+        task = self._task(*args, **kwargs)
         return self.kind.app.sync_client.schedule(**task._asdict(), if_exists=self.options.if_exists)
 
 
@@ -471,6 +480,8 @@ def _policy(
     if max_attempts is not None and (type(max_attempts) is not int or not 1 <= max_attempts <= MAX_ATTEMPTS):
         raise ValueError(f"max_attempts: expected 1 to {MAX_ATTEMPTS}, got {max_attempts!r:.60}")
     delays = None
+    if isinstance(retry_delays, str):
+        raise ValueError(f"retry_delays: expected a list of durations, got {retry_delays!r:.60}")  # noqa: TRY004 -- as for other durations
     if retry_delays is not None:
         delays = tuple(_seconds(each, "retry_delays", MAX_DELAY_SECONDS) for each in retry_delays)
         if not 1 <= len(delays) <= MAX_DELAYS:

@@ -90,6 +90,8 @@ class TaskEncoder:
 
         `shard_map` returns the current shard map, which may change meanwhile.
         """
+        if type(tasks) is NewTask:
+            raise TypeError("schedule_many: expected an iterable of NewTask, got a single one")
         now, open_chunks = shard_map(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
         fresh = new_ids()
         for at, task in enumerate(tasks):
@@ -145,7 +147,7 @@ class TaskEncoder:
         else:
             _check_deadline(task_id, deadline_ms)
         if debounces or latest_ms is not None:
-            _check_debounce(task_id, latest_ms, debounces=debounces, named=task.task_id is not None)
+            _check_debounce(task_id, latest_ms, delay_ms, debounces=debounces, named=task.task_id is not None)
         if kind is not None or deadline_ms is not None or latest_ms is not None or tags:
             of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
             named = checked_tags(tags, task_id) if tags else ()
@@ -207,7 +209,9 @@ def _check_deadline(task_id: str, deadline_ms: object) -> None:
     _check_ms(task_id, "deadline_ms", deadline_ms)
 
 
-def _check_debounce(task_id: str, debounce_ms: object, *, debounces: bool, named: bool) -> None:
+def _check_debounce(
+    task_id: str, debounce_ms: int | None, delay_ms: int | None, *, debounces: bool, named: bool
+) -> None:
     if not debounces:
         raise InvalidTask(task_id, f'debounce_ms of task {task_id}: expected if_exists="debounce" beside it')
     if not named:
@@ -216,6 +220,9 @@ def _check_debounce(task_id: str, debounce_ms: object, *, debounces: bool, named
         message = f'task {task_id}: if_exists="debounce" needs debounce_ms, how far the due time may move'
         raise InvalidTask(task_id, message)
     _check_ms(task_id, "debounce_ms", debounce_ms)
+    if delay_ms is not None and debounce_ms < delay_ms:
+        expected = f"expected at least the delay of {delay_ms}, which it bounds"
+        raise InvalidTask(task_id, f"debounce_ms of task {task_id}: {expected}, got {debounce_ms}")
 
 
 def _check_ms(task_id: str, name: str, value: object) -> None:

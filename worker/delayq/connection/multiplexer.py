@@ -17,7 +17,7 @@ from delayq.connection.topology_state import REFRESH_SECONDS
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redis.asyncio import Connection
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # The maximum of one round trip, unless a single request is larger. Each round trip has its own timeout.
 BATCH_COMMANDS = 1000
 BATCH_BYTES = 1 << 20
+BLOCKED_SECONDS = 0.1  # a timer that is later than this shows that the event loop was blocked
 # A request: packed commands, their number, the confirmation after the batch, start in monotonic seconds, future.
 Waiting = tuple[bytes, int, "tuple[ConfirmCommands, str] | None", float, "asyncio.Future[list[Any]]"]
 
@@ -51,6 +52,7 @@ class Multiplexer:
         self._waiting: list[Waiting] = []
         self._flusher: asyncio.Task[None] | None = None
         self._timeout: asyncio.Timeout | None = None  # of the current round trip
+        self._timer: asyncio.TimerHandle  # that sets it off
         self._late_timer: asyncio.TimerHandle | None = None
         self._dropped = False  # the connection is to a former master
         self._over, self._closed = False, Unavailable(connector.where, CLOSED)
@@ -105,13 +107,30 @@ class Multiplexer:
             await self._disconnect()
         if self.connector.has_discovery:
             self._start_late_timer()
+        self._start_timer(self._seconds, self._on_timer)
         try:
-            async with asyncio.timeout(self._seconds) as self._timeout:
+            async with asyncio.timeout(None) as self._timeout:
                 await self._round_trip(batch)
         finally:
             self._timeout = None
+            self._timer.cancel()
             if self._late_timer is not None:
                 self._late_timer.cancel()
+
+    def _start_timer(self, seconds: float, fire: Callable[[float], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, fire, loop.time() + seconds)
+
+    def _on_timer(self, due: float) -> None:
+        """Time out, unless the event loop was blocked meanwhile: then the reply may be there, and is read first."""
+        if asyncio.get_running_loop().time() - due > BLOCKED_SECONDS:
+            self._start_timer(BLOCKED_SECONDS, self._time_out)
+        else:
+            self._time_out()
+
+    def _time_out(self, _due: float = 0.0) -> None:
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time())
 
     def _start_late_timer(self) -> None:
         self._late_timer = asyncio.get_running_loop().call_later(LATE_SECONDS, self._on_late_reply)
@@ -189,8 +208,7 @@ class Multiplexer:
         """Stop waiting for this server: another is the master now."""
         if not self._dropped:
             self._dropped = True
-            if self._timeout is not None and not self._timeout.expired():
-                self._timeout.reschedule(asyncio.get_running_loop().time())
+            self._time_out()
 
     async def _fail(self, batch: list[Waiting], error: Exception) -> None:
         """Fail the callers: Redis may or may not have executed what was sent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
@@ -349,7 +350,8 @@ class Commands:
 
     def due_kinds(self, shard: int, within_ms: int) -> Call[dict[str, float]]:
         """Estimate from a sample how many of the tasks that fall due within a time are of each kind."""
-        return self._call("due_kinds", shard, replies.due_kinds, within_ms=within_ms, limit=KINDS_SAMPLED)
+        named = {"within_ms": within_ms, "limit": KINDS_SAMPLED, "random": random.randrange(1, 2**31 - 1)}  # noqa: S311
+        return self._call("due_kinds", shard, replies.due_kinds, **named)
 
     def wake(self, shard: int) -> Call[Wait]:
         """Push a wake token if a task is due; the reply has the time that a scanner may sleep."""

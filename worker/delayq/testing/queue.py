@@ -11,11 +11,13 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from delayq.app import App
 from delayq.app.arguments import InvalidArguments
 from delayq.client.blocking import SyncClient
+from delayq.client.document import read
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.contract import DelayQueue, parse
 from delayq.handlers.app import AppHandler
@@ -67,11 +69,15 @@ class ScheduledTask(NamedTuple):
 class Queue:
     """The queue of an App. It binds the App, and deletes its tasks when it is closed."""
 
-    def __init__(self, app: App, url: str, document: DelayQueue | None = None) -> None:
-        """`url` names the Redis. `document` has shards and retry policy; its name and spec.redis are not used."""
+    def __init__(self, app: App, url: str, document: DelayQueue | str | Path | None = None) -> None:
+        """`url` names the Redis. `document`, or its file, has shards, retry policy and history.
+
+        Its name, spec.redis and handler.kinds are not used.
+        """
         if not isinstance(app, App):
             raise TypeError(f"expected an App, got {type(app).__name__}")
-        self._document = _named(document, f"test-{uuid.uuid4().hex}")
+        described = read(document) if isinstance(document, str | Path) else document
+        self._document = _named(described, f"test-{uuid.uuid4().hex}")
         self.app, self._address = app, Address.from_url(url)
         spec = self._document.spec
         # Without limits, which would hold due tasks back.

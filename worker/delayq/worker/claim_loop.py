@@ -101,7 +101,7 @@ class ClaimLoop:
                 # A rejected claim may leave a wake token: claiming because of it would be a busy loop.
                 self._slots.hinted.pop(shard, None)
         suspects = self._slots.suspects
-        if suspects.waiting:
+        if suspects.waiting and self._exchange is None:  # an error would delay the tasks that it has claimed
             await self._make_room(now)
         self._exchange = self._exchange or self._begin()
         if self._exchange:

@@ -601,6 +601,8 @@ end
 -- if_exists = keep: a function that says whether a task is in the history. Other modes read nothing.
 local function remembered(if_exists, finished, finished_info, at)
   if if_exists ~= 'keep' or redis.call('EXISTS', finished) == 0 then return function() return false end end
+  redis.call('ZCARD', finished) -- a key of another type must fail before any task is stored
+  redis.call('HLEN', finished_info)
   return function(id) return finished_task(finished, finished_info, id, at) end
 end
 

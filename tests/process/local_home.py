@@ -91,16 +91,14 @@ def children(pid: int) -> list[int]:
 def swept(run: Process) -> None:
     """Wait until the reaper's pass has ended: until the next one, in minutes, the run has the same children."""
     # A process that has exited has no words, and is a child until the run has waited for it.
-    until(
-        lambda: all({"reaper"}.isdisjoint(words_of(pid) or ["reaper"]) for pid in children(run.pid)), "swept"
-    )
+    until(lambda: all({"reaper", ""}.isdisjoint(words_of(pid)) for pid in children(run.pid)), "swept")
 
 
 def words_of(pid: int) -> list[str]:
-    """The command line of a process, empty when it has ended."""
+    """The command line of a process; one empty word when it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-    return []
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    return [""]
 
 
 def listens(port: int) -> bool:

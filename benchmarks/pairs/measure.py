@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import redis
 import yaml
@@ -49,18 +50,29 @@ class Clock:
         }
 
 
-async def drain(server: redis.Redis, url: str, *, concurrency: int, tasks: int) -> Figures:
+NOOP = {"callable": "benchmarks.handlers:noop"}
+
+
+async def drain(
+    server: redis.Redis,
+    url: str,
+    *,
+    concurrency: int,
+    tasks: int,
+    handler: dict[str, str] = NOOP,
+    **of_task: object,
+) -> Figures:
     """Let one worker handle a backlog of no-op tasks, stored while the worker is stopped (SIGSTOP)."""
     with tempfile.TemporaryDirectory() as folder:
-        document = _document(server, concurrency, Path(folder))
+        document = _document(server, concurrency, handler, Path(folder))
         argv = (sys.executable, "-m", "delayq", "worker", "--config", str(document), "--port", "0")
         worker = Process.start(*argv, env={LEDGER: "/dev/null"})
         try:
             worker.wait_line('"started"')
-            await _store(url, tasks // 10)
+            await _store(url, tasks // 10, of_task)
             await _until_acked(server, tasks // 10)
             worker.pause()
-            await _store(url, tasks)
+            await _store(url, tasks, of_task)
             clock = Clock(server, worker.pid)
             worker.resume()
             await _until_acked(server, tasks // 10 + tasks)
@@ -69,11 +81,11 @@ async def drain(server: redis.Redis, url: str, *, concurrency: int, tasks: int) 
             worker.stop()
 
 
-def _document(server: redis.Redis, concurrency: int, folder: Path) -> Path:
+def _document(server: redis.Redis, concurrency: int, handler: dict[str, str], folder: Path) -> Path:
     port = server.connection_pool.connection_kwargs["port"]
     spec = {
         "redis": {"standalone": {"host": "127.0.0.1", "port": port}},
-        "handler": {"python": {"callable": "benchmarks.handlers:noop"}},
+        "handler": {"python": handler},
         "worker": {"concurrency": concurrency},
     }
     head = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": QUEUE}}
@@ -82,9 +94,11 @@ def _document(server: redis.Redis, concurrency: int, folder: Path) -> Path:
     return path
 
 
-async def _store(url: str, tasks: int) -> None:
+async def _store(url: str, tasks: int, of_task: dict[str, Any]) -> None:
     async with Client(url, queue=QUEUE) as client:
-        await client.schedule_many(NewTask(PAYLOAD, delay_ms=0) for _ in range(tasks))
+        await client.schedule_many(
+            NewTask(**{"payload": PAYLOAD, "delay_ms": 0, **of_task}) for _ in range(tasks)
+        )
 
 
 async def _until_acked(server: redis.Redis, tasks: int) -> None:
@@ -129,6 +143,7 @@ def _bytes_per_task(server: redis.Redis, tasks: int) -> float:
 
 CASES = {
     "worker, 32 slots": lambda server, url: drain(server, url, concurrency=32, tasks=40_000),
+    "worker, 500 slots": lambda server, url: drain(server, url, concurrency=500, tasks=60_000),
     "worker, 1 slot": lambda server, url: drain(server, url, concurrency=1, tasks=4_000),
     "schedule, 1 coroutine": lambda server, url: schedule(server, url, coroutines=1, tasks=4_000),
     "schedule, 100 coroutines": lambda server, url: schedule(

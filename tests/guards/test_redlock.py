@@ -238,8 +238,12 @@ async def test_a_document_names_a_secret_with_one_url_a_line(
     lines = ["# in three data centres", "", *(f"  {server.url}\r" for server in three)]
     guard = opened(build(tmp_path, "\n".join(lines).encode()))
     async with guard(task()):
-        with three[0].client() as redis:
-            assert 76_000 < redis.pttl(KEY) <= 77_000
+        left = []
+        for server in three:
+            with server.client() as redis:
+                left.append(redis.pttl(KEY))
+        # The slowest server may not have answered: two of three are enough to begin.
+        assert sum(76_000 < each <= 77_000 for each in left) >= 2, left
 
 
 def test_servers_may_be_reached_by_tls_and_by_sockets(tmp_path: Path) -> None:

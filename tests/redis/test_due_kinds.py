@@ -43,7 +43,7 @@ def test_few_tasks_are_counted_as_far_as_they_fall_due_in_time(shard: Shard) -> 
 
 
 @pytest.mark.parametrize("first", [0, 1, 200, 640, 999, 1000])
-def test_many_tasks_are_sampled_at_even_distances(shard: Shard, first: int) -> None:
+def test_many_tasks_are_sampled_in_equal_parts(shard: Shard, first: int) -> None:
     """Of tasks in order of their kind, no estimate is off by more than one of the sample."""
     shard.seed(due(*[MAIL] * first, *[REPORT] * (1000 - first)))
     mix = found(shard, 60_000)

@@ -203,10 +203,8 @@ class Call(Generic[P]):
 
     def task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Return the task as schedule_many takes it. InvalidTask when the arguments or the options do not fit."""
-        if self.options.if_exists not in (
-            "reject",
-            "debounce",
-        ):  # with `debounce`, schedule_many refuses "reject"
+        # `debounce` implies "debounce"; schedule_many has to say the same, or it refuses the task.
+        if self.options.if_exists not in ("reject", "debounce"):
             told = "schedule_many(tasks, if_exists=…) says it for all of its tasks"
             raise InvalidTask("", f"task {self.kind.name}: if_exists: {told}; leave it out of options()")
         return self._task(*args, **kwargs)

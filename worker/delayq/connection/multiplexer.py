@@ -17,7 +17,7 @@ from delayq.connection.topology_state import REFRESH_SECONDS
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from redis.asyncio import Connection
 
@@ -107,7 +107,8 @@ class Multiplexer:
             await self._disconnect()
         if self.connector.has_discovery:
             self._start_late_timer()
-        self._start_timer(self._seconds, self._on_timer)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._seconds, self._on_timer, loop.time() + self._seconds)
         try:
             async with asyncio.timeout(None) as self._timeout:
                 await self._round_trip(batch)
@@ -117,18 +118,15 @@ class Multiplexer:
             if self._late_timer is not None:
                 self._late_timer.cancel()
 
-    def _start_timer(self, seconds: float, fire: Callable[[float], None]) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(seconds, fire, loop.time() + seconds)
-
     def _on_timer(self, due: float) -> None:
         """Time out, unless the event loop was blocked meanwhile: then the reply may be there, and is read first."""
-        if asyncio.get_running_loop().time() - due > BLOCKED_SECONDS:
-            self._start_timer(BLOCKED_SECONDS, self._time_out)
+        loop = asyncio.get_running_loop()
+        if loop.time() - due > BLOCKED_SECONDS:
+            self._timer = loop.call_later(BLOCKED_SECONDS, self._time_out)
         else:
             self._time_out()
 
-    def _time_out(self, _due: float = 0.0) -> None:
+    def _time_out(self) -> None:
         if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -141,8 +141,7 @@ class Plan:
         verbs += [(name, each.queues, reaper) for each in self.helpers for name in each.reaper_names]
         for number, (name, queues, verb) in enumerate(verbs):
             port = 0 if self.metrics_port is None else self.metrics_port + number
-            command = self._command(url, port, queues, *verb)
-            yield name, replace(command, every_seconds=REAPER_SECONDS) if verb == ("reaper",) else command
+            yield name, self._command(url, port, queues, *verb)
 
     def _command(self, url: str | None, port: int, queues: Sequence[Served], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
@@ -156,7 +155,8 @@ class Plan:
         options = (*config, "--port", str(port), "--log-format", "json", "--log-level", level)
         env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
         env |= {} if url is None else {URL_VARIABLE: url}
-        return Command((*python, beside, *verb, *options), env)
+        every_seconds = REAPER_SECONDS if verb == ("reaper",) else None
+        return Command((*python, beside, *verb, *options), env, every_seconds=every_seconds)
 
 
 def check_redis(documents: Iterable[Document]) -> None:

@@ -29,10 +29,8 @@ JSON, HEADERS, CONTENT_TYPE = 1, 2, 4
 # length, and the tags with spaces between them.
 KIND, DEADLINE, LATEST, TAGS = 1, 2, 4, 8
 _KNOWN = KIND | DEADLINE | LATEST | TAGS
-_SIZES = {
-    KIND: 5,
-    KIND | DEADLINE: 10,
-}  # of an envelope up to the end of these fields, without the kind's name
+# Of an envelope up to the end of these fields, without the kind's name.
+_SIZES = {KIND: 5, KIND | DEADLINE: 10}
 KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
 JSON_TYPE, BYTES_TYPE = "application/json", "application/octet-stream"
 _KIND = re.compile(KIND_NAME)

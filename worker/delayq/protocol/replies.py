@@ -273,14 +273,8 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
         stats = _whole_numbers(flat)
         held_bytes, found_format = max(0, stats.get("bytes", 0)), stats.get("format", 1)
         history_bytes = stats.get("finished_bytes", 0)
-        for word in (
-            "token",
-            "largest",
-            "bytes",
-            "bytes_in",
-            "format",
-            "finished_bytes",
-        ):  # no counters of tasks
+        no_counters = ("token", "largest", "bytes", "bytes_in", "format", "finished_bytes")
+        for word in no_counters:
             stats.pop(word, None)
         return Counts(
             now_ms=now_ms,

@@ -16,9 +16,10 @@ from delayq.protocol.envelope import encode_json
 
 try:
     import pydantic
-    from pydantic_core import from_json as _parse
+    import pydantic_core
+    import typing_extensions
 except ImportError:  # the optional extra delayq[pydantic]
-    VALIDATES, _parse = False, json.loads  # type: ignore[assignment]  # it takes fewer options
+    VALIDATES = False
 else:
     VALIDATES = not pydantic.VERSION.startswith("1.")
 
@@ -31,6 +32,7 @@ BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEY
 
 ITEM: Final = "item"
 _BEFORE_ITEM: Final = b'{"item":'
+_BYTES: Final[Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
 
 class InvalidArguments(ValueError):
@@ -126,6 +128,7 @@ class Item:
     def __init__(self, parameter: inspect.Parameter, where: str) -> None:
         """`parameter` is named `item`. TypeError when it cannot be JSON."""
         self._arguments = arguments_of([parameter], where)
+        self._decode = _item_decoder(parameter.annotation) if VALIDATES else json.loads
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
         """Return the item's JSON."""
@@ -134,10 +137,9 @@ class Item:
     def decode(self, payload: bytes) -> dict[str, Any]:
         """Return the item by the name `item`."""
         try:
-            _parse(payload)  # alone: with two values in it, the object below would be valid, too
+            return {ITEM: self._decode(payload)}
         except (ValueError, RecursionError) as error:
-            raise InvalidArguments(f"not JSON: {error}") from error
-        return self._arguments.decode(_BEFORE_ITEM + payload + b"}")
+            raise InvalidArguments(_said(error, ITEM) if VALIDATES else f"not JSON: {error}") from None
 
 
 class _Plain:
@@ -192,54 +194,61 @@ class _Validated:
     """Arguments that pydantic validates."""
 
     def __init__(self, parameters: Sequence[inspect.Parameter], where: str) -> None:
-        # Fields of a model cannot have every name that a parameter can, such as `copy` or `_x`: they have aliases.
-        self._aliases = [(f"argument{nth}", each.name) for nth, each in enumerate(parameters)]
         fields: dict[str, Any] = {}
-        config = pydantic.ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+        self._defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
         try:
-            for (alias, name), each in zip(self._aliases, parameters, strict=True):
+            for each in parameters:
                 annotation = Any if each.annotation is each.empty else each.annotation
                 # Fails if it cannot be JSON.
                 pydantic.TypeAdapter(annotation).json_schema(mode="serialization")
-                default = ... if each.default is each.empty else each.default
-                fields[alias] = (annotation, pydantic.Field(default, alias=name))
-            model = pydantic.create_model("Arguments", __config__=config, **fields)
+                # A default is not stored, so that a new version of the function decides. Those of models are.
+                optional = typing_extensions.NotRequired[annotation]
+                fields[each.name] = optional if each.name in self._defaults else annotation
+            # Of a model, fields cannot have every name that a parameter can, such as `copy` or `_x`.
+            typed: Any = typing_extensions.TypedDict
+            arguments = typed("Arguments", fields)
+            arguments.__pydantic_config__ = _BYTES | {"extra": "forbid"}
+            adapter = pydantic.TypeAdapter(arguments)
         except (pydantic.errors.PydanticUserError, pydantic.errors.PydanticUndefinedAnnotation) as error:
             raise TypeError(f"{where}: {str(error).splitlines()[0]}") from error
-        self._validator, self._serialize = (
-            model.__pydantic_validator__,
-            model.__pydantic_serializer__.to_json,
-        )
+        self._validator = adapter.validator
+        # The adapter's own serializer ignores the configuration of a TypedDict (pydantic 2.14).
+        self._serialize = pydantic_core.SchemaSerializer(adapter.core_schema, _BYTES).to_json
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
         try:
-            model = self._validator.validate_python(dict(values))
-            # A default is not stored, so that a new version of the function decides. Those of nested models are.
-            unset = {alias for alias, _ in self._aliases} - model.model_fields_set
-            text: bytes = self._serialize(model, by_alias=True, exclude=unset)
+            valid = self._validator.validate_python(dict(values))
+            text = self._serialize(valid)
             again = self._validator.validate_json(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidArguments(_said(error)) from None
-        if again != model:
-            names = (name for alias, name in self._aliases if getattr(again, alias) != getattr(model, alias))
+        if again != valid:
+            names = (name for name in valid if again.get(name) != valid[name])
             raise InvalidArguments(f"{next(names, '?')}: the value would not be the same after JSON")
         return text
 
     def decode(self, payload: bytes) -> dict[str, Any]:
         try:
-            found = self._validator.validate_json(payload)
+            found: dict[str, Any] = self._validator.validate_json(payload)
         except ValueError as error:
             raise InvalidArguments(_said(error)) from None
-        values = found.__dict__
-        return {name: values[alias] for alias, name in self._aliases}
+        return self._defaults | found
 
 
-def _said(error: Exception) -> str:
+def _item_decoder(annotation: object) -> Callable[[bytes], Any]:
+    """Return a function that validates the JSON of one value."""
+    root = pydantic.RootModel[annotation]  # type: ignore[valid-type]
+    item: Any = type("Item", (root,), {"__module__": __name__, "model_config": _BYTES})
+    validate = item.__pydantic_validator__.validate_json
+    return lambda payload: validate(payload).root
+
+
+def _said(error: Exception, *within: str) -> str:
     """Describe a validation error by the names of arguments, without their values: they may be secret."""
     if not isinstance(error, pydantic.ValidationError):
         return str(error).splitlines()[0]
     parts = error.errors(include_url=False, include_input=False, include_context=False)
     return "; ".join(
-        ": ".join((".".join(map(str, part["loc"])), part["msg"])) if part["loc"] else part["msg"]
+        ": ".join((".".join(map(str, loc)), part["msg"])) if (loc := (*within, *part["loc"])) else part["msg"]
         for part in parts[:3]
     )

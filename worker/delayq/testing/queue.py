@@ -205,14 +205,17 @@ class Queue:
         self, connection: AsyncConnection, executor: Executor, lease: Lease, ending: _Ending
     ) -> list[Run]:
         """Run this task and those of its kind that are due as well in one call, of the size that a worker chooses."""
-        size, key = executor.size(lease), (lease.task.kind, lease.task.kind_version)
+        key = lease.task.kind, lease.task.kind_version
+        batch = executor.batches[key]
+        size = executor.size(lease, batch)
         found: list[Lease] = [lease]
         others: list[Lease] = []
         for keys in self._claims.shards:
             claim = self._claims.claim(keys.shard, BATCH, LEASE_MS)
             while len(found) < size and (claimed := (await connection.one(claim)).leases):
                 for each in claimed:
-                    same = (each.task.kind, each.task.kind_version) == key and executor.size(each) == size
+                    same = (each.task.kind, each.task.kind_version) == key
+                    same = same and executor.size(each, batch) == size
                     (found if same and len(found) < size else others).append(each)
         for each in others:
             back = Settlement("release", each, (each.task.due_ms,))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from delayq.connection import AsyncConnection
+    from delayq.handlers.base import Batch
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.results import Claimed, Lease, Ticket
     from delayq.worker.executor import Executor
@@ -297,13 +298,24 @@ class ClaimLoop:
             self._group_state.outbox.refused += batch
             self._refused(batch[0].lease.shard, answer)
             return
-        settled = self._counters.settled
+        if answer.count(Settled.ACKED) == len(batch):
+            self._count(Settled.ACKED, batch)
+            return
         for settlement, outcome in zip(batch, answer, strict=True):
-            settled[outcome] += 1
-            if kind := settlement.lease.task.kind:
-                self._counters.kinds[kind].settled[outcome] += 1
+            self._count(outcome, [settlement])
             if outcome is not Settled.ACKED:
                 self._log_outcome(settlement, outcome)
+
+    def _count(self, outcome: Settled, settlements: list[Settlement]) -> None:
+        """Count an outcome of several tasks at once: a counter with an enum as its key is slow."""
+        by_kind: dict[str, int] = {}
+        for settlement in settlements:
+            kind = settlement.lease.task.kind
+            by_kind[kind] = by_kind.get(kind, 0) + 1
+        self._counters.settled[outcome] += len(settlements)
+        for kind, tasks in by_kind.items():
+            if kind:
+                self._counters.kinds[kind].settled[outcome] += tasks
 
     def _log_outcome(self, settlement: Settlement, outcome: Settled) -> None:
         if outcome is Settled.LEASE_LOST:
@@ -313,9 +325,7 @@ class ClaimLoop:
         elif outcome is Settled.BURIED:
             log.warning("buried", extra={"fields": _death(settlement)})
         elif outcome is Settled.SUPERSEDED:
-            self._counters.settled[Settled.BURIED] += 1  # metrics count it as buried
-            if kind := settlement.lease.task.kind:
-                self._counters.kinds[kind].settled[Settled.BURIED] += 1
+            self._count(Settled.BURIED, [settlement])  # in metrics, too
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
     def _accepted(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> bool:
@@ -358,8 +368,8 @@ class ClaimLoop:
         for lease in leases[:room]:
             # Not for a released task: it counts when it is claimed again and starts.
             self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
-            if batches and (lease.task.kind, lease.task.kind_version) in batches:
-                self._join(lease, sent_at)
+            if batches and (batch := batches.get((lease.task.kind, lease.task.kind_version))):
+                self._join(lease, batch, sent_at)
                 continue
             if not self._runner.uniform:
                 deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
@@ -405,52 +415,44 @@ class ClaimLoop:
     def _start(self, running: Running) -> None:
         self._group_state.begin(running)
         running.handling = self._loop.create_task(self._run(running))
-        running.handling.add_done_callback(partial(self._ended, running))
 
-    def _join(self, lease: Lease, sent_at: float) -> None:
+    def _join(self, lease: Lease, batch: Batch, sent_at: float) -> None:
         """Add a task to the call of its kind that has not begun, or to a new one.
 
         A call begins after all answers of this exchange were processed, so its tasks are those that came together.
         """
-        task, size = lease.task, self._runner.size(lease)
+        task, size = lease.task, self._runner.size(lease, batch)
         key = task.kind, task.kind_version, size
         call = self._group_state.filling.get(key)
         if call is None or not call.takes(lease):
             if call is not None:
                 call.begin()
-            call = self._group_state.filling[key] = BatchCall(
-                self._runner.batches[task.kind, task.kind_version], size
-            )
+            call = self._group_state.filling[key] = BatchCall(batch, size)
             call.handling = self._loop.create_task(self._run_batch(call))
             call.handling.add_done_callback(partial(self._batch_ended, key, call))
         self._group_state.begin(call.add(lease, sent_at))
 
     async def _run_batch(self, call: BatchCall) -> None:
         await call.filled()
-        for member, settlement in await self._runner.run_batch(call):
-            self._group_state.ended(member, settlement)
+        self._group_state.all_ended(await self._runner.run_batch(call))
 
     def _batch_ended(self, key: tuple[str, int, int], call: BatchCall, handling: asyncio.Task[None]) -> None:
         """End the runs that `_run_batch` did not end: it may be cancelled before it calls the handler."""
         if self._group_state.filling.get(key) is call:
             del self._group_state.filling[key]
-        if handling.cancelled() or handling.exception() is not None:
+        if handling.cancelled() or (error := handling.exception()) is not None:
+            error = asyncio.CancelledError() if handling.cancelled() else error
             for member in call.members:
-                self._ended(member, handling)
+                if member.lease.member in self._slots.running:
+                    self._group_state.ended(member, self._runner.settlement(member, error))
 
     async def _run(self, running: Running) -> None:
-        self._group_state.ended(running, await self._runner.run(running))
-
-    def _ended(self, running: Running, handling: asyncio.Task[None]) -> None:
-        """End a run that `_run` did not end: an asyncio task cancelled before its first step never enters it."""
-        if running.lease.member not in self._slots.running:
-            return
-        settlement = None  # if settlement() fails, the lease expires; the slot is freed anyway
+        running.begun = True
         try:
-            error = asyncio.CancelledError() if handling.cancelled() else handling.exception()
+            settlement = await self._runner.run(running)
+        except BaseException as error:  # noqa: BLE001 -- an error of ours must not cost the slot
             settlement = self._runner.settlement(running, error)
-        finally:
-            self._group_state.ended(running, settlement)
+        self._group_state.ended(running, settlement)
 
 
 def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) -> Call[list[Settled]]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, Retry, Seen, check_retry
@@ -78,6 +79,8 @@ class Executor:
         started = time.monotonic()
         if started - running.extended_at > self._lease_seconds:
             return None  # this process was suspended since the claim: the lease has expired
+        if running.cancelled_for is not None:
+            return self.settlement(running, asyncio.CancelledError())
         self._counters.claimed_to_started.observe(started - running.extended_at)
         try:
             await self._call(running.lease.task)
@@ -99,24 +102,26 @@ class Executor:
             of_kind.runs += runs
             of_kind.seconds += seconds * runs
 
-    def size(self, lease: Lease) -> int:
+    def size(self, lease: Lease, batch: Batch) -> int:
         """Return how many tasks a call with this task of a batch takes."""
-        task = lease.task
-        limit = self.batches[task.kind, task.kind_version].limit
-        return limit if not lease.failures else size_of(limit, lease.failures, self.policy(task).max_attempts)
+        if not lease.failures:
+            return batch.limit
+        return size_of(batch.limit, lease.failures, self.policy(lease.task).max_attempts)
 
     async def run_batch(self, call: Call) -> Sequence[tuple[Member, Settlement | None]]:
         """Run the tasks of a call to its end; return each with its settlement, None when its lease is lost."""
         started, members = time.monotonic(), call.members
-        held = [each for each in members if started - each.extended_at <= self._lease_seconds]
-        call.members = held = [each for each in held if each.cancelled_for is None]
+        earliest = started - self._lease_seconds
+        held = [each for each in members if each.extended_at >= earliest and each.cancelled_for is None]
+        call.members = held
         lost = [(each, None) for each in members if each not in held] if len(held) < len(members) else []
         if not held:
             return lost
         deadline = started + self.policy(held[0].lease.task).handler_timeout_seconds
         for each in held:
             each.deadline = deadline
-            self._counters.claimed_to_started.observe(started - each.extended_at)
+        for claimed_at, tasks in Counter([each.extended_at for each in held]).items():
+            self._counters.claimed_to_started.observe(started - claimed_at, tasks)
         error: BaseException | None = None
         outcomes: Sequence[BaseException | None] = ()
         try:

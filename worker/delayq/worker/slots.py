@@ -18,7 +18,7 @@ from delayq.worker.claim_tickets import ClaimTickets
 from delayq.worker.suspects import Suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from delayq.contract import Spec
     from delayq.protocol.results import Lease
@@ -41,13 +41,15 @@ class Running:
     extended_at: float
     deadline: float
     handling: asyncio.Task[None] | None = None
+    begun: bool = False  # its first step: an asyncio task that is cancelled before it runs nothing at all
     cancelled_for: CancelReason | None = None
 
     def cancel(self, reason: CancelReason) -> None:
-        """Cancel the handler; the reason decides about the settlement. The first reason counts."""
+        """Cancel the handler, or do not begin it; the reason decides about the settlement. The first reason counts."""
         if self.cancelled_for is None and self.handling is not None:
             self.cancelled_for = reason
-            self.handling.cancel()
+            if self.begun:
+                self.handling.cancel()
 
     @property
     def interrupted(self) -> bool:
@@ -65,9 +67,9 @@ class Running:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settlement:
-    """How to end one lease; `arguments` are the verb's own, after the member."""
+    """How to end one lease; `arguments` are the verb's own, after the member. To freeze it would slow every task."""
 
     verb: Verb
     lease: Lease
@@ -230,9 +232,8 @@ class Slots:
         for group_state in self.group_states:
             group_state.exchange_alarm.ring()
 
-    def ended(self, running: Running) -> None:
-        """Free a slot."""
-        del self.running[running.lease.member]
+    def freed(self) -> None:
+        """Use slots that have become free."""
         if not self.running and self.suspects.running:
             self.claim_again()
         self.offer()
@@ -335,15 +336,21 @@ class GroupState:
 
     def ended(self, running: Running, settlement: Settlement | None) -> None:
         """Free a slot and send its settlement, None when the lease was lost."""
-        if running.cancelled_for == "given_up":
-            self.slots.withhold(-1)
-            self.slots.ring()
-            return
-        del self.running[running.lease.member]
-        if settlement is not None:
-            self.outbox.waiting.append(settlement)
+        self.all_ended(((running, settlement),))
+
+    def all_ended(self, ended: Iterable[tuple[Running, Settlement | None]]) -> None:
+        """Free the slots of tasks that ended together, as `ended` does."""
+        for running, settlement in ended:
+            if running.cancelled_for == "given_up":
+                self.slots.withhold(-1)
+                self.slots.ring()
+                continue
+            member = running.lease.member
+            del self.running[member], self.slots.running[member]
+            if settlement is not None:
+                self.outbox.waiting.append(settlement)
         self.exchange_alarm.ring()
-        self.slots.ended(running)
+        self.slots.freed()
 
     def begin_exchange(self, wanted: int) -> None:
         """Reserve slots for a claim; with several shard groups, only for RESERVATION_SECONDS."""

@@ -1,6 +1,7 @@
 """`python -m benchmarks.kinds`: one worker with a callable, with a typed kind and with a batch handler, in alternation.
 
-All do nothing. "Redis alone" is what Redis could do in the same run if it never waited for the worker: the inverse of
+All do nothing. A batch has half as many tasks as there are slots, so that the next one is claimed while it runs.
+"Redis alone" is what Redis could do in the same run if it never waited for the worker: the inverse of
 its CPU time for the claim and the ack of a task.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -20,8 +22,8 @@ from delayq import App
 from benchmarks.pairs.measure import NOOP, Figures, drain
 from tests.servers import PREFERRED, RedisServer
 
-BATCH = 250
-app = App()
+BATCH = "DELAYQ_BENCH_BATCH"  # tells the worker the size
+app, batches = App(), App()
 
 
 @app.task
@@ -29,7 +31,7 @@ async def single(n: str) -> None:
     """Do nothing."""
 
 
-@app.task(batch=BATCH)
+@batches.task(batch=int(os.environ.get(BATCH, "50")))
 async def many(items: list[dict[str, str]]) -> None:
     """Do nothing."""
 
@@ -37,7 +39,7 @@ async def many(items: list[dict[str, str]]) -> None:
 CASES: dict[str, dict[str, Any]] = {
     "callable": {"handler": NOOP},
     "kind": {"handler": {"app": "benchmarks.kinds:app"}, "kind": "single"},
-    "batch": {"handler": {"app": "benchmarks.kinds:app"}, "kind": "many"},
+    "batch": {"handler": {"app": "benchmarks.kinds:batches"}, "kind": "many"},
 }
 
 
@@ -52,6 +54,7 @@ def main() -> int:
         server = RedisServer.start(PREFERRED, dir=Path(folder))
         try:
             for slots in options.slots:
+                os.environ[BATCH] = str(slots // 2)
                 _print(slots, _rounds(server, slots, options.rounds, options.tasks))
         finally:
             server.stop()

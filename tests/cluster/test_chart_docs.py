@@ -58,6 +58,7 @@ def run(plane: ControlPlane, block: str) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.xdist_group("bare")
 def test_every_command_of_the_page_works_in_its_order(plane: ControlPlane) -> None:
     page, _, stuck = PAGE.partition(STUCK)

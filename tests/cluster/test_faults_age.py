@@ -95,7 +95,7 @@ def as_before(process: Process, before: dict[str, int]) -> bool:
     return now == before
 
 
-@pytest.mark.parametrize(("queues", "rounds"), [(15, 2), pytest.param(40, 3, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("queues", "rounds"), [(5, 2), pytest.param(40, 3, marks=pytest.mark.full)])
 def test_what_is_gone_is_forgotten(world: World, queues: int, rounds: int) -> None:
     """After every round of DelayQueues that come and go, it keeps as much as before the first."""
     process, before = world.operator.process, kept(world.operator.process)

@@ -11,6 +11,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq import NewTask
 
 from tests.cluster.harness.binaries import ROOT
@@ -42,6 +43,7 @@ def normalised(text: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("Redis is ")]
 
 
+@pytest.mark.full
 def test_the_page_shows_what_the_commands_say(world: NodeWorld, tmp_path: Path) -> None:
     # 1,000 tasks fall due at once: on a busy machine some are late by more than a second. Reaper pods come and go.
     objective = {"latenessMilliseconds": 20_000}

@@ -77,7 +77,11 @@ def test_arguments_travel_as_a_json_object_by_name_and_come_back_as_what_they_we
     [
         ((), {}, "missing a required argument: 'order'"),
         ((7, "asked"), {}, "too many positional arguments"),
-        ((7,), {"oder": 8}, "got an unexpected keyword argument 'oder'"),
+        (
+            (7,),
+            {"oder": 8},
+            "unexpected keyword argument 'oder'; it takes (order: int, *, reason: str = 'unpaid')",
+        ),
         (("seven",), {}, "order: Input should be a valid integer"),
         ((7,), {"reason": None}, "reason: Input should be a valid string"),
         ((7,), {"reason": "\ud800"}, "surrogates"),
@@ -207,7 +211,7 @@ def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
         ({"version": 0}, "version: expected 1 to 65535, got 0"),
         ({"version": 65_536}, "version"),
         ({"version": True}, "version"),
-        ({"max_attempts": 0}, "max_attempts: expected 1 to 10000, got 0"),
+        ({"max_attempts": 0}, "max_attempts: expected a whole number, 1 to 10000, got 0"),
         ({"max_attempts": 10_001}, "max_attempts"),
         ({"timeout": 604_801}, "timeout: expected at most 604800 s, got 604801"),
         ({"retry_delays": [0] * 101}, "retry_delays: expected 1 to 100, got 101"),
@@ -225,6 +229,11 @@ def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
 def test_options_that_cannot_be_are_refused_when_defined(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         App().task(**options)(one(int))
+
+
+def test_a_name_in_the_place_of_the_function_is_refused_with_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"@app\.task takes its name as name='send'"):
+        App().task("send")  # type: ignore[call-overload]
 
 
 def test_the_bounds_of_a_policy_are_those_of_the_document() -> None:

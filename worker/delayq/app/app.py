@@ -168,8 +168,12 @@ class TaskKind(Generic[P, R]):
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return the payload of a call; InvalidTask when the arguments do not fit."""
         try:
-            return self.arguments.encode(self._signature.bind(*args, **kwargs).arguments)
-        except (TypeError, InvalidArguments) as error:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidTask("", f"task {self.name}: {error}; it takes {self._signature}") from error
+        try:
+            return self.arguments.encode(given)
+        except InvalidArguments as error:
             raise InvalidTask("", f"task {self.name}: {error}") from error
 
 
@@ -326,6 +330,8 @@ class App:
         With `batch`, the function takes a list of up to so many items, each of them a task of its own, and returns
         None or for each item None or an exception. A call does not wait until it is full, or at most `batch_wait`.
         """
+        if isinstance(function, str):
+            raise TypeError(f"@app.task takes its name as name={function!r:.80}")
         policy = _policy(
             max_attempts, timeout, retry_delays, deadline=deadline, batch=batch, batch_wait=batch_wait
         )
@@ -476,7 +482,9 @@ def _policy(
     batch_wait: Duration | None,
 ) -> Policy:
     if max_attempts is not None and (type(max_attempts) is not int or not 1 <= max_attempts <= MAX_ATTEMPTS):
-        raise ValueError(f"max_attempts: expected 1 to {MAX_ATTEMPTS}, got {max_attempts!r:.60}")
+        raise ValueError(
+            f"max_attempts: expected a whole number, 1 to {MAX_ATTEMPTS}, got {max_attempts!r:.60}"
+        )
     delays = None
     if isinstance(retry_delays, str):
         raise ValueError(f"retry_delays: expected a list of durations, got {retry_delays!r:.60}")  # noqa: TRY004 -- as for other durations
@@ -486,7 +494,7 @@ def _policy(
             raise ValueError(f"retry_delays: expected 1 to {MAX_DELAYS}, got {len(delays)}")
     seconds = None if timeout is None else max(1, _seconds(timeout, "timeout", MAX_TIMEOUT_SECONDS))
     if batch is not None and (type(batch) is not int or not MIN_BATCH <= batch <= MAX_BATCH):
-        raise ValueError(f"batch: expected {MIN_BATCH} to {MAX_BATCH}, got {batch!r:.60}")
+        raise ValueError(f"batch: expected a whole number, {MIN_BATCH} to {MAX_BATCH}, got {batch!r:.60}")
     if batch_wait is not None and batch is None:
         raise ValueError("batch_wait: it needs batch")
     wait_ms = 0 if batch_wait is None else _ms(batch_wait, "batch_wait", MAX_BATCH_WAIT_MS)

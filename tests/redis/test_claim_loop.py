@@ -14,8 +14,9 @@ from delayq.protocol.commands import Commands
 from delayq.service.counters import WorkerCounters
 from delayq.service.shard_groups import ShardGroup
 from delayq.worker import claim_backoff
-from delayq.worker.claim_loop import TOO_NEW_PAUSE_MS, ClaimLoop
+from delayq.worker.claim_loop import ClaimLoop
 from delayq.worker.executor import Executor
+from delayq.worker.settlements import TOO_NEW_PAUSE_MS
 from delayq.worker.slots import GroupState, Slots
 
 from tests.redis.state import NOW, Shard, State

@@ -13,8 +13,7 @@ from delayq.protocol.results import Cancelled, Outcome, Settled
 from delayq.protocol.results import State as In
 from delayq.protocol.shard_map import ShardMap
 from delayq.reaper.reaper import Sweep
-from delayq.worker.claim_loop import settle_call
-from delayq.worker.slots import Settlement
+from delayq.worker.settlements import Settlement, settle_call
 
 from tests.redis.paced import Operating
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope, history_weight, shard_on

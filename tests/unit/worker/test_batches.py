@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from delayq.worker.batches import Member
-    from delayq.worker.slots import Settlement
+    from delayq.worker.settlements import Settlement
 
 QUEUE = document(
     {"python": {"app": "shop:app"}},

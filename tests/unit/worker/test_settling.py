@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from delayq.worker.executor import HandlerCall
-    from delayq.worker.slots import CancelReason, Settlement
+    from delayq.worker.settlements import Settlement
+    from delayq.worker.slots import CancelReason
 
 DELIVERY = {"backoff": {"delaysSeconds": [7, 100, 1000]}, "handlerTimeoutSeconds": 60}
 QUEUE = document({"python": {"callable": "shop:handle"}}, delivery=DELIVERY)

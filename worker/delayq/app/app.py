@@ -10,7 +10,6 @@ import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -27,12 +26,13 @@ from typing import (
 )
 
 from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
-from delayq.app.options import Options, milliseconds
+from delayq.app.options import Duration, Options, milliseconds
+from delayq.app.policy import Policy, policy_of
 from delayq.client.aio import Client
 from delayq.client.blocking import SyncClient
 from delayq.client.encoding import NewTask
-from delayq.errors import InvalidDueTime, InvalidTask
-from delayq.protocol.envelope import JSON_TYPE, KIND_NAME, MAX_DEADLINE_MS, MAX_KIND_VERSION
+from delayq.errors import InvalidTask
+from delayq.protocol.envelope import JSON_TYPE, KIND_NAME, MAX_KIND_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,18 +54,8 @@ T = TypeVar("T")
 Outcomes: TypeAlias = "Sequence[BaseException | None] | None"
 """What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
 B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
-Duration = str | timedelta | int
 
 _NAME: Final = re.compile(KIND_NAME)
-# The bounds of spec.delivery, which a policy replaces.
-MAX_ATTEMPTS: Final = 10_000
-MAX_TIMEOUT_SECONDS: Final = 604_800
-MAX_DELAYS: Final = 100
-MAX_DELAY_SECONDS: Final = 31_536_000
-MIN_BATCH: Final = 2
-MAX_BATCH: Final = 10_000
-"""The greatest worker.concurrency: each task of a batch holds a slot."""
-MAX_BATCH_WAIT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +86,6 @@ class BatchContext:
     """What the App's lifespan yielded; None without one."""
     connection: Any = None
     """The transaction of a SQL guard, one for the whole call; None without one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What a kind decides itself, in the units of spec.delivery; None: as in the document."""
-
-    max_attempts: int | None = None
-    timeout_seconds: int | None = None
-    delays_seconds: tuple[int, ...] | None = None
-    batch: int | None = None
-    """The greatest number of tasks in one call; None: the function takes one task."""
-    batch_wait_ms: int = 0
-    """For how long a call waits until it is full."""
-    deadline_ms: int | None = None  # clients put it into the tasks
 
 
 class TaskKind(Generic[P, R]):
@@ -332,7 +308,7 @@ class App:
         """
         if isinstance(function, str):
             raise TypeError(f"@app.task takes its name as name={function!r:.80}")
-        policy = _policy(
+        policy = policy_of(
             max_attempts, timeout, retry_delays, deadline=deadline, batch=batch, batch_wait=batch_wait
         )
 
@@ -470,63 +446,3 @@ class BatchDecorator(Protocol):
     def __call__(self, function: Callable[[list[T]], B], /) -> BatchKind[T, B]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
         """Make the function a kind."""
-
-
-def _policy(
-    max_attempts: int | None,
-    timeout: Duration | None,
-    retry_delays: Iterable[Duration] | None,
-    *,
-    deadline: Duration | None,
-    batch: int | None,
-    batch_wait: Duration | None,
-) -> Policy:
-    if max_attempts is not None and (type(max_attempts) is not int or not 1 <= max_attempts <= MAX_ATTEMPTS):
-        raise ValueError(
-            f"max_attempts: expected a whole number, 1 to {MAX_ATTEMPTS}, got {max_attempts!r:.60}"
-        )
-    delays = None
-    if isinstance(retry_delays, str):
-        raise ValueError(f"retry_delays: expected a list of durations, got {retry_delays!r:.60}")  # noqa: TRY004 -- as for other durations
-    if retry_delays is not None:
-        delays = tuple(_seconds(each, "retry_delays", MAX_DELAY_SECONDS) for each in retry_delays)
-        if not 1 <= len(delays) <= MAX_DELAYS:
-            raise ValueError(f"retry_delays: expected 1 to {MAX_DELAYS}, got {len(delays)}")
-    seconds = None if timeout is None else max(1, _seconds(timeout, "timeout", MAX_TIMEOUT_SECONDS))
-    if batch is not None and (type(batch) is not int or not MIN_BATCH <= batch <= MAX_BATCH):
-        raise ValueError(f"batch: expected a whole number, {MIN_BATCH} to {MAX_BATCH}, got {batch!r:.60}")
-    if batch_wait is not None and batch is None:
-        raise ValueError("batch_wait: it needs batch")
-    wait_ms = 0 if batch_wait is None else _ms(batch_wait, "batch_wait", MAX_BATCH_WAIT_MS)
-    return Policy(
-        max_attempts=max_attempts,
-        timeout_seconds=seconds,
-        delays_seconds=delays,
-        deadline_ms=None if deadline is None else _deadline_ms(deadline),
-        batch=batch,
-        batch_wait_ms=wait_ms,
-    )
-
-
-def _deadline_ms(value: Duration) -> int:
-    try:
-        found = milliseconds(value, "deadline")
-    except InvalidDueTime as error:
-        raise ValueError(str(error)) from None
-    if not 1 <= found <= MAX_DEADLINE_MS:
-        raise ValueError(f"deadline: expected more than 0 and at most ten years, got {value!r:.60}")
-    return found
-
-
-def _seconds(value: Duration, name: str, most: int) -> int:
-    return -(-_ms(value, name, most * 1000) // 1000)
-
-
-def _ms(value: Duration, name: str, most: int) -> int:
-    try:
-        found = milliseconds(value, name)
-    except InvalidDueTime as error:
-        raise ValueError(str(error)) from None
-    if found > most:
-        raise ValueError(f"{name}: expected at most {most // 1000} s, got {value!r:.60}")
-    return found

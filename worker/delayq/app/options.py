@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from delayq.client.enqueue import IfExists
 
+Duration = str | timedelta | int
+"""Like "30m", or whole seconds."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
@@ -20,13 +23,13 @@ _MS = timedelta(milliseconds=1)
 class Options(NamedTuple):
     """The options of one task. A delay is "30m", a timedelta or whole seconds; `due` is a time with its zone."""
 
-    delay: str | timedelta | int | None = None
+    delay: Duration | None = None
     due: datetime | None = None
     id: str | None = None
     if_exists: IfExists = "reject"
     headers: Mapping[str, str] | None = None
-    deadline: str | timedelta | int | None = None  # after the due time
-    debounce: str | timedelta | int | None = None  # how far the due time may move, from the first call
+    deadline: Duration | None = None  # after the due time
+    debounce: Duration | None = None  # how far the due time may move, from the first call
     tags: Sequence[str] | None = None
 
     def moment(self) -> tuple[int | None, int | None]:
@@ -42,7 +45,7 @@ class Options(NamedTuple):
         return None, max(0, -((_EPOCH - self.due) // _MS))  # rounded up: no task starts early
 
 
-def milliseconds(value: str | timedelta | int, name: str) -> int:
+def milliseconds(value: Duration, name: str) -> int:
     """Return a duration in ms, rounded up; InvalidDueTime names what was expected."""
     if isinstance(value, timedelta):
         found = -(-value // _MS)

@@ -27,9 +27,9 @@ from delayq.protocol.results import Settled, State
 from delayq.protocol.scripts import Script, with_prelude
 from delayq.service.counters import WorkerCounters
 from delayq.worker.batches import Call as BatchCall
-from delayq.worker.claim_loop import settle_call
 from delayq.worker.executor import Executor
-from delayq.worker.slots import Running, Settlement
+from delayq.worker.settlements import Settlement, settle_call
+from delayq.worker.slots import Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,14 +15,14 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from delayq.errors import EnvelopeTooNew, Unavailable
+from delayq.errors import Unavailable
 from delayq.protocol.commands import BATCH
-from delayq.protocol.envelope import DUE_BYTES
 from delayq.protocol.results import Settled
 from delayq.service import logs
 from delayq.worker.batches import Call as BatchCall
 from delayq.worker.claim_backoff import ClaimBackoff
-from delayq.worker.slots import Running, Settlement
+from delayq.worker.settlements import Settlement, of_unreadable, settle_call
+from delayq.worker.slots import Running
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The shortest and the longest retry delay of a task that only a newer worker can read.
-TOO_NEW_PAUSE_MS = (30_000, 600_000)
 LOG_SECONDS = 60.0  # between two lines about parked tasks of one kind
 # Turns of the event loop in which a new exchange reaches the socket: its task, and the connection's.
 SENDING_STEPS = 2
@@ -379,7 +377,7 @@ class ClaimLoop:
         for lease in leases[room:]:
             self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
         if answer.unreadable:
-            self._group_state.outbox.waiting += _unreadable(answer)
+            self._group_state.outbox.waiting += of_unreadable(answer)
 
     def _known(self, leases: Iterable[Lease]) -> Iterable[Lease]:
         """Yield the tasks that the handler can run; park the others."""
@@ -455,52 +453,12 @@ class ClaimLoop:
         self._group_state.ended(running, settlement)
 
 
-def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) -> Call[list[Settled]]:
-    """Return the call for settlements of one verb in one shard; `max_attempts` is the document's."""
-    shard, verb = batch[0].lease.shard, batch[0].verb
-    if verb == "ack":
-        tasks = [each.lease.task for each in batch] if commands.finished else ()
-        return commands.ack(shard, [each.lease.member for each in batch], tasks)
-    flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
-    if verb == "retry":
-        return commands.retry(shard, flat, max_attempts=batch[0].max_attempts or max_attempts)
-    if verb == "bury":
-        return commands.bury(shard, flat)
-    if verb == "park":
-        return commands.park(shard, flat)
-    return commands.release(shard, flat)
-
-
 def _death(settlement: Settlement) -> dict[str, object]:
     """Return the log fields of a new dead letter."""
     task, reason = settlement.lease.task, "attempts" if settlement.verb == "retry" else "buried"
     return logs.of_task(task) | {"attempt": task.attempt, "reason": reason}
 
 
-def _unreadable(claimed: Claimed) -> Iterable[Settlement]:
-    too_new = [(lease, error) for lease, error in claimed.unreadable if isinstance(error, EnvelopeTooNew)]
-    if too_new:  # one line for all: after a rollback there may be many, repeatedly
-        first, why = too_new[0]
-        fields = {"tasks": len(too_new), "task_id": first.task.id, "error": str(why)}
-        log.error("envelope_too_new", extra={"fields": fields})
-    for lease, error in claimed.unreadable:
-        text = f"unreadable: {error}"
-        if isinstance(error, EnvelopeTooNew):
-            yield Settlement("retry", lease, (_too_new_pause_ms(lease.task.body, claimed.now_ms), 0, text))
-        else:
-            log.error(
-                "envelope_unreadable", extra={"fields": {"task_id": lease.task.id, "error": str(error)}}
-            )
-            yield Settlement("bury", lease, (text,))
-
-
 def _only_ended(answer: Claimed | Exception) -> bool:
     """Return whether a claim of suspects leased none because those it examined had ended, and others remain."""
     return not isinstance(answer, Exception) and not answer.leases and not answer.held and answer.suspects > 0
-
-
-def _too_new_pause_ms(envelope: bytes, now_ms: int) -> int:
-    """Return the time that the task has waited already, within bounds, so that the delay doubles each time."""
-    waited_ms = now_ms - int.from_bytes(envelope[-DUE_BYTES:], "big")
-    shortest, longest = TOO_NEW_PAUSE_MS
-    return min(max(shortest, waited_ms), longest)

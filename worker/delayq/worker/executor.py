@@ -16,7 +16,7 @@ from delayq.handlers.forked_children import end_if_forked
 from delayq.service import logs
 from delayq.worker import backoff
 from delayq.worker.batches import size_of
-from delayq.worker.slots import Running, Settlement
+from delayq.worker.settlements import Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from delayq.protocol.results import Lease
     from delayq.service.counters import WorkerCounters
     from delayq.worker.batches import Call, Member
+    from delayq.worker.slots import Running
 
     HandlerCall = Callable[[Task], Awaitable[object]]
 

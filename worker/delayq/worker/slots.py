@@ -1,4 +1,4 @@
-"""The slots of a worker: its running tasks, and the settlements to send.
+"""The slots of a worker and its running tasks.
 
 All shard groups share the slots. A group reserves slots for a claim only briefly, so that an unresponsive server
 cannot block the slots of other groups.
@@ -9,25 +9,25 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from delayq.protocol.alarm import Alarm
 from delayq.worker.claim_tickets import ClaimTickets
+from delayq.worker.settlements import Outbox
 from delayq.worker.suspects import Suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from delayq.contract import Spec
     from delayq.protocol.results import Lease
-    from delayq.protocol.scripts import Argument
     from delayq.service.counters import WorkerCounters
     from delayq.service.shard_groups import ShardGroup
     from delayq.worker.batches import Call
+    from delayq.worker.settlements import Settlement
 
-Verb = Literal["ack", "retry", "bury", "release", "park"]
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
 OVERLAP_TASKS = 32  # the smallest claim that is worth an exchange of its own while others are under way
 CancelReason = Literal["timeout", "lease_lost", "drain", "given_up"]
@@ -65,48 +65,6 @@ class Running:
     def explains(self) -> bool:
         """Whether the log of its failure has the traceback."""
         return True
-
-
-@dataclass(slots=True)
-class Settlement:
-    """How to end one lease; `arguments` are the verb's own, after the member. To freeze it would slow every task."""
-
-    verb: Verb
-    lease: Lease
-    arguments: tuple[Argument, ...] = ()
-    max_attempts: int = 0  # of a retry, if not that of the document
-
-
-@dataclass(slots=True)
-class Outbox:
-    """Settlements that Redis has not confirmed.
-
-    At most one per slot of a shard group, because it claims for a slot after sending the slot's settlement.
-    """
-
-    waiting: list[Settlement] = field(default_factory=list)
-    sent: int = 0  # in the current round trip
-    refused: list[Settlement] = field(default_factory=list)  # to be sent again
-
-    @property
-    def unconfirmed(self) -> int:
-        """The number of settlements without a reply."""
-        return len(self.waiting) + self.sent + len(self.refused)
-
-    def try_again(self, shard: int) -> None:
-        """Send the rejected settlements of this shard again."""
-        self.waiting += [each for each in self.refused if each.lease.shard == shard]
-        self.refused = [each for each in self.refused if each.lease.shard != shard]
-
-    def take(self) -> Iterator[tuple[int, list[Settlement]]]:
-        """Empty the outbox: yield shards and settlements that one call can carry."""
-        groups: dict[tuple[int, Verb, int], list[Settlement]] = {}
-        for settlement in self.waiting:
-            group = (settlement.lease.shard, settlement.verb, settlement.max_attempts)
-            groups.setdefault(group, []).append(settlement)
-        self.waiting = []
-        for (shard, _, _), settlements in groups.items():
-            yield shard, settlements
 
 
 class Slots:

@@ -155,12 +155,14 @@ class Autoscaler:
             queue.decision, queue.changes, queue.forecast = None, (), CapacityForecast()
 
     def decision(self, key: Key, now: float) -> Decision | None:
-        """Return the current decision; None without a valid one."""
+        """Return the current decision; None without a valid one: the next one then enqueues the queue."""
         queue, replicas, policy = self._of.get(key), self._replicas(key), self._configs.of(key).policy
-        if queue is None or queue.decision is None or replicas is None or policy is None:
+        if queue is None:
             return None
         last = queue.decision
-        if now - last.at > max(STALE_SECONDS, 3 * policy.period_seconds):
+        stale_seconds = max(STALE_SECONDS, 3 * policy.period_seconds) if policy else 0.0
+        if last is None or replicas is None or policy is None or now - last.at > stale_seconds:
+            queue.reported = None
             return None
         if last.policy == policy and replicas in (last.before, last.replicas):
             return last

@@ -229,6 +229,19 @@ def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kep
     assert world.scaler.decision(KEY, NOW + 3) is None, "there was no look since"
 
 
+def test_a_reconciliation_without_a_decision_is_followed_by_one_that_has_the_same_as_before() -> None:
+    """Otherwise status says NotEvaluated until the next change, after a pause or a guard that came back."""
+    world = World(replicas=2)
+    world.evaluate(NOW)
+    world.scaler.suspend(KEY, NOW + 20)
+    assert world.scaler.decision(KEY, NOW + 40) is None
+    before = world.later.total()
+    world.evaluate(NOW + 42)
+    assert world.later.total() == before + 1
+    world.evaluate(NOW + 44)
+    assert world.later.total() == before + 1
+
+
 def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_take() -> None:
     world = World(replicas=0)
     assert not world.scaler.observed(KEY, NOW).waking

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.base.names import Component
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts
     from delayq_operator.desired.mounts import Named
 
@@ -116,9 +116,14 @@ def of_deployment(
 
 
 def _of_pods(queue: DelayQueue, facts: Facts, template: Object, component: Component) -> Inputs:
-    """Hash what the pods of a merged template read from their namespace when they start."""
+    """Hash what the pods of a merged template read from their namespace only once, when they start.
+
+    They re-read most of what the document names, which may rotate without a rollout: the Secrets of spec.redis at each
+    connect, signing keys and a database's URL when their file changes.
+    """
     before = facts.inputs.get(component, {})
-    read = reads.of_template(template) | set(reads.at_start_by(component, queue.spec))
+    guard = queue.spec.guard if component == "worker" else None
+    read = reads.of_template(template) | set(mounts.mounted_keys(guard and guard.redlock))
     read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
     return {" ".join(named): _content(facts, named, before) for named in sorted(read)}
 

@@ -20,7 +20,8 @@ from delayq_operator.desired.config import KEY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
+
 
 Named: TypeAlias = "tuple[str, str]"
 """Kind and name."""

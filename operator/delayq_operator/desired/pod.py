@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq_operator.base.names import Component
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Setting
     from delayq_operator.desired.mounts import Keys
 

@@ -23,7 +23,7 @@ from delayq_operator.base.phrases import listed
 from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.sharing import described
 from delayq_operator.cache.workload import POD_SECONDS, podless_seconds
-from delayq_operator.desired.erase import erase_job
+from delayq_operator.desired import erase_job
 from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.apply import REFUSED
 from delayq_operator.reconcile.drift import stamped

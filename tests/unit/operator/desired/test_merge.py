@@ -9,7 +9,7 @@ import pytest
 from delayq.contract import Problem, SpecError
 from delayq.contract.problems import Place
 from delayq_operator.base import names
-from delayq_operator.desired import pod, reaper, scanner, worker
+from delayq_operator.desired import pod, roles
 from delayq_operator.desired.merge import merged
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from tests.unit.operator.queues import SETTING, queue
 from tests.unit.operator.templates import templates
 
 Object = dict[str, Any]
-ROLES = {"scanner": scanner.role, "worker": worker.role, "reaper": reaper.role}
+ROLES = {"scanner": roles.scanner, "worker": roles.worker, "reaper": roles.reaper}
 
 
 def made(template: Object | None, component: str = "worker") -> Object:

@@ -9,7 +9,7 @@ import delayq_operator
 import yaml
 from delayq_operator.base import metrics
 from delayq_operator.desired.monitoring import prometheus_rule
-from delayq_operator.reconcile import apply, report
+from delayq_operator.reconcile import report, scaler
 from delayq_operator.reconcile.reconcile import RETRY_SECONDS
 from delayq_operator.runtime import process
 from delayq_operator.runtime.cli import delayq_operator as command
@@ -83,7 +83,7 @@ def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
         *report.RECOVERED.values(),
         *sum(report.BY_REASON.values(), ()),
     }
-    assert posted | turned | {apply.UP, apply.DOWN} == set(events.REASONS)
+    assert posted | turned | {scaler.UP, scaler.DOWN} == set(events.REASONS)
 
 
 def test_every_reason_that_becomes_an_event_is_a_reason_of_its_condition() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract.processes import EVERY_FIVE_MINUTES
 
 from delayq_operator.base import names
-from delayq_operator.desired import config, mounts, pod, roles
+from delayq_operator.desired import config, pod, roles
 from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
@@ -88,11 +88,7 @@ def _on_its_own(template: Object, queue: DelayQueue) -> Object:
             "labels": {**metadata["labels"], **names.labels(name, "erase")},
             "annotations": {**metadata.get("annotations", {}), names.DOCUMENT: config.text(queue)},
         },
-        "spec": {
-            **spec,
-            "containers": [_container(each) for each in spec["containers"]],
-            "volumes": [mounts.with_document(each, names.DOCUMENT) for each in spec["volumes"]],
-        },
+        "spec": {**spec, "containers": [_container(each) for each in spec["containers"]]},
     }
 
 

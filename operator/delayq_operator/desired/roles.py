@@ -94,6 +94,7 @@ def erase(queue: DelayQueue, setting: Setting) -> Role:
         resources=pod.SMALL,
         mounted=mounted_keys(queue.spec.redis),
         under={},
+        document=names.DOCUMENT,
         process="erase",
         options=("--yes",),
         probes={},

@@ -85,16 +85,10 @@ class Recorder:
         event = _event(resource, reason, message, series)
         if record:
             event["metadata"]["annotations"] = {names.DECISION: record}
-        self._put(event)
-
-    def _put(self, event: Object) -> None:
-        event["reportingInstance"] = self._instance
         try:
-            self._waiting.put_nowait(event)
+            self._waiting.put_nowait(event | {"reportingInstance": self._instance})
         except asyncio.QueueFull:
-            log.warning(
-                "event_dropped", extra={"fields": {"reason": event["reason"], "message": event["message"]}}
-            )
+            log.warning("event_dropped", extra={"fields": {"reason": reason, "message": event["message"]}})
 
     async def run(self) -> None:
         """Post queued events until cancelled."""

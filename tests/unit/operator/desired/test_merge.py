@@ -93,7 +93,8 @@ def test_a_template_is_laid_over_ours(base: Object, over: Object, result: Object
 
 
 def test_a_template_that_says_nothing_changes_nothing() -> None:
-    for template in ({}, {"metadata": None, "spec": None}, {"spec": {"containers": [], "volumes": []}}):
+    empty: list[Object] = [{}, {"metadata": None, "spec": None}, {"spec": {"containers": [], "volumes": []}}]
+    for template in empty:
         assert made(template) == made(None)
 
 

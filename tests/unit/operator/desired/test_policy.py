@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from delayq_operator.desired import desired, erase_job
-from delayq_operator.desired.policy import Policy, of_namespace, of_templates
+from delayq_operator.desired.policy import Policy, of_templates
 
 from tests.unit.operator.queues import RICH, SETTING, facts, queue
 
@@ -148,9 +148,3 @@ def test_what_baseline_allows_is_allowed() -> None:
         "securityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]},
     }
     assert paths(OWN, **allowed) == []
-
-
-def test_the_operators_own_namespace_is_closed() -> None:
-    closed = replace(OWN, closed_namespace="delayq-system")
-    assert [each.path for each in of_namespace("delayq-system", closed)] == ["metadata.namespace"]
-    assert of_namespace("shop", closed) == of_namespace("delayq-system", OWN) == ()

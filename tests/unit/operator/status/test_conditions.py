@@ -90,25 +90,30 @@ PARKED = replace(
     ),
 )
 
+OBSTACLES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Deleting", {"erasing": ERASING}),
+    ("InvalidSpec", {"problems": PROBLEM}),
+    ("ReferenceNotFound", {"missing": ("Secret shop-db",)}),
+    ("Unreachable", {"backlog": UNREACHED}),
+    ("PartiallyUnreachable", {"backlog": PARTLY}),
+    ("ScannersNotReady", {"scanner": STARTING}),
+    ("ClaimsSuspended", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
+    ("GuardUnreachable", {"guard_counts": GUARD_DOWN, "queue": GUARDED}),
+    ("WorkersNotReady", {"worker": STARTING}),
+)
+"""Reason of Ready, and what leads to it: causes come before their effects."""
+
 SEEN: dict[str, list[tuple[str, View]]] = {
     "Ready": [
+        *[(reason, view(**seen)) for reason, seen in OBSTACLES],
         ("AsExpected", view()),
         ("AsExpected", view(worker=ASLEEP, queue=EXTERNAL, scale=BY_OTHERS)),  # an HPA may want none
         ("NoWorkers", view(worker=ASLEEP)),  # a fixed number stays there
         ("AsExpected", view(worker=ROLLING)),  # the old ones still work
         ("AsExpected", view(backlog=None)),  # unknown, but scanners are ready, which takes Redis
-        ("Deleting", view(erasing=ERASING)),
-        ("InvalidSpec", view(problems=PROBLEM)),
         ("PolicyViolation", view(forbidden=PROBLEM)),
         ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
-        ("ReferenceNotFound", view(missing=("Secret shop-db",))),
-        ("Unreachable", view(backlog=UNREACHED)),
-        ("PartiallyUnreachable", view(backlog=PARTLY, queue=FOUR)),
-        ("ScannersNotReady", view(scanner=STARTING)),
-        ("ClaimsSuspended", view(queue=queue(stopPolicy="Hold"))),
         ("ClaimsSuspended", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
-        ("WorkersNotReady", view(worker=STARTING)),
-        ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN)),
         ("AsExpected", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
         ("AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
         ("AsExpected", view(worker=STARTING, observed=Observed(waking=True))),
@@ -290,23 +295,10 @@ def test_a_condition_that_does_not_apply_is_absent(kind: str, seen: View) -> Non
     assert kind not in {each.type for each in readiness.everything(seen)}
 
 
-READY_ASKS_IN_THIS_ORDER = (
-    ("Deleting", {"erasing": ERASING}),
-    ("InvalidSpec", {"problems": PROBLEM}),
-    ("ReferenceNotFound", {"missing": ("Secret shop-db",)}),
-    ("Unreachable", {"backlog": UNREACHED}),
-    ("PartiallyUnreachable", {"backlog": PARTLY}),
-    ("ScannersNotReady", {"scanner": STARTING}),
-    ("ClaimsSuspended", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
-    ("GuardUnreachable", {"guard_counts": GUARD_DOWN, "queue": GUARDED}),
-    ("WorkersNotReady", {"worker": STARTING}),
-)
-
-
 def test_ready_names_the_first_cause_and_not_what_follows_from_it() -> None:
     """Without Redis neither scanners nor workers are ready: saying so would send people to the wrong place."""
-    for first, (reason, _) in enumerate(READY_ASKS_IN_THIS_ORDER):
-        after = [seen for _, seen in reversed(READY_ASKS_IN_THIS_ORDER[first:])]
+    for first, (reason, _) in enumerate(OBSTACLES):
+        after = [seen for _, seen in reversed(OBSTACLES[first:])]
         made = view(**{name: value for seen in after for name, value in seen.items()})
         assert told(made, "Ready").reason == reason
 

@@ -66,15 +66,13 @@ def test_nonsense_what_is_old_and_those_that_are_gone_count_for_nothing() -> Non
 
 
 def test_each_is_asked_in_its_turn_and_soon_again_when_it_has_just_said_no() -> None:
-    watch = Watch()
-    assert watch.to_ask([W], NOW) == [W]
-    watch.take(W, up(1), NOW)
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS - 1) == []
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS) == [W]
-    watch.take(W, up(0), NOW + AGAIN_SECONDS)
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS + 1) == [W]
-    watch.take(W, up(0), NOW + AGAIN_SECONDS + 1)
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS + 2) == []
+    watch, now = Watch(), NOW
+    assert watch.to_ask([W], now) == [W]
+    for said, early, due in ((1, AGAIN_SECONDS - 1, AGAIN_SECONDS), (0, 0, 1), (0, 1, AGAIN_SECONDS)):
+        watch.take(W, up(said), now)
+        assert watch.to_ask([W], now + early) == []
+        now += due
+        assert watch.to_ask([W], now) == [W]
 
 
 def test_changes_are_told_and_one_worker_does_not_speak_for_those_that_could(

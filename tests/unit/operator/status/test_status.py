@@ -81,21 +81,13 @@ def test_a_status_says_all_there_is_to_say() -> None:
     }
 
 
-def test_the_time_of_a_condition_is_that_of_its_last_turn() -> None:
-    """Another reason or message is not a turn; another status is."""
+def test_the_revision_is_the_old_one_until_the_rollout_is_done_and_another_reason_is_no_transition() -> None:
     first = status(view(), {}, NOW)
-    same = status(view(worker=ROLLING), first, NOW + 60)
-    assert entry(same, "Progressing")["reason"] == "ReplicaSetUpdated"
-    assert entry(same, "Progressing")["lastTransitionTime"] == timestamp(NOW)
-    turned = status(view(worker=replace(ROLLING, ready=0)), same, NOW + 120)
-    assert entry(turned, "Ready")["lastTransitionTime"] == timestamp(NOW + 120)
-    assert entry(turned, "Degraded")["lastTransitionTime"] == timestamp(NOW)
-
-
-def test_the_revision_is_the_old_one_until_the_rollout_is_done() -> None:
     seen = view(worker=ROLLING, resource=resource(status={"currentRevision": "old"}))
-    made = status(seen, {}, NOW)
+    made = status(seen, first, NOW + 60)
     assert (made["currentRevision"], made["updateRevision"]) == ("old", "new")
+    assert entry(made, "Progressing")["reason"] == "ReplicaSetUpdated"
+    assert entry(made, "Progressing")["lastTransitionTime"] == timestamp(NOW)
     done = status(view(worker=replace(RUNNING, inputs="new")), made, NOW)
     assert (done["currentRevision"], done["updateRevision"]) == ("new", "new")
 

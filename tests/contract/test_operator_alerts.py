@@ -16,7 +16,7 @@ from delayq.contract.metrics import METRICS, SHARD_MAP_SHARDS, SHARD_MAP_VERSION
 from delayq.service.counters import WorkerCounters
 from delayq.service.exposition import render
 from delayq.service.metrics import worker_families
-from delayq_operator.desired.prometheus_rule import prometheus_rule
+from delayq_operator.desired.monitoring import prometheus_rule
 from delayq_operator.status.view import WINDOW_SECONDS
 
 from tests.unit.operator.queues import RICH, facts, queue

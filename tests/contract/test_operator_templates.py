@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 from delayq_operator.desired import desired, erase_job
-from delayq_operator.desired.worker import deployment
+from delayq_operator.desired.deployments import worker
 
 from tests.unit.operator.queues import RICH, SETTING, facts, queue
 
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "templates.md").read_
 def test_the_example_merges() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     of = queue(**yaml.safe_load(example)["spec"])
-    pod = deployment(of, SETTING, facts(of))["spec"]["template"]["spec"]
+    pod = worker(of, SETTING, facts(of))["spec"]["template"]["spec"]
     assert [container["name"] for container in pod["containers"]] == ["worker", "proxy"]
     assert pod["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "128Mi"}
 

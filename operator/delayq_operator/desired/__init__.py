@@ -1,4 +1,4 @@
-"""The desired children of a DelayQueue: one object in a file, each a pure function of document and facts.
+"""The desired children of a DelayQueue, each a pure function of document and facts.
 
 Not here: live objects (children.py), drift (drift.py), the number of workers (scaling.py).
 """
@@ -9,25 +9,14 @@ from typing import TYPE_CHECKING
 
 from delayq.contract import SpecError
 
-from delayq_operator.desired import (
-    account,
-    config,
-    disruption,
-    metrics_service,
-    network,
-    pod_monitor,
-    prometheus_rule,
-    reaper,
-    scanner,
-    worker,
-)
-from delayq_operator.desired.erase import erase_job
+from delayq_operator.desired import companions, config, deployments, jobs, monitoring, network
+from delayq_operator.desired.jobs import erase_job
 from delayq_operator.desired.reads import referenced
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Problem
 
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts, Setting
 
 __all__ = ["desired", "erase_job", "referenced"]
@@ -39,14 +28,14 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
     SpecError lists everything in the pod templates that cannot be merged.
     """
     wanted = [
-        account.service_account(queue, facts),
+        companions.service_account(queue, facts),
         config.config_map(queue, facts),
-        metrics_service.service(queue, facts),
+        companions.metrics_service(queue, facts),
         network.policy(queue, setting, facts),
-        disruption.scanner_budget(queue, facts),
-        disruption.worker_budget(queue, facts),
-        pod_monitor.pod_monitor(queue, facts),
-        prometheus_rule.prometheus_rule(queue, facts),
+        companions.disruption_budget(queue, facts, "scanner"),
+        companions.disruption_budget(queue, facts, "worker"),
+        monitoring.pod_monitor(queue, facts),
+        monitoring.prometheus_rule(queue, facts),
         *_with_pods(queue, setting, facts),
     ]
     return [each for each in wanted if each is not None]
@@ -55,7 +44,7 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
 def _with_pods(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
     made: list[Object] = []
     problems: list[Problem] = []
-    for make in (scanner.deployment, worker.deployment, reaper.cron_job):
+    for make in (deployments.scanner, deployments.worker, jobs.reaper):
         try:
             made.append(make(queue, setting, facts))
         except SpecError as error:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.base.names import Component
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts
     from delayq_operator.desired.mounts import Named
 
@@ -44,7 +44,6 @@ MISSING: Final = "missing"
 KEYED: Final = "keyed:"
 """Prefix of the digest of a Secret. Without its key, any reader of the annotation could guess passwords."""
 _DIGITS: Final = 12
-_ROLL_BY_THEMSELVES: Final = (IMAGE, TEMPLATE)
 
 Inputs = dict[str, str]
 
@@ -65,22 +64,18 @@ def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
 
     A worker reads the shard map from Redis while it runs, so spec.shards is not among them.
     """
-    spec = _spec(queue)
-    own = {field: spec["worker"][field] for field in WORKER_FIELDS}
-    return {
+    spec, policy = _spec(queue), queue.spec.stop_policy
+    found = {
         **_sections(spec, WORKER_READS),
         **_pace(spec),
-        **_history(spec),
-        "spec.worker": _hash(own),
-        STOP_POLICY: _held(queue, before),
+        "spec.worker": _hash({field: spec["worker"][field] for field in WORKER_FIELDS}),
+        # Hold needs new pods; HoldAndDrain keeps the last input, as it only scales to 0.
+        STOP_POLICY: before.get(STOP_POLICY, "None") if policy == "HoldAndDrain" else policy,
     }
-
-
-def _held(queue: DelayQueue, before: Mapping[str, str]) -> str:
-    """Return the stopPolicy input: Hold needs new pods; HoldAndDrain keeps the last one, as it only scales to 0."""
-    if queue.spec.stop_policy == "HoldAndDrain":
-        return before.get(STOP_POLICY, "None")
-    return queue.spec.stop_policy
+    # Only workers write the history; the next reaper reads the other fields of spec.retention.
+    if finished := spec["retention"].get("finished"):
+        found["spec.retention.finished"] = _hash(finished)
+    return found
 
 
 def _spec(queue: DelayQueue) -> Object:
@@ -94,12 +89,6 @@ def _sections(spec: Object, paths: tuple[str, ...]) -> Inputs:
 def _pace(spec: Object) -> Inputs:
     given = {field: spec["limits"][field] for field in PACE if field in spec["limits"]}
     return {"spec.limits": _hash(given)} if given else {}
-
-
-def _history(spec: Object) -> Inputs:
-    """Only workers write the history; the next reaper reads the other fields of spec.retention."""
-    finished = spec["retention"].get("finished")
-    return {"spec.retention.finished": _hash(finished)} if finished else {}
 
 
 def of_deployment(
@@ -116,9 +105,14 @@ def of_deployment(
 
 
 def _of_pods(queue: DelayQueue, facts: Facts, template: Object, component: Component) -> Inputs:
-    """Hash what the pods of a merged template read from their namespace when they start."""
+    """Hash what the pods of a merged template read from their namespace only once, when they start.
+
+    They re-read most of what the document names, which may rotate without a rollout: the Secrets of spec.redis at each
+    connect, signing keys and a database's URL when their file changes.
+    """
     before = facts.inputs.get(component, {})
-    read = reads.of_template(template) | set(reads.at_start_by(component, queue.spec))
+    guard = queue.spec.guard if component == "worker" else None
+    read = reads.of_template(template) | set(mounts.mounted_keys(guard and guard.redlock))
     read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
     return {" ".join(named): _content(facts, named, before) for named in sorted(read)}
 
@@ -146,7 +140,7 @@ def _of_template(template: Object, component: str) -> Inputs:
 
 def checksum(inputs: Mapping[str, str]) -> str:
     """Hash the inputs that do not cause a rollout by themselves."""
-    return _hash({name: value for name, value in inputs.items() if name not in _ROLL_BY_THEMSELVES})
+    return _hash({name: value for name, value in inputs.items() if name not in (IMAGE, TEMPLATE)})
 
 
 def annotated(template: Object, inputs: Mapping[str, str]) -> Object:

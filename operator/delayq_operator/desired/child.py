@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from delayq_operator.base import names
 
@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.base.names import Component, Kind
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts
-
-Object: TypeAlias = dict[str, Any]
-"""A Kubernetes object, or part of one, as JSON."""
 
 
 def child(
@@ -37,12 +35,7 @@ def child(
     }
     if annotations:
         metadata["annotations"] = dict(annotations)
-    metadata["ownerReferences"] = [_owner(queue, facts)]
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}
-
-
-def _owner(queue: DelayQueue, facts: Facts) -> Object:
-    return {
+    owner = {
         "apiVersion": names.API_VERSION,
         "kind": names.DELAY_QUEUE.kind,
         "name": queue.metadata.name,
@@ -50,3 +43,5 @@ def _owner(queue: DelayQueue, facts: Facts) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+    metadata["ownerReferences"] = [owner]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}

@@ -20,7 +20,8 @@ from delayq_operator.desired.config import KEY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
+
 
 Named: TypeAlias = "tuple[str, str]"
 """Kind and name."""
@@ -58,21 +59,17 @@ def _keys(value: object) -> Iterator[tuple[Named, str]]:
         yield from _keys(getattr(value, field.name))
 
 
-def volume(queue_name: str, mounted: Mapping[Named, list[str]]) -> Object:
-    """Return the volume at /etc/delayq. A missing object or key keeps the pod waiting, with an event of the kubelet."""
-    config = {"name": names.config(queue_name), "items": [{"key": KEY, "path": KEY}]}
-    sources = [{"configMap": config}, *(_source(named, keys) for named, keys in mounted.items())]
+def volume(queue_name: str, mounted: Mapping[Named, list[str]], annotation: str = "") -> Object:
+    """Return the volume at /etc/delayq. A missing object or key keeps the pod waiting, with an event of the kubelet.
+
+    The document is in the ConfigMap, or in an annotation of the pod.
+    """
+    config: Object = {"configMap": {"name": names.config(queue_name), "items": [{"key": KEY, "path": KEY}]}}
+    if annotation:
+        field = {"path": KEY, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
+        config = {"downwardAPI": {"items": [field]}}
+    sources = [config, *(_source(named, keys) for named, keys in mounted.items())]
     return {"name": VOLUME, "projected": {"defaultMode": _MODE, "sources": sources}}
-
-
-def with_document(volume: Object, annotation: str) -> Object:
-    """Replace the ConfigMap in the operator's volume by an annotation of the pod with the document."""
-    if volume["name"] != VOLUME:
-        return volume
-    field = {"path": KEY, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
-    _, *sources = volume["projected"]["sources"]
-    projected = {**volume["projected"], "sources": [{"downwardAPI": {"items": [field]}}, *sources]}
-    return {**volume, "projected": projected}
 
 
 def _source(named: Named, keys: list[str]) -> Object:

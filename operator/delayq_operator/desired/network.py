@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from delayq.contract.freeform import copy
 
 from delayq_operator.base import names
-from delayq_operator.desired.child import Object, child
+from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts, Setting
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq_operator.base.names import Component
-    from delayq_operator.desired.child import Object
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Setting
     from delayq_operator.desired.mounts import Keys
 
@@ -56,6 +56,8 @@ class Role:
     """The user's template, spec.<component>.template."""
     probes: Object
     """Probes of the container, by field."""
+    document: str = ""
+    """Annotation of the pod with the document; empty: the document is in the ConfigMap."""
     process: str = ""
     """Subcommand of `delayq`, if it is not the component."""
     options: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ def _spec(queue_name: str, setting: Setting, role: Role) -> Object:
         "terminationGracePeriodSeconds": role.grace_seconds,
         **role.pod,
         "containers": [_container(setting, role)],
-        "volumes": [mounts.volume(queue_name, role.mounted), {"name": "tmp", "emptyDir": {}}],
+        "volumes": [mounts.volume(queue_name, role.mounted, role.document), {"name": "tmp", "emptyDir": {}}],
     }
     if setting.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in setting.image_pull_secrets]

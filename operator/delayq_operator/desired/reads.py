@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps that each process reads, through the document and its pod template.
+"""Secrets and ConfigMaps that the pods of a queue read, through the document and their templates.
 
 Pull secrets are not among them: no process reads them, and the kubelet uses a new one at the next pull.
 """
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.contract.queue import Spec
 
-    from delayq_operator.base.names import Component
     from delayq_operator.desired.mounts import Keys, Named
 
 _SOURCES = {
@@ -44,45 +43,9 @@ class References:
     config_maps: frozenset[str] = frozenset()
 
 
-def by_scanner(spec: Spec) -> Keys:
-    """Return what a scanner needs for Redis and for the check of expired leases."""
-    return mounted_keys(spec.redis, *_to_ask(spec))
-
-
-def by_reaper(spec: Spec) -> Keys:
-    """Return the same, and the guard's database, whose old rows the reaper deletes."""
-    ledger = None if spec.guard is None else spec.guard.sql
-    return mounted_keys(spec.redis, ledger, *_to_ask(spec))
-
-
-def by_erase(spec: Spec) -> Keys:
-    """Return what the erase Job needs for Redis."""
-    return mounted_keys(spec.redis)
-
-
-def by_worker(spec: Spec) -> Keys:
-    """Return what a worker needs for Redis, the handler and the guard."""
-    return mounted_keys(spec.redis, spec.handler, spec.guard)
-
-
-def at_start_by(component: Component, spec: Spec) -> Keys:
-    """Return what a process reads only once, at start. It re-reads all others, which may rotate without a rollout.
-
-    It reads those of spec.redis at each connect; signing keys and a database's URL when their file changes.
-    """
-    return mounted_keys(None if component != "worker" or spec.guard is None else spec.guard.redlock)
-
-
 def by_anybody(spec: Spec) -> Keys:
     """Return everything that pods of the queue need."""
     return mounted_keys(spec.redis, spec.handler, spec.guard, spec.recovery.check)
-
-
-def _to_ask(spec: Spec) -> tuple[object, ...]:
-    check = spec.recovery.check
-    if check is None:
-        return ()
-    return (check,) if check.guard is None else (check, spec.guard)
 
 
 def referenced(queue: DelayQueue) -> References:

@@ -1,4 +1,4 @@
-"""Carries out a plan: applies, scales and prunes children. Returns what it did and what failed.
+"""Carries out a plan: applies and prunes children. Returns what it did and what failed. Not here: scaling (scaler.py).
 
 Every write is a server-side apply with the operator's field manager: fields of other managers stay, and two operators
 write the same. An object that the informer cache lacks is read before its first write: one of another owner is kept.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-
-from delayq.scaling import recorded
 
 from delayq_operator.base import names
 from delayq_operator.base.errors import Conflict, Denied, Failed, Invalid, NotFound
@@ -33,21 +31,6 @@ Not Conflict: it means that the informer cache is stale, and the next reconcilia
 """
 
 
-UP: Final = "ScaledUp"
-DOWN: Final = "ScaledDown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaled:
-    """A change of the number of workers."""
-
-    reason: str
-    """Reason of the event: UP or DOWN."""
-    message: str
-    record: str = ""
-    """The inputs of the decision; empty if the operator did not decide."""
-
-
 @dataclass(slots=True)
 class Outcome:
     """The result of a plan."""
@@ -56,7 +39,8 @@ class Outcome:
     repaired: list[str] = field(default_factory=list)
     rolled: list[str] = field(default_factory=list)
     """Sentences: which pods are replaced, and why."""
-    scaled: Scaled | None = None
+    scaled: tuple[str, str, str] | None = None
+    """Reason, message and record of the event, if the number of workers was changed."""
     pruned: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
     """Objects of other owners that have the name of a child."""
@@ -88,12 +72,13 @@ class Applier:
     async def _apply(self, resource: Resource, change: Change, scale: Scale, outcome: Outcome) -> None:
         label = f"{change.kind.kind} {change.name}"
         try:
-            there = None if change.live is not None else await self._there(resource, change)
-            if there is not None and _of_others(there, resource):
-                outcome.taken.append(label)
-                return
-            if there is not None and differs(change.body, there) is None:
-                return  # its watch has not delivered it yet
+            if change.live is None and (there := await self._there(resource, change)):
+                owners = there["metadata"].get("ownerReferences") or ()
+                if all(owner["uid"] != resource.uid for owner in owners):
+                    outcome.taken.append(label)
+                    return
+                if differs(change.body, there) is None:
+                    return  # its watch has not delivered it yet
             with self._children.written(change.kind, (resource.key.namespace, change.name)) as take:
                 wanted = _with_replicas(change, scale)
                 take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
@@ -104,10 +89,10 @@ class Applier:
             again = self._children.found_again(change.kind, (resource.key.namespace, change.name))
             (outcome.repaired if again else outcome.created).append(label)
             return
-        reasons = _rolled(change)
-        if reasons:
+        deployment = change.kind is names.DEPLOYMENT  # the only kind with pods to replace
+        if deployment and (reasons := changes(inputs_of(change.live.body), inputs_of(change.body))):
             outcome.rolled.append(f"{label}: {', '.join(reasons)}")
-        elif not _respecified(change):
+        elif _applied(change.live.body) in (None, _applied(change.body)):  # else the spec has changed
             outcome.repaired.append(f"{label} ({change.why})")
 
     async def _there(self, resource: Resource, change: Change) -> Object | None:
@@ -116,26 +101,6 @@ class Applier:
             return await self._api.get(change.kind, resource.key.namespace, change.name)
         except NotFound:
             return None
-
-    async def scale(self, resource: Resource, worker: Child, scale: Scale, outcome: Outcome) -> None:
-        """Write the replicas of the worker Deployment with the scaler's own field manager."""
-        asked = worker.body["spec"].get("replicas")
-        if worker.scaled and asked == scale.replicas:
-            return
-        wanted = {
-            "apiVersion": names.DEPLOYMENT.api_version,
-            "kind": names.DEPLOYMENT.kind,
-            "metadata": {"name": worker.name, "namespace": resource.key.namespace, "uid": worker.uid},
-            "spec": {"replicas": scale.replicas},
-        }
-        try:
-            with self._children.written(names.DEPLOYMENT, (resource.key.namespace, worker.name)) as take:
-                take(await self._api.apply(names.DEPLOYMENT, wanted, manager=names.SCALER))
-        except REFUSED as error:
-            outcome.failures.append(f"replicas of Deployment {worker.name}: {error.message}.")
-            return
-        if asked != scale.replicas:
-            outcome.scaled = _scaled(asked, scale)
 
     async def end_runs(self, reaper: Child, namespace: str) -> None:
         """Delete the active Jobs of a CronJob: concurrencyPolicy Forbid lets no other run start before they end."""
@@ -150,19 +115,6 @@ class Applier:
         self._children.gone(child.kind, (namespace, child.name), ours=True)
 
 
-def _scaled(before: int | None, scale: Scale) -> Scaled:
-    reason = UP if before is None or scale.replicas > before else DOWN
-    if scale.decision is None:
-        return Scaled(reason=reason, message=f"{before} → {scale.message}")
-    return Scaled(reason=reason, message=scale.message, record=recorded(scale.decision))
-
-
-def _of_others(there: Object, resource: Resource) -> bool:
-    """Whether no owner reference of an object names this DelayQueue."""
-    owners = there["metadata"].get("ownerReferences") or ()
-    return all(owner["uid"] != resource.uid for owner in owners)
-
-
 def _with_replicas(change: Change, scale: Scale) -> Object:
     """Set the replicas of a worker Deployment until the scaler owns them: the API server's default is 1."""
     if change.kind is not names.DEPLOYMENT or "replicas" in change.body["spec"]:
@@ -170,20 +122,6 @@ def _with_replicas(change: Change, scale: Scale) -> Object:
     if change.live is not None and change.live.scaled:
         return change.body
     return {**change.body, "spec": {**change.body["spec"], "replicas": scale.replicas}}
-
-
-def _rolled(change: Change) -> list[str]:
-    """Return why applying this change replaces pods; empty if it does not."""
-    if change.kind is not names.DEPLOYMENT or change.live is None:
-        return []
-    return changes(inputs_of(change.live.body), inputs_of(change.body))
-
-
-def _respecified(change: Change) -> bool:
-    """Whether the desired object differs from the last applied one; if not, another client changed the live one."""
-    if change.live is None:
-        return True
-    return _applied(change.live.body) not in (None, _applied(change.body))
 
 
 def _applied(body: Object) -> str | None:

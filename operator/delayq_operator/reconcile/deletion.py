@@ -23,7 +23,7 @@ from delayq_operator.base.phrases import listed
 from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.sharing import described
 from delayq_operator.cache.workload import POD_SECONDS, podless_seconds
-from delayq_operator.desired.erase import erase_job
+from delayq_operator.desired import erase_job
 from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.apply import REFUSED
 from delayq_operator.reconcile.drift import stamped
@@ -191,7 +191,7 @@ class Deletion:
         if not job.belongs_to(resource.uid):
             what = f"Job {job.name} exists and is not managed by the operator: rename or delete it."
             return _failed(resource, what)
-        if _is_for(job, resource):
+        if (job.body["metadata"].get("annotations") or {}).get(names.OWNER_UID) == resource.uid:
             return self._progress(resource, queue, job)
         # The Job belongs to an earlier DelayQueue of this name.
         await self._applier.delete(job, key.namespace)
@@ -214,13 +214,12 @@ class Deletion:
             return Erasing(done=True)
         shards = max(queue.spec.shards, erased)  # resharding may have left tasks in more shards
         made = Erasing(message=f"Job {job.name} erases the tasks: {erased} of {shards} shards done.")
-        if trouble := _trouble(job, outcome, self._pod_trouble(resource)):
+        troubles = [
+            pod.trouble for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble
+        ]
+        if trouble := _trouble(job, outcome, f"{troubles[-1]}." if troubles else ""):
             made = _failed(resource, trouble)
         return replace(made, erased_shards=erased, shards=shards)
-
-    def _pod_trouble(self, resource: Resource) -> str:
-        pods = [pod for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble]
-        return f"{pods[-1].trouble}." if pods else ""
 
     async def _set(self, resource: Resource, *, present: bool) -> Resource:
         others = [name for name in resource.finalizers if name != names.ERASE_FINALIZER]
@@ -236,11 +235,6 @@ class Deletion:
             # It is deleted: do not finalize it again before its watch event arrives.
             self._queues.gone(resource.key, resource.uid)
         return self._queues.get(resource.key) or resource
-
-
-def _is_for(job: Child, resource: Resource) -> bool:
-    annotations = job.body["metadata"].get("annotations") or {}
-    return bool(annotations.get(names.OWNER_UID) == resource.uid)
 
 
 def _outcome(job: Child) -> str:

@@ -95,24 +95,13 @@ _ENTRIES: Final = dict.fromkeys((*_MAPS, "data"), "entry") | {
 _IGNORED: Final = frozenset({"apiVersion", "kind"})  # absent in list responses
 
 
-def fingerprint(desired: Object) -> str:
-    """Hash a desired object without its fingerprint."""
-    text = json.dumps(_without_fingerprint(desired), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def stamped(desired: Object) -> Object:
-    """Return the object with its fingerprint as an annotation."""
+    """Return the object with its fingerprint, a hash of it, as an annotation."""
+    text = json.dumps(desired, sort_keys=True, separators=(",", ":"))
+    fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
     metadata = desired["metadata"]
-    annotations = {**metadata.get("annotations", {}), names.APPLIED: fingerprint(desired)}
+    annotations = {**metadata.get("annotations", {}), names.APPLIED: fingerprint}
     return {**desired, "metadata": {**metadata, "annotations": annotations}}
-
-
-def _without_fingerprint(desired: Object) -> Object:
-    metadata = desired["metadata"]
-    annotations = {key: text for key, text in metadata.get("annotations", {}).items() if key != names.APPLIED}
-    rest = {key: value for key, value in metadata.items() if key != "annotations"}
-    return {**desired, "metadata": {**rest, **({"annotations": annotations} if annotations else {})}}
 
 
 def differs(desired: Object, live: Object) -> str | None:

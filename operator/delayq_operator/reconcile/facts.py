@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
     from delayq_operator.base.names import Kind
+    from delayq_operator.base.objects import Name
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.queues import Queues
     from delayq_operator.cache.resource import Resource
@@ -44,46 +45,46 @@ class Referents:
         config_maps = await self._digests(
             names.CONFIG_MAP, self._config_maps, resource, references.config_maps
         )
+        # Missing keys that the document names. For keys in a pod template, the pod's status reports it.
+        lacking = tuple(
+            (name, key)
+            for (kind, name), keys in reads.by_anybody(queue.spec).items()
+            for key in keys
+            if kind == SECRET and self._secrets.lacks((resource.key.namespace, name), key)
+        )
         return Facts(
             uid=resource.uid,
             namespace=resource.key.namespace,
             installation=self.installation,
             generation=resource.generation,
-            secrets=salted(resource.uid, secrets),
-            lacking=self._lacking(resource, queue),
-            config_maps=salted(resource.uid, config_maps),
+            secrets=secrets,
+            lacking=lacking,
+            config_maps=config_maps,
             kinds=self.kinds,
             inputs=started_with(resource.key.name, children),
         )
 
-    def _lacking(self, resource: Resource, queue: DelayQueue) -> tuple[tuple[str, str], ...]:
-        """Return missing keys that the document names. For keys in a pod template, the pod's status reports it."""
-        wanted = reads.by_anybody(queue.spec)
-        return tuple(
-            (name, key)
-            for (kind, name), keys in wanted.items()
-            for key in keys
-            if kind == SECRET and self._secrets.lacks((resource.key.namespace, name), key)
-        )
-
     async def _digests(
         self, kind: Kind, versions: Versions, resource: Resource, wanted: Iterable[str]
-    ) -> dict[str, str | None]:
-        wanted = sorted(wanted)
-        versions.refer(resource.key, wanted)
-        return {name: await self._digest(kind, versions, resource, name) for name in wanted}
+    ) -> dict[str, str]:
+        """Return digests of the contents; "" for what does not exist.
 
-    async def _digest(self, kind: Kind, versions: Versions, resource: Resource, name: str) -> str | None:
-        where = (resource.key.namespace, name)
+        Each is salted with the queue's UID: annotations do not reveal that two queues have the same password.
+        """
+        wanted, found = sorted(wanted), {}
+        versions.refer(resource.key, wanted)
+        for name in wanted:
+            digest = await self._digest(kind, versions, (resource.key.namespace, name))
+            salted = hashlib.sha256(f"{resource.uid}/{digest}".encode()).hexdigest()[:16]
+            found[name] = salted if digest else ""
+        return found
+
+    async def _digest(self, kind: Kind, versions: Versions, where: Name) -> str | None:
         if not versions.exists(where):
             return None
-        digest = versions.digest(where)
-        if digest is None:
-            try:
-                digest = versions.taken(await self._api.get(kind, *where))
-            except NotFound:
-                return None
-        return digest
+        with suppress(NotFound):
+            return versions.digest(where) or versions.taken(await self._api.get(kind, *where))
+        return None
 
     async def sharers(self, key: names.Key, queues: Queues) -> list[names.Key]:
         """Name the DelayQueues that use the same tasks; of other namespaces only those with the same credentials.
@@ -123,22 +124,11 @@ class Referents:
         self._config_maps.refer(key, ())
 
 
-def salted(uid: str, digests: Mapping[str, str | None]) -> dict[str, str]:
-    """Salt digests with the queue's UID: annotations do not reveal that two queues have the same password."""
-    return {name: _salted(uid, digest) if digest else "" for name, digest in digests.items()}
-
-
-def _salted(uid: str, digest: str) -> str:
-    return hashlib.sha256(f"{uid}/{digest}".encode()).hexdigest()[:16]
-
-
 def missing(facts: Facts) -> tuple[str, ...]:
     """Name missing references of a queue, such as "Secret shop-db", or "key password of Secret shop-db"."""
-    secrets = [f"Secret {name}" for name, digest in facts.secrets.items() if not digest]
-    keys = [f"key {key} of Secret {name}" for name, key in facts.lacking]
     return (
-        *secrets,
-        *keys,
+        *(f"Secret {name}" for name, digest in facts.secrets.items() if not digest),
+        *(f"key {key} of Secret {name}" for name, key in facts.lacking),
         *(f"ConfigMap {name}" for name, digest in facts.config_maps.items() if not digest),
     )
 
@@ -155,9 +145,8 @@ def unserved(queue: DelayQueue, facts: Facts) -> tuple[str, ...]:
 
 def started_with(queue_name: str, children: Mapping[tuple[str, str], Child]) -> dict[str, dict[str, str]]:
     """Return the inputs that the pods of each component last started with."""
-    found = {}
-    for component, name in (("scanner", names.scanner(queue_name)), ("worker", names.worker(queue_name))):
-        child = children.get((names.DEPLOYMENT.kind, name))
-        if child is not None:
-            found[component] = inputs_of(child.body)
-    return found
+    found = {
+        component: children.get((names.DEPLOYMENT.kind, names.deployment(queue_name, component)))
+        for component in ("scanner", "worker")
+    }
+    return {component: inputs_of(child.body) for component, child in found.items() if child is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delayq_operator.base import names
@@ -39,18 +39,17 @@ class Change:
 class Plan:
     """The changes to the children of one queue."""
 
-    changes: tuple[Change, ...]
-    prune: tuple[Child, ...]
-    leaving: tuple[Child, ...]
+    changes: tuple[Change, ...] = ()
+    prune: tuple[Child, ...] = ()
+    leaving: tuple[Child, ...] = ()
     """Children of an earlier DelayQueue of the same name: new ones wait for their deletion."""
-    foreign: tuple[str, ...]
+    foreign: tuple[str, ...] = ()
     """Additions of other clients to pod templates, such as "container proxy of Deployment orders-worker"."""
 
 
 def claim(todo: Plan) -> Plan:
     """Reduce a plan to the ConfigMap, whose annotation claims the queue for this installation."""
-    changes = tuple(change for change in todo.changes if change.kind == names.CONFIG_MAP)
-    return replace(todo, changes=changes, prune=())
+    return Plan(changes=tuple(change for change in todo.changes if change.kind == names.CONFIG_MAP))
 
 
 def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], uid: str) -> Plan:
@@ -58,7 +57,9 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
     changes, leaving, foreign, kept = [], [], [], set()
     for body in wanted:
         reference = (body["kind"], body["metadata"]["name"])
-        live = _not_a_strangers(children.get(reference))
+        live = children.get(reference)
+        if live is not None and live.owner_uid is None and not live.ours:
+            live = None  # an object of another owner: labels alone do not make it a child
         kept.add(reference)
         if live is not None and live.owner_uid not in (None, uid):
             leaving.append(live)
@@ -68,15 +69,10 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
             changes.append(Change(kind=_KINDS[body["kind"]], body=body, live=live, why=why))
         if live is not None:
             foreign += [f"{what} of {body['kind']} {live.name}" for what in drift.foreign(body, live.body)]
-    prune = [
+    prune = tuple(
         child for reference, child in children.items() if reference not in kept and child.owner_uid == uid
-    ]
-    return Plan(changes=tuple(changes), prune=tuple(prune), leaving=tuple(leaving), foreign=tuple(foreign))
-
-
-def _not_a_strangers(child: Child | None) -> Child | None:
-    """Ignore an object of another owner: labels alone do not make it a child."""
-    return child if child is None or child.owner_uid is not None or child.ours else None
+    )
+    return Plan(changes=tuple(changes), prune=prune, leaving=tuple(leaving), foreign=tuple(foreign))
 
 
 def inputs_of(deployment: Object) -> dict[str, str]:

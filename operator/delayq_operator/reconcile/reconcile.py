@@ -27,7 +27,7 @@ from delayq_operator.status.view import View
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from delayq.contract import DelayQueue, Problem
+    from delayq.contract import DelayQueue
 
     from delayq_operator.base.names import Key, Kind
     from delayq_operator.base.objects import Object
@@ -144,31 +144,26 @@ class Reconciler:
             await self._report(View(resource=resource, problems=error.problems))
             return "invalid"
         if forbidden := (*of_namespace(key.namespace, policy), *of_templates(wanted, policy)):
-            return await self._keep(resource, queue, forbidden=forbidden)
+            return await self._keep(View(resource=resource, queue=queue, forbidden=forbidden), queue)
         served = self._children.owned(resource, names.CONFIG_MAP, names.config(key.name))
         if why := refusal(resource, queue, served, self._scraper.backlog(key)):
-            await self._keep(resource, queue, redis_not_empty=why)
+            await self._keep(View(resource=resource, queue=queue, redis_not_empty=why), queue)
             return "waiting"
         return await self._realise(resource, queue, facts, wanted)
 
-    async def _keep(
-        self,
-        resource: Resource,
-        queue: DelayQueue,
-        forbidden: tuple[Problem, ...] = (),
-        redis_not_empty: str = "",
-    ) -> str:
+    async def _keep(self, view: View, queue: DelayQueue) -> str:
         """Leave the children as they are, but scale the existing workers."""
-        scale = self._scale(resource, queue)
-        view = View(
-            resource=resource, queue=queue, scale=scale, forbidden=forbidden, redis_not_empty=redis_not_empty
-        )
-        if not resource.paused:
-            todo = Plan(changes=(), prune=(), leaving=(), foreign=())
-            outcome = await self._apply(resource, todo, scale)
-            view = replace(view, failures=tuple(outcome.failures))
-        await self._report(view)
+        scale = self._scale(view.resource, queue)
+        view = await self._carry_out(replace(view, scale=scale), Plan(), scale)
         return "refused" if view.failures else "invalid"
+
+    async def _carry_out(self, view: View, todo: Plan, scale: Scale) -> View:
+        """Apply the plan unless reconciliation is paused, and report."""
+        if not view.resource.paused:
+            outcome = await self._apply(view.resource, todo, scale)
+            view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
+        await self._report(view)
+        return view
 
     def _scale(self, resource: Resource, queue: DelayQueue) -> Scale:
         worker = self._children.get(resource.key, names.DEPLOYMENT, names.worker(resource.key.name))
@@ -198,10 +193,7 @@ class Reconciler:
             foreign=todo.foreign,
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
-        if not resource.paused:
-            outcome = await self._apply(resource, todo, scale)
-            view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
-        await self._report(view)
+        view = await self._carry_out(view, todo, scale)
         if view.failures or view.taken:
             return "refused"
         # A new run of the reaper may have no pod yet: check again.

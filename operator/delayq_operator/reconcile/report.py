@@ -132,8 +132,7 @@ class Reporter:
         for sentence in outcome.rolled:
             self._recorder.post(resource, "RolledOut", f"pods are replaced: {sentence}")
         if outcome.scaled is not None:
-            scaled = outcome.scaled
-            self._recorder.post(resource, scaled.reason, scaled.message, scaled.record)
+            self._recorder.post(resource, *outcome.scaled)
         if outcome.repaired:
             self._recorder.post(resource, "Repaired", f"restored {', '.join(outcome.repaired)}")
         if outcome.pruned:

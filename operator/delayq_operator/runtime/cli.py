@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import sys
-from typing import get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
@@ -19,7 +19,12 @@ from delayq_operator.kube import api
 from delayq_operator.kube.reflector import Limits
 from delayq_operator.runtime.process import Options, run
 
-LIMITS = Limits()
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LIMITS: Final = Limits()
+TAKEN_AS_THEY_ARE: Final = ("namespaces", "lease_namespace", "host", "port", "workers", "resync_seconds")
+"""Options of the command that are fields of Options."""
 
 
 def labels(_context: click.Context, _option: click.Parameter, text: str | None) -> dict[str, str]:
@@ -86,30 +91,7 @@ def labels(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.option("--silence-seconds", default=LIMITS.silence_seconds, hidden=True)
 @click.option("--log-format", default="json", type=click.Choice(["json", "console"]))
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
-def delayq_operator(  # noqa: PLR0913 -- click's options, by name
-    *,
-    worker_image: str,
-    image_pull_policy: str | None,
-    pull_secrets: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    leader_election: bool,
-    lease_name: str,
-    lease_namespace: str | None,
-    own_namespace: str | None,
-    own_labels: dict[str, str],
-    own_service_account: str | None,
-    serve_own_namespace: bool,
-    pod_security: PodSecurity,
-    service_accounts: tuple[str, ...],
-    host: str,
-    port: int,
-    workers: int,
-    resync_seconds: float,
-    watch_seconds: int,
-    silence_seconds: float,
-    log_format: logs.LogFormat,
-    log_level: str,
-) -> None:
+def delayq_operator(*, log_format: logs.LogFormat, log_level: str, **given: Any) -> None:  # noqa: ANN401 -- by option
     """Turn DelayQueues into running workers, scanners and reapers.
 
     Exits with 0 when stopped by a signal, 1 when a watch died or on a bug, 4 when its rights do not suffice, 5 when
@@ -118,29 +100,29 @@ def delayq_operator(  # noqa: PLR0913 -- click's options, by name
     logs.configure(log_format, log_level)
     if log_level != "debug":
         logging.getLogger("kopf").setLevel(logging.WARNING)  # its other messages do not help users
-    home = own_namespace or api.own_namespace()
-    policy = Policy(
-        pod_security=pod_security,
-        service_accounts=tuple(filter(None, service_accounts)),
-        own_service_account=own_service_account or api.own_service_account(),
-        closed_namespace=None if serve_own_namespace or set(namespaces) == {home} else home,
-    )
     options = Options(
-        setting=Setting(
-            worker_image=worker_image,
-            image_pull_policy=image_pull_policy,
-            image_pull_secrets=pull_secrets,
-            own_namespace=home,
-            own_labels=own_labels,
-            policy=policy,
-        ),
-        namespaces=namespaces,
-        lease_name=lease_name if leader_election else None,
-        lease_namespace=lease_namespace,
-        host=host,
-        port=port,
-        workers=workers,
-        resync_seconds=resync_seconds,
-        limits=Limits(watch_seconds=watch_seconds, silence_seconds=silence_seconds),
+        setting=_setting(given),
+        lease_name=given["lease_name"] if given["leader_election"] else None,
+        limits=Limits(watch_seconds=given["watch_seconds"], silence_seconds=given["silence_seconds"]),
+        **{name: given[name] for name in TAKEN_AS_THEY_ARE},
     )
     sys.exit(asyncio.run(run(options)))
+
+
+def _setting(given: Mapping[str, Any]) -> Setting:
+    """Return what is the same for every queue; what is not given about the operator's own pod follows from the pod."""
+    home = given["own_namespace"] or api.own_namespace()
+    serves_home = given["serve_own_namespace"] or set(given["namespaces"]) == {home}
+    return Setting(
+        worker_image=given["worker_image"],
+        image_pull_policy=given["image_pull_policy"],
+        image_pull_secrets=given["pull_secrets"],
+        own_namespace=home,
+        own_labels=given["own_labels"],
+        policy=Policy(
+            pod_security=given["pod_security"],
+            service_accounts=tuple(filter(None, given["service_accounts"])),
+            own_service_account=given["own_service_account"] or api.own_service_account(),
+            closed_namespace=None if serves_home else home,
+        ),
+    )

@@ -126,7 +126,7 @@ class Operator:
             scraper=self.scraper,
             reporter=Reporter(self.api, self.queues, self.work, self.recorder),
             deletion=self.deletion,
-            scaler=Scaler(applier, self.scraper.autoscaler, victims=victims),
+            scaler=Scaler(self.api, self.inventory.children, self.scraper.autoscaler, victims),
             setting=self.options.setting,
         )
 

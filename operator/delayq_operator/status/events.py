@@ -25,57 +25,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NORMAL: Final = "Normal"
-WARNING: Final = "Warning"
-
-REASONS: Final = {
-    "Created": (NORMAL, "the children were created for the first time"),
-    "RolledOut": (NORMAL, "pods are being replaced, and why"),
-    "Repaired": (NORMAL, "a child was changed or deleted by another client; the operator restored it"),
-    "Pruned": (NORMAL, "a child that the spec no longer needs was deleted"),
-    "ScaledUp": (NORMAL, "the number of workers was raised, and why"),
-    "ScaledDown": (NORMAL, "the number of workers was lowered, and why"),
-    "Ready": (NORMAL, "tasks run when they are due"),
-    "Paused": (NORMAL, "reconciliation is paused: the operator does not change children"),
-    "Resumed": (NORMAL, "reconciliation is resumed"),
-    "ReshardingStarted": (NORMAL, "tasks will migrate to another number of shards"),
-    "ReshardingComplete": (NORMAL, "all tasks are in the number of shards that the spec sets"),
-    "GuardAvailable": (NORMAL, "workers can use the guard again"),
-    "Erasing": (NORMAL, "the tasks of a deleted DelayQueue are being erased"),
-    "Erased": (NORMAL, "the tasks of a deleted DelayQueue are erased"),
-    "NotReady": (WARNING, "tasks do not run when they are due, and why; for a new queue after a minute"),
-    "InvalidSpec": (WARNING, "the spec is invalid, and at which path"),
-    "ReferenceNotFound": (
-        WARNING,
-        "the spec refers to a Secret, a key of it, or a ConfigMap that does not exist",
-    ),
-    "PolicyViolation": (WARNING, "the operator's policy does not allow the spec"),
-    "RedisNotEmpty": (WARNING, "spec.redis names another Redis while the old one holds tasks"),
-    "InvalidAnnotation": (WARNING, "the annotation delayq.dev/paused is neither true nor false"),
-    "NameConflict": (WARNING, "an object that the operator does not manage has the name of a child"),
-    "OperatorConflict": (WARNING, "another installation of the operator serves the DelayQueue"),
-    "QueueConflict": (WARNING, "another DelayQueue uses the same queue in the same Redis"),
-    "UnmanagedFields": (WARNING, "another client added containers or privileges to a managed pod template"),
-    "ApplyFailed": (WARNING, "the API server rejected a child"),
-    "BackendUnavailable": (WARNING, "scanners cannot reach Redis, or not every shard"),
-    "ReshardingStalled": (WARNING, "resharding does not progress, and why"),
-    "GuardUnavailable": (WARNING, "no worker can use the guard, and what to check"),
-    "ObjectiveMissed": (WARNING, "tasks start later than the objective allows, and why"),
-    "CapacityShortfallExpected": (
-        WARNING,
-        "maxReplicas workers will not start upcoming tasks in time",
-    ),
-    "DurabilityAtRisk": (WARNING, "the settings of Redis can lose tasks"),
-    "ProgressDeadlineExceeded": (WARNING, "new pods do not become ready"),
-    "PodsRejected": (
-        WARNING,
-        "the API server rejects pods, and why: a quota, Pod Security, a missing ServiceAccount",
-    ),
-    "RolloutPaused": (WARNING, "kubectl rollout pause keeps pods of a Deployment from being replaced"),
-    "PodsFailing": (WARNING, "a pod does not start or become ready, and its last message"),
-    "EraseFailed": (WARNING, "the tasks could not be erased, and what to do"),
-}
-"""Reason → type, and when it is posted."""
+_NORMAL: Final = (
+    "Created RolledOut Repaired Pruned ScaledUp ScaledDown Ready Paused Resumed ReshardingStarted"
+    " ReshardingComplete GuardAvailable Erasing Erased"
+)
+_WARNING: Final = (
+    "NotReady InvalidSpec ReferenceNotFound PolicyViolation RedisNotEmpty InvalidAnnotation"
+    " NameConflict OperatorConflict QueueConflict UnmanagedFields ApplyFailed BackendUnavailable"
+    " ReshardingStalled GuardUnavailable ObjectiveMissed CapacityShortfallExpected DurabilityAtRisk"
+    " ProgressDeadlineExceeded PodsRejected RolloutPaused PodsFailing EraseFailed"
+)
+REASONS: Final = dict.fromkeys(_NORMAL.split(), "Normal") | dict.fromkeys(_WARNING.split(), "Warning")
+"""Reason → type. docs/reference/events.md says when each is posted."""
 
 MOST_WAITING: Final = 1000
 MOST_REMEMBERED: Final = 4096
@@ -124,16 +85,10 @@ class Recorder:
         event = _event(resource, reason, message, series)
         if record:
             event["metadata"]["annotations"] = {names.DECISION: record}
-        self._put(event)
-
-    def _put(self, event: Object) -> None:
-        event["reportingInstance"] = self._instance
         try:
-            self._waiting.put_nowait(event)
+            self._waiting.put_nowait(event | {"reportingInstance": self._instance})
         except asyncio.QueueFull:
-            log.warning(
-                "event_dropped", extra={"fields": {"reason": event["reason"], "message": event["message"]}}
-            )
+            log.warning("event_dropped", extra={"fields": {"reason": reason, "message": event["message"]}})
 
     async def run(self) -> None:
         """Post queued events until cancelled."""
@@ -161,7 +116,6 @@ class Recorder:
 
 
 def _event(resource: Resource, reason: str, message: str, series: _Series) -> Object:
-    kind, _ = REASONS[reason]
     return {
         "apiVersion": names.EVENT.api_version,
         "kind": names.EVENT.kind,
@@ -173,7 +127,7 @@ def _event(resource: Resource, reason: str, message: str, series: _Series) -> Ob
             "name": resource.key.name,
             "uid": resource.uid,
         },
-        "type": kind,
+        "type": REASONS[reason],
         "reason": reason,
         "message": message[:1024],
         "firstTimestamp": timestamp(series.first),

@@ -79,11 +79,6 @@ def resharding(view: View) -> dict[str, Any] | None:
     return made
 
 
-def unknown(view: View) -> bool:
-    """Whether the shard map is unknown."""
-    return view.shards is None or view.shards.shard_map is None
-
-
 def _wanted(view: View) -> int | None:
     return view.queue.spec.shards if view.queue is not None else None
 

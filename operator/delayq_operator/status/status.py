@@ -16,7 +16,7 @@ from delayq_operator.scrape.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.status.readiness import everything
 from delayq_operator.status.reasons import REASONS
-from delayq_operator.status.sharding_conditions import resharding, unknown
+from delayq_operator.status.sharding_conditions import resharding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
             made["erase"]["message"] = view.erasing.message[:1024]
     if (moving := resharding(view)) is not None:
         made["resharding"] = moving
-    elif "resharding" in previous and unknown(view):
+    elif "resharding" in previous and (view.shards is None or view.shards.shard_map is None):
         made["resharding"] = previous["resharding"]
     if view.backlog is not None and view.backlog.whole:
         made["backlog"] = _backlog(view.backlog) | _due_within_lead(view, previous.get("backlog") or {})

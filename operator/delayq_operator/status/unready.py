@@ -6,6 +6,7 @@ ready has no such change.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -25,31 +26,27 @@ NOW: Final = 0.0
 
 
 class Unready:
-    """Stores since when each queue is not ready, and whether an event was posted."""
+    """Stores when the event of each queue that is not ready falls due."""
 
     def __init__(self) -> None:
         """Start without a state: times count from the first call for a key."""
-        self._since: dict[Key, float] = {}
-        self._reported: set[Key] = set()
+        self._due: dict[Key, float] = {}  # infinite once the event was posted
 
     def wait_seconds(self, key: Key, ready: Mapping[str, Any], now: float) -> float | None:
         """Return when to post the event: NOW, once; seconds to wait; None for never. `ready` is the condition."""
         if ready["reason"] not in OUT_OF_ORDER:
             self.forget(key)
             return None
-        wait = self._since.setdefault(key, now) + START_SECONDS - now
-        if key in self._reported:
-            return None
-        if wait > 0:
-            return wait
-        self._reported.add(key)
-        return NOW
+        wait = self._due.setdefault(key, now + START_SECONDS) - now
+        if wait <= 0:
+            self.reported(key)
+            return NOW
+        return wait if wait < math.inf else None
 
     def reported(self, key: Key) -> None:
-        """Take note that the event was posted elsewhere."""
-        self._reported.add(key)
+        """Take note that the event was posted, here or elsewhere."""
+        self._due[key] = math.inf
 
     def forget(self, key: Key) -> None:
         """Drop the state of a queue that is ready, gone, or intentionally not ready."""
-        self._since.pop(key, None)
-        self._reported.discard(key)
+        self._due.pop(key, None)

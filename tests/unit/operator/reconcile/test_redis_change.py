@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from delayq.contract import parse
 from delayq_operator.base import names
-from delayq_operator.cache.resource import Resource
 from delayq_operator.desired.config import config_map
 from delayq_operator.reconcile.redis_change import refusal
 from delayq_operator.scrape.backlog import Backlog
 from delayq_operator.scrape.shards import ShardMap, Shards
 
 from tests.unit.operator.queues import facts, queue
+from tests.unit.operator.views import resource
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Object
@@ -25,24 +25,12 @@ SENTINELS = {"sentinel": {"masterName": "main", "nodes": [{"host": "a"}, {"host"
 EMPTY = Backlog(read_at=1.0, whole=True, redis_up=True)
 
 
-def refused(redis: Object, backlog: Backlog | None, *, status: Object | None = None, **rest: Any) -> str:  # noqa: ANN401
+def refused(redis: Object, backlog: Backlog | None, status: Object | None = None, **rest: Any) -> str:  # noqa: ANN401
     """Change the Redis of a queue that its processes find behind the Sentinels a and b."""
-    served = queue(redis=SENTINELS)
-    metadata = {
-        "name": "orders",
-        "namespace": "shop",
-        "uid": "1",
-        "generation": 2,
-        "resourceVersion": "3",
-        "annotations": rest.pop("annotations", {}),
-    }
-    body = {
-        "metadata": metadata,
-        "spec": {"redis": redis, "handler": {"python": {"callable": "shop:c"}}, **rest},
-    }
-    resource = Resource(body | {"status": status or {}})
+    served, changed = queue(redis=SENTINELS), resource(status, annotations=rest.pop("annotations", None))
+    changed.body["spec"] |= {"redis": redis, **rest}
     config = cast("Child", SimpleNamespace(body=config_map(served, facts(served))))
-    return refusal(resource, parse(resource.document), config, backlog)
+    return refusal(changed, parse(changed.document), config, backlog)
 
 
 OTHERS: list[Object] = [
@@ -64,10 +52,7 @@ MEASURED: Object = {"status": {"backlog": {"due": 0}}}
     ("redis", "backlog", "rest", "why"),
     [
         *((other, HELD, {}, "holds tasks") for other in OTHERS),
-        (OTHER, replace(EMPTY, scheduled=1), {}, "holds tasks"),
         (OTHER, replace(EMPTY, in_flight=1), {}, "holds tasks"),
-        (OTHER, replace(EMPTY, retrying=1), {}, "holds tasks"),
-        (OTHER, replace(EMPTY, parked=1), {}, "holds tasks"),
         (OTHER, replace(EMPTY, dead=1), {}, "holds tasks"),
         (OTHER, EMPTY, {}, ""),
         # A task in migration is in no state until it arrives.

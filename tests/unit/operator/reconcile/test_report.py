@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.contract import Problem
 from delayq.scaling import Sample
 from delayq_operator.cache.workload import Workload
 from delayq_operator.reconcile.report import turned
@@ -47,7 +46,6 @@ LATE = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
 PAUSED, MISSPELT = (
     view(resource=resource(annotations={"delayq.dev/paused": word})) for word in ("true", "yes")
 )
-BROKEN = view(problems=(Problem("spec.redis", "required"),), scale=None)
 RISKY, RISKIER = (view(backlog=replace(HEALTHY, risks=(risk,))) for risk in ("evicts", "append_only_off"))
 COMING = view(observed=Observed(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
 IDLE = scaled(decided(Sample(), replicas=0))
@@ -91,11 +89,6 @@ STORIES: dict[str, tuple[list[View], list[str]]] = {
     "lateness is told once": ([FINE, LATE, LATE, FINE], ["Ready", "ObjectiveMissed", "", ""]),
     "pausing and resuming": ([FINE, PAUSED, FINE], ["Ready", "Paused", "Resumed"]),
     "what does not pause": ([FINE, MISSPELT, MISSPELT, FINE], ["Ready", "InvalidAnnotation", "", ""]),
-    "a spec is refused and corrected": (
-        [FINE, BROKEN, BROKEN, FINE],
-        ["Ready", "NotReady InvalidSpec", "", "Ready"],
-    ),
-    "a Secret is missing from the beginning": ([view(missing=("Secret shop-db",))], ["ReferenceNotFound"]),
     "one reason after another": (
         [
             view(taken=("ConfigMap orders-config",)),

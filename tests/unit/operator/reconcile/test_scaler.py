@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from delayq.scaling import Sample
-from delayq_operator.reconcile.apply import Outcome, Scaled
+from delayq_operator.base.errors import Invalid
+from delayq_operator.reconcile.apply import Outcome
 from delayq_operator.reconcile.scaler import Scaler
 from delayq_operator.scaling.scaling import scale
 
@@ -32,21 +34,27 @@ async def test_more_workers_come_at_once_and_fewer_once_it_is_settled_which_go(
 ) -> None:
     told: list[str] = []
 
-    async def write(_resource: object, _worker: object, wanted: Any, outcome: Outcome) -> None:  # noqa: ANN401
-        told.append(f"written {wanted.replicas}")
-        outcome.scaled = Scaled(reason="ScaledUp", message="") if taken else None
+    async def write(_kind: object, body: Any, **_: object) -> None:  # noqa: ANN401
+        told.append(f"written {body['spec']['replicas']}")
+        if not taken:
+            raise Invalid(422, "Invalid", "replicas")
 
     def prepare(_key: object, replicas: int) -> bool:
         told.append(f"prepared {replicas}")
         return prepared
 
-    autoscaler: Any = SimpleNamespace(
+    parts: Any = SimpleNamespace(
+        apply=write,
+        written=lambda *_: nullcontext(lambda _body: None),
         carried_out=lambda *_: told.append("carried out"),
         refused=lambda _key, replicas: told.append(f"refused {replicas}"),
+        prepared=prepare,
+        forget=lambda _key: None,
     )
-    applier: Any = SimpleNamespace(scale=write)
-    victims: Any = SimpleNamespace(prepared=prepare, forget=lambda _key: None)
-    worker: Any = SimpleNamespace(body={"spec": {"replicas": before}})
+    worker: Any = SimpleNamespace(body={"spec": {"replicas": before}}, scaled=False, name="w", uid="u")
     wanted = scale(queue(autoscaling={"maxReplicas": 10}), before, decided(sample, replicas=before))
-    await Scaler(applier, autoscaler, victims=victims).scale(resource(), worker, wanted, Outcome())
+    outcome = Outcome()
+    await Scaler(parts, parts, parts, parts).scale(resource(), worker, wanted, outcome)
     assert told == calls
+    assert (outcome.scaled is not None) == ("carried out" in calls)
+    assert bool(outcome.failures) is ("written" in calls[-1] or "refused" in calls[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from delayq_operator.cache.queues import Queues
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 NOW = 1_000_000.0
 W = replace(POD, name="w", component="worker", address="10.0.0.1", ready=True)
-GUARD: Any = {"redisLock": {}}
 
 
 def up(value: float) -> list[Sample]:
@@ -67,61 +66,31 @@ def test_nonsense_what_is_old_and_those_that_are_gone_count_for_nothing() -> Non
 
 
 def test_each_is_asked_in_its_turn_and_soon_again_when_it_has_just_said_no() -> None:
-    watch = Watch()
-    assert watch.to_ask([W], NOW) == [W]
-    watch.take(W, up(1), NOW)
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS - 1) == []
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS) == [W]
-    watch.take(W, up(0), NOW + AGAIN_SECONDS)
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS + 1) == [W]
-    watch.take(W, up(0), NOW + AGAIN_SECONDS + 1)
-    assert watch.to_ask([W], NOW + AGAIN_SECONDS + 2) == []
+    watch, now = Watch(), NOW
+    assert watch.to_ask([W], now) == [W]
+    for said, early, due in ((1, AGAIN_SECONDS - 1, AGAIN_SECONDS), (0, 0, 1), (0, 1, AGAIN_SECONDS)):
+        watch.take(W, up(said), now)
+        assert watch.to_ask([W], now + early) == []
+        now += due
+        assert watch.to_ask([W], now) == [W]
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock(NOW)
-    monkeypatch.setattr(guards, "time", clock)
-    return clock
-
-
-class Queue:
-    """A queue with a guard, and what its workers say of it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock, self.enqueued, self.queues = clock, Enqueued(), Queues(lambda _: None)
-        self.guards = Guards(ScalingConfigs(self.queues), cast("WorkQueue", self.enqueued))
-        self.queues.seen(known(ORDERS, 10, guard=GUARD))
-
-    def says(self, name: str, *values: float) -> None:
-        watch = self.guards.watch(ORDERS)
-        assert watch is not None
-        for value in values:
-            watch.take(replace(W, name=name), up(value), self.clock.now)
-
-    def told(self) -> int:
-        """How often a reconciliation was asked for by now."""
-        self.guards.enqueue_on_change(ORDERS)
-        return self.enqueued.times
-
-
-def test_a_reconciliation_is_asked_for_when_there_is_something_to_tell(clock: Clock) -> None:
-    one, found = Queue(clock), []
-    for value in (1, 1, 0, 0, 0, 1):
-        one.says("w", value)
-        found.append(one.told())
-    clock.now += FRESH_SECONDS
-    # The first time, when it is down, when it is back; and when what was said is old.
-    assert [*found, one.told()] == [1, 1, 1, 2, 2, 3, 4]
-
-
-def test_one_worker_that_cannot_use_the_guard_does_not_speak_for_those_that_could(clock: Clock) -> None:
+def test_changes_are_told_and_one_worker_does_not_speak_for_those_that_could(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It may be on a node that resolves no names: were the number held then, no other worker would ever start."""
-    one = Queue(clock)
-    one.says("w", 0, 0)
-    assert one.guards.seen(ORDERS).down
-    assert not one.guards.down(ORDERS)
-    one.says("v", 0, 0)
-    assert one.guards.down(ORDERS)
-    one.says("u", 1)
-    assert not one.guards.down(ORDERS)
+    clock, work, queues = Clock(NOW), Enqueued(), Queues(lambda _: None)
+    monkeypatch.setattr(guards, "time", clock)
+    queues.seen(known(ORDERS, 10, guard={"redisLock": {}}))
+    of_all, found = Guards(ScalingConfigs(queues), cast("WorkQueue", work)), []
+    for name, value in (("w", 1), ("w", 1), ("w", 0), ("w", 0), ("v", 0), ("v", 0), ("u", 1)):
+        watch = of_all.watch(ORDERS)
+        assert watch is not None
+        watch.take(replace(W, name=name), up(value), NOW)
+        of_all.enqueue_on_change(ORDERS)
+        found.append((work.times, of_all.down(ORDERS)))
+    one, both = (2, False), (3, True)
+    assert found == [(1, False), (1, False), (1, False), one, one, both, (4, False)]
+    clock.now += FRESH_SECONDS
+    of_all.enqueue_on_change(ORDERS)
+    assert work.times == 5, "what was said is old"

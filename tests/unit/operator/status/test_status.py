@@ -81,38 +81,26 @@ def test_a_status_says_all_there_is_to_say() -> None:
     }
 
 
-def test_the_time_of_a_condition_is_that_of_its_last_turn() -> None:
-    """Another reason or message is not a turn; another status is."""
+def test_the_revision_is_the_old_one_until_the_rollout_is_done_and_another_reason_is_no_transition() -> None:
     first = status(view(), {}, NOW)
-    same = status(view(worker=ROLLING), first, NOW + 60)
-    assert entry(same, "Progressing")["reason"] == "ReplicaSetUpdated"
-    assert entry(same, "Progressing")["lastTransitionTime"] == timestamp(NOW)
-    turned = status(view(worker=replace(ROLLING, ready=0)), same, NOW + 120)
-    assert entry(turned, "Ready")["lastTransitionTime"] == timestamp(NOW + 120)
-    assert entry(turned, "Degraded")["lastTransitionTime"] == timestamp(NOW)
-
-
-def test_the_revision_is_the_old_one_until_the_rollout_is_done() -> None:
     seen = view(worker=ROLLING, resource=resource(status={"currentRevision": "old"}))
-    made = status(seen, {}, NOW)
+    made = status(seen, first, NOW + 60)
     assert (made["currentRevision"], made["updateRevision"]) == ("old", "new")
+    assert entry(made, "Progressing")["reason"] == "ReplicaSetUpdated"
+    assert entry(made, "Progressing")["lastTransitionTime"] == timestamp(NOW)
     done = status(view(worker=replace(RUNNING, inputs="new")), made, NOW)
     assert (done["currentRevision"], done["updateRevision"]) == ("new", "new")
 
 
 @pytest.mark.parametrize("unknown", [None, replace(HEALTHY, whole=False, due=1)])
-def test_a_backlog_that_is_unknown_now_stays_with_the_time_it_was_measured(unknown: Backlog | None) -> None:
-    before = status(view(backlog=BUSY), {}, NOW)
-    assert status(view(backlog=unknown), before, NOW + 60)["backlog"] == before["backlog"]
+def test_numbers_and_unknown_kinds_stay_while_scanners_are_not_read(unknown: Backlog | None) -> None:
+    """With the time at which they were measured."""
+    before = status(view(backlog=replace(BUSY, parked=3)), {}, NOW)
+    later = status(view(backlog=unknown), before, NOW + 60)
+    assert later["backlog"] == before["backlog"]
+    assert entry(later, "UnknownKinds") == entry(before, "UnknownKinds")
     assert "backlog" not in status(view(backlog=unknown), {}, NOW)
-
-
-@pytest.mark.parametrize("unknown", [None, replace(HEALTHY, whole=False)])
-def test_unknown_kinds_stay_while_the_scanners_are_not_read(unknown: Backlog | None) -> None:
-    before = status(view(backlog=replace(HEALTHY, parked=3)), {}, NOW)
-    assert entry(before, "UnknownKinds")["status"] == "True"
-    assert entry(status(view(backlog=unknown), before, NOW), "UnknownKinds") == entry(before, "UnknownKinds")
-    gone = status(view(backlog=HEALTHY), before, NOW)
+    gone = status(view(backlog=BUSY), before, NOW)
     assert "UnknownKinds" not in {each["type"] for each in gone["conditions"]}
 
 
@@ -168,9 +156,7 @@ LATE = replace(BUSY, oldest_due_at=NOW - 100)
 BLIND = view(backlog=None, unread="orders-scanner-1: no route")
 AT_ONCE, NOW_AND_THEN, NEVER = 0.0, NUMBERS_SECONDS - 2, None
 WRITES: dict[str, tuple[View, View, float | None]] = {
-    "workers are not ready": (view(), view(worker=replace(RUNNING, ready=0)), AT_ONCE),
     "a worker more": (view(), view(worker=replace(RUNNING, pods=2)), AT_ONCE),
-    "a generation more": (view(), view(resource=resource(generation=4)), AT_ONCE),
     "a missing Secret": (view(), view(missing=("Secret shop-db",)), AT_ONCE),
     "measured later": (view(backlog=BUSY), view(backlog=replace(BUSY, read_at=NOW + 5)), NEVER),
     "a task more": (view(backlog=BUSY), view(backlog=replace(BUSY, due=13)), NOW_AND_THEN),
@@ -248,15 +234,11 @@ def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
         "wakeTime": timestamp(NOW + 7219 - 11.2),
     }
     assert status(failed(7), {}, NOW)["scaling"]["consecutiveFailures"] == 5, "at least so many"
-
-
-def test_what_falls_due_within_the_lead_time_is_told_where_the_operator_decides() -> None:
-    """Horizons are coarser than the lead time: the next longer one counts."""
+    # Horizons are coarser than the lead time: the next longer one counts.
     look = Sample(due_within=((5.0, 3), (8.0, 40), (11.2, 41)), lead_seconds=7.2)
-    made = status(view(**scaled(decided(look))), {}, NOW)["backlog"]
-    assert made["dueWithinLead"] == 40
-    assert "dueWithinLead" not in status(view(), {}, NOW)["backlog"]
-    assert "dueWithinLead" not in status(view(**scaled(decided(None))), {}, NOW)["backlog"]
+    assert status(view(**scaled(decided(look))), {}, NOW)["backlog"]["dueWithinLead"] == 40
+    for seen in (view(), view(**scaled(decided(None)))):
+        assert "dueWithinLead" not in status(seen, {}, NOW)["backlog"]
 
 
 @pytest.mark.parametrize(

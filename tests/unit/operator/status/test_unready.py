@@ -19,12 +19,5 @@ def test_it_is_reported_once_when_the_time_is_over_whatever_the_cause_is_by_then
     for other in ({"reason": "AsExpected"}, {"reason": "ClaimsSuspended"}):
         assert unready.wait_seconds(KEY, other, 2_000.0) is None
         assert unready.wait_seconds(KEY, STARTING, 3_000.0) == START_SECONDS, "it begins anew"
-
-
-def test_one_that_was_reported_elsewhere_is_not_reported_again() -> None:
-    unready = Unready()
-    unready.wait_seconds(KEY, LOST, 100.0)
     unready.reported(KEY)
-    assert unready.wait_seconds(KEY, LOST, 1_000.0) is None
-    unready.forget(KEY)
-    assert unready.wait_seconds(KEY, LOST, 1_000.0) == START_SECONDS
+    assert unready.wait_seconds(KEY, LOST, 4_000.0) is None, "another event has told of it"

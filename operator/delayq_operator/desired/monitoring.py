@@ -1,15 +1,18 @@
-"""The PodMonitor of a queue, where the Prometheus operator is installed."""
+"""The PodMonitor and the PrometheusRule of a queue, where the Prometheus operator is installed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from delayq.contract.alerts import rules
+
 from delayq_operator.base import names
-from delayq_operator.desired.child import Object, child
+from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
+    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts
 
 LEAST_SECONDS: Final = 5
@@ -19,10 +22,9 @@ BODY_SIZE_LIMIT: Final = "4MB"
 
 def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
     """Return the PodMonitor of scanners and workers. Reapers end between two scrapes."""
-    monitor = queue.spec.monitoring.pod_monitor
+    monitor, name = queue.spec.monitoring.pod_monitor, queue.metadata.name
     if not monitor.enabled or names.POD_MONITOR.kind not in facts.kinds:
         return None
-    name = queue.metadata.name
     return child(
         names.POD_MONITOR,
         queue,
@@ -48,4 +50,21 @@ def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
                 }
             ],
         },
+    )
+
+
+def prometheus_rule(queue: DelayQueue, facts: Facts) -> Object | None:
+    """Return the PrometheusRule; `delayq.contract.alerts` has the alerts."""
+    rule, name = queue.spec.monitoring.prometheus_rule, queue.metadata.name
+    if not rule.enabled or names.PROMETHEUS_RULE.kind not in facts.kinds:
+        return None
+    group = {"name": f"delayq.{facts.namespace}.{name}", "rules": rules(queue, facts.namespace)}
+    return child(
+        names.PROMETHEUS_RULE,
+        queue,
+        facts,
+        name=names.pods(name),
+        component="monitoring",
+        labels=rule.labels,
+        spec={"groups": [group]},
     )

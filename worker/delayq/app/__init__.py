@@ -2,6 +2,5 @@
 
 from delayq.app.app import App
 from delayq.app.kind import BatchContext, Context, TaskKind
-from delayq.app.options import Options
 
-__all__ = ["App", "BatchContext", "Context", "Options", "TaskKind"]
+__all__ = ["App", "BatchContext", "Context", "TaskKind"]

@@ -121,7 +121,7 @@ def arguments_of(parameters: Sequence[inspect.Parameter], where: str) -> Argumen
             except InvalidArguments as error:
                 problem = f"the default of {each.name} does not fit its annotation"
                 raise TypeError(f"{where}: {problem}: {error}") from error
-            if not _is_hashable(each.default):
+            if not _is_hashable(each.default):  # what compares by identity was refused by `encode`
                 changeable[each.name] = each.default
     made = encoder(parameters, where)
     return _Copying(made, changeable) if changeable else made

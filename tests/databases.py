@@ -78,6 +78,9 @@ class DatabaseServer(ABC):
     kind: ClassVar[str]
     driver: ClassVar[str]
     ready: ClassVar[str]
+    quote: ClassVar[str]
+    admin: ClassVar[str] = "test"
+    force: ClassVar[str] = ""
 
     dir: Path
     port: int
@@ -119,12 +122,12 @@ class DatabaseServer(ABC):
     def sql(self, statement: str, *args: object, database: str = "test") -> list[tuple[Any, ...]]:
         """One statement on a connection of its own, committed: to prepare and to look. Placeholders are %s."""
 
-    @abstractmethod
-    def create_database(self, name: str) -> None: ...
+    def create_database(self, name: str) -> None:
+        self.sql(f"CREATE DATABASE {self.quote}{name}{self.quote}", database=self.admin)
 
-    @abstractmethod
     def drop_database(self, name: str) -> None:
         """Whoever is connected with it."""
+        self.sql(f"DROP DATABASE IF EXISTS {self.quote}{name}{self.quote}{self.force}", database=self.admin)
 
     def url(self, driver: str | None = None, database: str = "test") -> str:
         """For SQLAlchemy."""
@@ -168,6 +171,7 @@ class Postgres(DatabaseServer):
     """PostgreSQL: a process for each connection, in sessions of their own."""
 
     kind, driver, ready = "postgresql", "psycopg", "database system is ready to accept connections"
+    quote, admin, force = '"', "postgres", " WITH (FORCE)"
 
     @classmethod
     def _template(cls) -> Path:
@@ -215,12 +219,6 @@ class Postgres(DatabaseServer):
             found = connection.execute(statement.encode(), args or None)
             return found.fetchall() if found.description else []
 
-    def create_database(self, name: str) -> None:
-        self.sql(f'CREATE DATABASE "{name}"', database="postgres")
-
-    def drop_database(self, name: str) -> None:
-        self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', database="postgres")
-
     def _ask_to_stop(self) -> None:
         """SIGINT: after SIGTERM it waits for clients. Even then, for a minute, for one that did not say who it is."""
         self.process.send(SIGINT)
@@ -234,7 +232,7 @@ class Postgres(DatabaseServer):
 class MariaDB(DatabaseServer):
     """MariaDB, which stands for MySQL, too: one process."""
 
-    kind, driver, ready = "mysql", "pymysql", "ready for connections"
+    kind, driver, ready, quote = "mysql", "pymysql", "ready for connections", "`"
 
     # A template's log has the size that the server finds in its settings.
     SAME: ClassVar = ("--no-defaults", "--skip-name-resolve", "--innodb-log-file-size=8M")
@@ -280,12 +278,6 @@ class MariaDB(DatabaseServer):
         with closing(connection), connection.cursor() as cursor:
             cursor.execute(statement, args or None)
             return list(cursor.fetchall())
-
-    def create_database(self, name: str) -> None:
-        self.sql(f"CREATE DATABASE `{name}`")
-
-    def drop_database(self, name: str) -> None:
-        self.sql(f"DROP DATABASE IF EXISTS `{name}`")
 
     def _ask_to_stop(self) -> None:
         self.process.stop()

@@ -9,7 +9,8 @@ import time
 from delayq.errors import GuardLost
 from delayq.guards import RedisLock
 
-from tests.guards.locks import task, until
+from tests.guards.locks import until
+from tests.guards.sql_bank import task
 
 
 async def main(url: str) -> None:

@@ -53,9 +53,13 @@ def doctor(tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.Monkey
     return Doctor(tmp_path, redis_server)
 
 
-def test_a_guard_that_serves_is_told_with_its_place(doctor: Doctor) -> None:
+def test_a_guard_that_serves_is_told_with_its_place_and_asked_even_where_redis_is_away(
+    doctor: Doctor,
+) -> None:
     where = f"sqlite:///{doctor.home}/shop.sqlite"
     doctor.store(where)
+    assert doctor.ask({"sqlUnique": DATABASE}, port=1) == (4, "failed")
+    assert doctor.ask({"redisLock": {}}, port=1) == (4, "")
     made = SqlUnique(where)
     made.install_sync()
     made.close_sync()
@@ -67,16 +71,20 @@ def test_a_guard_that_serves_is_told_with_its_place(doctor: Doctor) -> None:
     assert doctor.ask(None) == (0, "")
 
 
-def test_a_database_is_asked_even_where_redis_is_away(doctor: Doctor) -> None:
-    doctor.store(f"sqlite:///{doctor.home}/shop.sqlite")
-    assert doctor.ask({"sqlUnique": DATABASE}, port=1) == (4, "failed")
-    assert doctor.ask({"redisLock": {}}, port=1) == (4, "")
-
-
-def test_a_table_that_is_missing_or_another_one_says_what_to_do(doctor: Doctor, postgres: Postgres) -> None:
+def test_what_is_wrong_with_a_table_or_a_statement_says_what_to_do(
+    doctor: Doctor, postgres: Postgres
+) -> None:
     doctor.store(f"sqlite:///{doctor.home}/shop.sqlite")
     assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
     assert doctor.said.endswith(f"→ delayq guard init {doctor.home}/queue.yaml")
+    assert doctor.ask({"sqlOptimistic": DATABASE | BY_ROW}) == (1, "failed")
+    assert "no such table: orders" in doctor.said
+    assert "correct the statements" in doctor.said
+    made = SqlUnique(f"sqlite:///{doctor.home}/shop.sqlite")
+    sql(made, "CREATE TABLE orders (id TEXT, status TEXT)")
+    made.close_sync()
+    assert doctor.ask({"sqlOptimistic": DATABASE | BY_ROW}) == (0, "ok"), "its rows are the user's own"
+    assert doctor.ask({"sqlOptimistic": DATABASE | {"update": "DROP TABLE orders"}}) == (1, "failed")
     postgres.create_database("keyless")
     doctor.store(postgres.url(database="keyless"))
     made = SqlUnique(postgres.url(database="keyless"))
@@ -86,18 +94,6 @@ def test_a_table_that_is_missing_or_another_one_says_what_to_do(doctor: Doctor, 
     assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
     assert "the primary key is ()" in doctor.said
     postgres.drop_database("keyless")
-
-
-def test_a_statement_that_cannot_be_executed_is_told(doctor: Doctor) -> None:
-    doctor.store(f"sqlite:///{doctor.home}/shop.sqlite")
-    assert doctor.ask({"sqlOptimistic": DATABASE | BY_ROW}) == (1, "failed")
-    assert "no such table: orders" in doctor.said
-    assert "correct the statements" in doctor.said
-    made = SqlUnique(f"sqlite:///{doctor.home}/shop.sqlite")
-    sql(made, "CREATE TABLE orders (id TEXT, status TEXT)")
-    made.close_sync()
-    assert doctor.ask({"sqlOptimistic": DATABASE | BY_ROW}) == (0, "ok"), "its rows are the user's own"
-    assert doctor.ask({"sqlOptimistic": DATABASE | {"update": "DROP TABLE orders"}}) == (1, "failed")
 
 
 def test_a_server_that_is_away_or_refuses_us_is_exit_code_4(doctor: Doctor, postgres: Postgres) -> None:
@@ -122,7 +118,8 @@ def test_a_secret_that_is_not_here_stops_a_worker_here_and_nobody_else(
     assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
 
 
-def test_a_redlock_says_which_servers_are_away(doctor: Doctor) -> None:
+def test_a_redlock_says_which_servers_are_away(doctor: Doctor, aof_server: RedisServer) -> None:
+    """A minority is a warning."""
     good, bad = doctor.server.url, [f"redis://127.0.0.1:{port}" for port in (1, 2)]
     redlock = {"redlock": {"urlsSecretRef": {"name": "store"}}}
     doctor.store(good, *bad)
@@ -130,9 +127,6 @@ def test_a_redlock_says_which_servers_are_away(doctor: Doctor) -> None:
     assert "2 of 3 servers must serve, 2 do not" in doctor.said
     doctor.store(good)
     assert doctor.ask(redlock) == (1, "failed")
-
-
-def test_a_redlock_with_a_minority_away_is_a_warning(doctor: Doctor, aof_server: RedisServer) -> None:
-    doctor.store(doctor.server.url, aof_server.url, "redis://127.0.0.1:1")
-    assert doctor.ask({"redlock": {"urlsSecretRef": {"name": "store"}}}) == (0, "warning")
+    doctor.store(good, aof_server.url, bad[0])
+    assert doctor.ask(redlock) == (0, "warning")
     assert doctor.said.startswith("redlock serves, but 1 of 3 servers are unavailable: 127.0.0.1:1 →")

@@ -71,25 +71,23 @@ def test_every_command_takes_the_document_in_the_same_way(home: Path, named: tup
     assert (both.exit_code, both.stderr) == (2, "error: expected QUEUE or --config, got both\n")
 
 
-def test_without_a_document_init_says_what_to_give() -> None:
+def test_init_without_a_document_takes_a_url_and_says_what_is_wrong(home: Path) -> None:
     bare = guard("init")
     said = "error: expected a document or --database URL, got neither\nhint:  delayq guard init queue.yaml\n"
     assert (bare.exit_code, bare.stderr) == (2, said)
     assert guard("prune").exit_code == 2
     assert guard("init", "--config", "none.yaml", "--database", "sqlite:///shop.sqlite").exit_code == 3
-
-
-def test_a_file_is_named_by_its_whole_path(home: Path) -> None:
     init = guard("init", "--database", "sqlite:///other.sqlite")
     assert init.stdout == f"created the table delayq_processed in sqlite:///{home}/other.sqlite\n"
-
-
-@pytest.mark.parametrize("named", [(), ("queue.yaml",)])
-def test_a_wrong_url_is_blamed_on_where_it_was_given(named: tuple[str, ...]) -> None:
-    told = guard("init", *named, "--database", "nonsense")
-    assert (told.exit_code, told.stderr[:33]) == (3, "--database: expected a database U")
-    told = guard("init", *named, DELAYQ_DATABASE_URL="nonsense")
-    assert (told.exit_code, told.stderr[:33]) == (3, "$DELAYQ_DATABASE_URL: expected a ")
+    for named in ((), ("queue.yaml",)):
+        told = guard("init", *named, "--database", "nonsense")
+        assert (told.exit_code, told.stderr[:33]) == (3, "--database: expected a database U")
+        told = guard("init", *named, DELAYQ_DATABASE_URL="nonsense")
+        assert (told.exit_code, told.stderr[:33]) == (3, "$DELAYQ_DATABASE_URL: expected a ")
+    gone = guard("init", "--database", "postgresql://u:hidden@127.0.0.1:1/x")
+    assert gone.exit_code == 4
+    assert gone.stderr.startswith("error: guard at postgresql://127.0.0.1:1/x is not available (")
+    assert "hidden" not in gone.output
 
 
 def test_a_guard_in_ones_own_code_is_asked_at_the_database_that_is_named(home: Path) -> None:
@@ -123,6 +121,8 @@ def test_a_run_that_never_said_how_it_ended_is_told_and_nobody_knows_more(home: 
 
 def test_a_query_by_the_payload_wants_one(home: Path) -> None:
     document(home, "sqlOptimistic", **BY_ROW)
+    asked = guard("seen", "queue.yaml", "x", "--payload", '{"order": 7}')
+    assert (asked.exit_code, "no such table: orders" in asked.stderr) == (3, True)
     used = database(home)
     sql(used, "CREATE TABLE orders (id INTEGER, status TEXT)")
     sql(used, "INSERT INTO orders VALUES (7, 'open')")
@@ -133,12 +133,6 @@ def test_a_query_by_the_payload_wants_one(home: Path) -> None:
     for order, known in ((7, "has not taken effect"), (8, "has taken effect")):
         payload = json.dumps({"order": order})
         assert guard("seen", "queue.yaml", "x", "--payload", payload).stdout == f"x {known}\n"
-
-
-def test_a_statement_of_a_table_that_is_not_there_is_no_traceback(home: Path) -> None:
-    document(home, "sqlOptimistic", **BY_ROW)
-    asked = guard("seen", "queue.yaml", "x", "--payload", '{"order": 7}')
-    assert (asked.exit_code, "no such table: orders" in asked.stderr) == (3, True)
 
 
 def test_a_row_that_says_done_is_forgotten_by_force_only(home: Path) -> None:
@@ -154,10 +148,3 @@ def test_a_row_that_says_done_is_forgotten_by_force_only(home: Path) -> None:
     forced = guard("forget", "queue.yaml", "order-7", "order-8", "--force")
     assert forced.stdout == "forgot order-7, which was done\n"
     assert (forced.exit_code, "no record of order-8" in forced.stderr) == (6, True)
-
-
-def test_a_database_that_is_away_is_an_exit_code_and_no_password() -> None:
-    gone = guard("init", "--database", "postgresql://u:hidden@127.0.0.1:1/x")
-    assert gone.exit_code == 4
-    assert gone.stderr.startswith("error: guard at postgresql://127.0.0.1:1/x is not available (")
-    assert "hidden" not in gone.output

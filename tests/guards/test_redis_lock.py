@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +15,12 @@ from delayq.connection import Address
 from delayq.contract import parse
 from delayq.errors import GuardBusy, GuardLost, GuardUnavailable
 from delayq.guards import RedisLock
-from delayq.guards.locking import MAX_BUSY_MS, busy_ms
-from delayq.guards.renewal import GONE, TOO_LATE, validity_seconds
-from delayq.handlers import cancelled
-from delayq.handlers.guarded import apart
-from delayq.handlers.python import in_thread
-from delayq.handlers.threads import Threads
+from delayq.guards.locking import GONE, MAX_BUSY_MS, TOO_LATE
 from delayq.protocol.keys import Keys
 
-from tests.guards.locks import contend, interrupted, task, until
-from tests.processes import PATIENCE_SECONDS, Process
+from tests.guards.locks import interrupted, until
+from tests.guards.sql_bank import task
+from tests.processes import Process
 from tests.redis.proxy import proxy_to
 from tests.servers import Clock, RedisServer
 from tests.unit.contract.documents import document
@@ -33,7 +28,6 @@ from tests.unit.contract.documents import document
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from delayq.protocol.envelope import Task
     from redis import Redis
 
     from tests.guards.conftest import Opened
@@ -88,31 +82,18 @@ async def test_a_task_is_locked_while_it_runs_and_another_run_is_put_off(
     assert await guard.seen(task()) is None  # a lock keeps no record
 
 
-async def test_never_more_than_one_run_under_contention(aof_server: RedisServer) -> None:
-    several = [RedisLock(aof_server.url, queue="q") for _ in range(4)]
-    try:
-        assert await contend(several, runs=6) == 1
-    finally:
-        await asyncio.gather(*(each.close() for each in several))
-
-
 async def test_a_lock_is_kept_for_longer_than_it_lasts(
     aof_server: RedisServer, redis: Redis, opened: Opened
 ) -> None:
+    """And nothing goes on once the task has ended."""
     guard, began = opened(RedisLock(aof_server.url, queue="q", ttl_seconds=3)), time.monotonic()
+    await guard.check()
+    before = len(asyncio.all_tasks())
     async with guard(task()) as hold:
         await until(lambda: renewals(redis) >= 4)
         assert time.monotonic() - began > 3
         assert redis.get(KEY) == hold.owner
     assert redis.get(KEY) is None
-
-
-async def test_nothing_goes_on_once_tasks_have_ended(guard: RedisLock) -> None:
-    await guard.check()
-    before = len(asyncio.all_tasks())
-    for n in range(50):
-        async with guard(task(f"t{n}")):
-            pass
     await until(lambda: len(asyncio.all_tasks()) == before)
 
 
@@ -127,12 +108,15 @@ async def test_a_handler_whose_lock_is_gone_or_of_another_run_is_interrupted(
     assert redis.get(KEY) == "another"
 
 
-async def test_a_handler_is_interrupted_when_redis_is_away_for_as_long_as_a_lock_lasts(
+async def test_a_handler_is_interrupted_when_no_renewal_is_confirmed_for_as_long_as_a_lock_lasts(
     brief: RedisLock, aof_server: RedisServer
 ) -> None:
+    """Redis is away, or the event loop is blocked: as after SIGSTOP, only when the process runs again can it know."""
     with pytest.raises(GuardLost, match=TOO_LATE):
         await interrupted(brief, lambda _: aof_server.pause())
     aof_server.resume()
+    with pytest.raises(GuardLost, match=TOO_LATE):
+        await interrupted(brief, lambda _: time.sleep(3.1))
 
 
 async def test_an_outage_that_is_shorter_than_a_lock_interrupts_nobody(
@@ -164,12 +148,11 @@ async def test_a_late_unlock_leaves_the_next_holder_alone_and_is_logged(
     await next_guard.close()
 
 
-@pytest.mark.parametrize("how", ["pause", "kill"])
 async def test_a_task_that_ended_is_done_though_its_lock_cannot_be_given_back(
-    guard: RedisLock, aof_server: RedisServer, how: str
+    guard: RedisLock, aof_server: RedisServer
 ) -> None:
     async with guard(task()):
-        getattr(aof_server, how)()
+        aof_server.pause()
     aof_server.resume()
 
 
@@ -243,26 +226,22 @@ async def test_a_guard_whose_redis_is_away_or_read_only_is_unavailable_until_it_
     assert redis.keys() == []
 
 
-async def test_a_lock_lies_on_the_shard_that_its_task_was_claimed_from(
+async def test_a_document_chooses_it_and_a_lock_lies_on_the_shard_that_its_task_was_claimed_from(
     aof_server: RedisServer, redis: Redis, opened: Opened
 ) -> None:
     """Wherever its id belongs by now: there, nobody may run it or have it moved while it is locked."""
-    guard = opened(RedisLock(aof_server.open_url, queue="q", prefix="p"))
-    first, second = task("a"), task("b")
-    first.shard, second.shard = 3, 250
-    async with guard(first), guard(second):
-        assert set(redis.keys()) == {"p:{q:3}:lock:a", "p:{q:250}:lock:b"}
-    assert redis.keys() == []
-
-
-async def test_a_document_chooses_it(aof_server: RedisServer, redis: Redis, opened: Opened) -> None:
     redis_spec = {"standalone": {"host": "redis.test"}, "keyPrefix": "p"}
     queue = parse(document(redis=redis_spec, guard={"redisLock": {"ttlSeconds": 77}}))
     address = Address.from_url(aof_server.open_url)
     guard = guards.build(queue, address, secrets_dir=Path(), apart=True)
     assert isinstance(guard, RedisLock)
-    async with opened(guard)(task()):
-        assert 76_000 < redis.pttl("p:{orders:0}:lock:order-7") <= 77_000
+    opened(guard)
+    first, second = task("a"), task("b")
+    first.shard, second.shard = 3, 250
+    async with guard(first), guard(second):
+        assert set(redis.keys()) == {"p:{orders:3}:lock:a", "p:{orders:250}:lock:b"}
+        assert 76_000 < redis.pttl("p:{orders:3}:lock:a") <= 77_000
+    assert redis.keys() == []
 
 
 async def test_closing_ends_renewals_and_a_hold_may_outlive_its_guard(
@@ -273,12 +252,6 @@ async def test_closing_ends_renewals_and_a_hold_may_outlive_its_guard(
     await guard.close()
     await until(lambda: not redis.exists(KEY))
     await guard.abandon(hold)
-
-
-async def test_a_handler_that_blocks_the_event_loop_for_too_long_is_told_so(brief: RedisLock) -> None:
-    """As after SIGSTOP: only when the process runs again can it know."""
-    with pytest.raises(GuardLost, match=TOO_LATE):
-        await interrupted(brief, lambda _: time.sleep(3.1))
 
 
 async def test_a_machines_clock_that_steps_ends_no_hold(aof_server: RedisServer, tmp_path: Path) -> None:
@@ -297,34 +270,6 @@ async def test_a_machines_clock_that_steps_ends_no_hold(aof_server: RedisServer,
         assert "lost" not in holder.output
     finally:
         holder.stop()
-
-
-async def test_a_handler_in_a_thread_is_told_that_its_lock_is_lost(brief: RedisLock, redis: Redis) -> None:
-    """A thread cannot be interrupted; it has to ask."""
-    told = threading.Event()
-
-    def handler(_: Task) -> None:
-        redis.delete(KEY)
-        while not cancelled():
-            time.sleep(0.01)
-        told.set()
-
-    threads = Threads(1)
-    with pytest.raises(GuardLost, match=GONE):
-        await apart(in_thread(handler, threads), brief)(task())
-    assert await asyncio.to_thread(told.wait, PATIENCE_SECONDS)
-    threads.close()
-
-
-@pytest.mark.parametrize(
-    ("others_ms", "bounds"), [(25_000, [4000, 5000]), (800, [640, 800]), (3, [100, 120]), (-1, [100, 120])]
-)
-def test_how_long_a_busy_task_is_put_off(others_ms: int, bounds: list[int]) -> None:
-    assert sorted((busy_ms(others_ms, 0), busy_ms(others_ms, 1))) == bounds
-
-
-def test_a_lock_is_relied_on_for_a_little_less_than_it_lasts() -> None:
-    assert validity_seconds(30) == pytest.approx(29.698)
 
 
 @pytest.mark.parametrize("ttl_seconds", [0.5, float("nan")])

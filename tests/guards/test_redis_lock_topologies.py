@@ -1,9 +1,7 @@
-"""redis-lock where the queue's Redis is a Cluster, or a master that Sentinels watch."""
+"""redis-lock where the queue's Redis is a Cluster."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,10 +10,9 @@ from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards import RedisLock
 from delayq.protocol.commands import Commands
 
-from tests.guards.locks import task
+from tests.guards.sql_bank import task
 from tests.servers import PREFERRED
 from tests.topologies.cluster import Cluster
-from tests.topologies.sentinels import Sentinels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,32 +41,3 @@ async def test_in_a_cluster_a_server_that_is_away_holds_up_its_own_tasks_only(tm
     finally:
         await guard.close()
         cluster.stop()
-
-
-async def test_a_lock_outlives_its_master_when_a_replica_has_it(tmp_path: Path) -> None:
-    sentinels = Sentinels.start(PREFERRED, dir=tmp_path)
-    guard, other = (RedisLock(sentinels.url, queue="q", ttl_seconds=120) for _ in range(2))
-    try:
-        async with guard(task()):
-            # WAIT speaks of what its own connection wrote, and replicas take writes in order.
-            with sentinels.client() as primary:
-                primary.set("mark", 1)
-                assert primary.wait(2, 60_000) == 2
-            with sentinels.promoting() as promotion:
-                sentinels.primary().kill()
-                await asyncio.to_thread(promotion.wait)
-            await serves(other)
-            with pytest.raises(GuardBusy):
-                await other.begin(task())
-    finally:
-        await guard.close()
-        await other.close()
-        sentinels.stop()
-
-
-async def serves(guard: RedisLock) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            with suppress(GuardUnavailable):
-                return await guard.check()
-            await asyncio.sleep(0.05)

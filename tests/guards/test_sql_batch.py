@@ -11,26 +11,23 @@ from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
 from delayq.handlers.guarded import sharing_batch, sharing_batch_in_thread
 from sqlalchemy import event
 
-from tests.guards.sql_bank import EFFECT, PATIENT, effects, prepared, task
+from tests.guards.sql_bank import EFFECT, PATIENT, effects, task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from delayq.guards.sql.guard import SqlGuard
     from delayq.protocol.envelope import Task
 
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Make
 
 IDS = ["order-3", "order-1", "order-2"]
 
 
 @pytest.fixture(params=[SqlUnique, SqlPessimistic])
-async def guard(request: pytest.FixtureRequest, database: Database) -> AsyncIterator[SqlGuard]:
-    made: SqlGuard = request.param(database.async_url, queue="orders", limits=PATIENT)
-    prepared(made)
-    yield made
-    await made.close()
-    made.close_sync()
+def guard(request: pytest.FixtureRequest, make: Make) -> SqlGuard:
+    made: SqlGuard = make(request.param, queue="orders", limits=PATIENT)
+    return made
 
 
 def tasks(token: int, ids: Sequence[str] = IDS) -> list[Task]:
@@ -109,9 +106,8 @@ async def test_calls_with_tasks_in_common_wait_for_each_other_and_do_not_lock_ea
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-async def test_the_marks_of_a_call_take_a_few_statements(database: Database) -> None:
-    guard = SqlUnique(database.async_url, queue="orders", limits=PATIENT)
-    prepared(guard)
+async def test_the_marks_of_a_call_take_a_few_statements(make: Make) -> None:
+    guard = make(SqlUnique, queue="orders", limits=PATIENT)
     statements: list[str] = []
     hold = await guard.begin(task("warm"))
     engine = hold.connection.sync_engine
@@ -123,7 +119,6 @@ async def test_the_marks_of_a_call_take_a_few_statements(database: Database) -> 
 
     assert await run(guard, tasks(1, [f"order-{nth}" for nth in range(500)])) == [""] * 500
     assert sum("delayq" in each and "set_config" not in each for each in statements) <= 4, statements
-    await guard.close()
 
 
 def test_the_guards_that_take_batches() -> None:

@@ -97,19 +97,6 @@ def test_a_driver_that_is_not_installed_is_named_with_the_field_and_what_to_inst
     assert str(told.value).endswith(f"is not installed: install {install}")
 
 
-async def test_sqlite_without_its_asynchronous_driver_is_called_in_threads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: Opened
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(urls, "find_spec", lambda name: None if name == "aiosqlite" else find(name))
-    guard = opened(SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}", limits=HASTY))
-    prepared(guard)
-    async with guard(task()) as hold:
-        assert type(hold.connection).__name__ == "Connection"
-    with pytest.raises(Seen):
-        await guard.begin(task(token=2))
-
-
 async def coroutine(_task: Task, connection: object) -> None:
     """Wants an AsyncConnection."""
 
@@ -118,14 +105,19 @@ def plain(_task: Task, connection: object) -> None:
     """Wants a Connection."""
 
 
-def test_a_handler_that_no_driver_can_serve_is_refused_at_the_start(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_sqlite_without_asyncio_runs_in_threads_and_a_handler_that_no_driver_can_serve_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: Opened
 ) -> None:
     find, missing = importlib.util.find_spec, {"aiosqlite"}
     monkeypatch.setattr(urls, "find_spec", lambda name: None if name in missing else find(name))
     handlers = [PythonHandler(f"{__name__}:{each.__name__}", concurrency=1, transactions=True)
                 for each in (coroutine, plain)]  # fmt: skip
-    guard = SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}")
+    guard = opened(SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}", limits=HASTY))
+    prepared(guard)
+    async with guard(task()) as hold:
+        assert type(hold.connection).__name__ == "Connection"
+    with pytest.raises(Seen):
+        await guard.begin(task(token=2))
     with pytest.raises(InvalidDocument, match=r"at sqlite:///.*no asyncio.* expected a plain function"):
         handlers[0].under(guard)
     handlers[1].under(guard)

@@ -16,13 +16,11 @@ from delayq.guards.sql.table import ddl
 from delayq.handlers.importing import takes_connection
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from tests.guards.sql_bank import prepared, sql, task
+from tests.guards.sql_bank import sql, task
 from tests.unit.contract.documents import document
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.guards.conftest import Database
+    from tests.guards.conftest import Database, Make
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 PAGE = (HOW_TO / "guards.md").read_text() + (HOW_TO / "lock-guards.md").read_text()
@@ -48,12 +46,10 @@ class Order(Base):
 
 
 @pytest.fixture
-async def guard(database: Database) -> AsyncIterator[SqlUnique]:
-    made = SqlUnique(database.async_url)
-    prepared(made)
+def guard(make: Make) -> SqlUnique:
+    made = make(SqlUnique)
     sql(made, "INSERT INTO orders VALUES (7, 1, 'open')")
-    yield made
-    await made.close()
+    return made
 
 
 def namespace(database: Database) -> dict[str, Any]:
@@ -72,31 +68,23 @@ def status(guard: SqlUnique) -> str:
 
 
 @POSTGRESQL
-@pytest.mark.parametrize("name", ["cancel_unpaid", "cancel_with_orm"])
-async def test_handlers_of_the_page_take_part(guard: SqlUnique, database: Database, name: str) -> None:
-    handler = namespace(database)[name]
-    assert takes_connection(handler)
-    async with guard(task()) as hold:
-        await handler(task(), connection=hold.connection)
-        assert status(guard) == "open"
-    assert status(guard) == "cancelled"
-
-
-@POSTGRESQL
-async def test_the_plain_handler_of_the_page_takes_part(guard: SqlUnique, database: Database) -> None:
-    handler = namespace(database)["cancel_unpaid_plain"]
-    assert takes_connection(handler)
-    with guard(task()) as hold:
-        handler(task(), connection=hold.connection)
-        assert status(guard) == "open"
-    assert status(guard) == "cancelled"
-
-
-@POSTGRESQL
-async def test_guards_in_ones_own_code_work_as_the_page_has_them(
+async def test_handlers_of_the_page_take_part_and_guards_in_ones_own_code_work(
     guard: SqlUnique, database: Database
 ) -> None:
     found = namespace(database)
+    taking = ("cancel_unpaid", "cancel_with_orm", "cancel_unpaid_plain")
+    assert [takes_connection(found[name]) for name in taking] == [True] * 3
+    for name in ("cancel_unpaid", "cancel_with_orm"):
+        async with guard(task(name)) as hold:
+            await found[name](task(), connection=hold.connection)
+            assert status(guard) == "open"
+        assert status(guard) == "cancelled"
+        sql(guard, "UPDATE orders SET status = 'open'")
+    with guard(task("plain")) as hold:
+        found["cancel_unpaid_plain"](task(), connection=hold.connection)
+        assert status(guard) == "open"
+    assert status(guard) == "cancelled"
+    sql(guard, "UPDATE orders SET status = 'open'")
     await found["pay"](task())
     assert status(guard) == "cancelled"
     with pytest.raises(Seen):

@@ -1,6 +1,6 @@
 """The SQL guards with the handler's writes in their transaction: one effect, or none yet, whatever happens between.
 
-What all guards do the same way (`guards/sql/steps.py`, `aio.py`, `plain.py`) is tried with one of them.
+What all guards do the same way (`guards/sql/steps.py`, `aio.py`, `pools.py`) is tried with one of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.errors import GuardBusy, GuardLost, GuardUnavailable, Seen
+from delayq.errors import GuardBusy, GuardLost, GuardUnavailable
 from delayq.guards import SqlPessimistic, SqlUnique
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
@@ -24,7 +24,6 @@ from tests.guards.sql_bank import (
     KINDS,
     PATIENT,
     effects,
-    prepared,
     sql,
     task,
     transfer,
@@ -50,12 +49,9 @@ POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 
 @pytest.fixture(params=KINDS)
-async def guard(request: pytest.FixtureRequest, database: Database) -> AsyncIterator[SqlGuard]:
-    made: SqlGuard = KINDS[request.param](database.async_url, queue="orders", limits=PATIENT)
-    prepared(made)
-    yield made
-    await made.close()
-    made.close_sync()
+def guard(request: pytest.FixtureRequest, make: Make) -> SqlGuard:
+    made: SqlGuard = make(KINDS[request.param], queue="orders", limits=PATIENT)
+    return made
 
 
 @pytest.fixture
@@ -132,35 +128,6 @@ async def test_two_runs_at_once_have_one_effect(guard: SqlGuard, database: Datab
         thread.join()
     assert sorted(ended) == ["ran"] * 2 * TASKS + ["seen"] * 2 * TASKS
     assert effects(guard) == {f"{kind}-{number}": 1 for kind in ("order", "plain") for number in range(TASKS)}
-
-
-@BOTH
-async def test_of_two_runs_that_are_both_in_their_handler_one_has_an_effect(
-    guard: SqlGuard, database: Database
-) -> None:
-    """Where the guard lets them both in; the others wait outside, which is as good."""
-    other, inside, go = another(guard, database, limits=HASTY), asyncio.Event(), asyncio.Event()
-
-    async def first() -> str:
-        try:
-            async with guard(task()) as hold:
-                inside.set()
-                await go.wait()
-                await write(hold)
-        except Seen:
-            return "seen"
-        return "ran"
-
-    running = asyncio.create_task(first())
-    await inside.wait()
-    optimistic = guard.name == "sql-optimistic"
-    if optimistic:
-        assert await transfer(other, task(token=2)) == "ran"
-    go.set()
-    assert await running == ("seen" if optimistic else "ran")
-    assert await transfer(other, task(token=2)) == "seen"
-    await other.close()
-    assert effects(guard) == {"order-7": 1}
 
 
 @BOTH

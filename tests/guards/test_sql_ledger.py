@@ -29,7 +29,7 @@ def described(guard: SqlUnique) -> Any:  # noqa: ANN401 -- what SQLAlchemy says 
         indexes = [(each["name"], each["column_names"]) for each in seen.get_indexes("delayq_processed")]
         return columns, seen.get_pk_constraint("delayq_processed")["constrained_columns"], indexes
 
-    return guard._plain.once(look)
+    return guard._pools.once(look)
 
 
 async def test_the_printed_statements_make_the_same_table_as_the_command(

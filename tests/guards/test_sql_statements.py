@@ -11,7 +11,7 @@ from delayq.errors import Bury, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic
 from delayq.guards.sql.statements import READS, Statement
 from delayq.guards.sql_optimistic import HANDLER_CHANGED
-from delayq.protocol.envelope import BYTES_TYPE
+from delayq.protocol.envelope import BYTES_TYPE, JSON_TYPE
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
@@ -38,9 +38,7 @@ def statement(words: str) -> Statement:
     ("words", "problem"),
     [
         ("DELETE FROM orders", 'expected a statement that begins with SELECT or WITH, got "DELETE"'),
-        ("", 'expected a statement that begins with SELECT or WITH, got ""'),
         ("/* SELECT */ DROP TABLE x", 'begins with SELECT or WITH, got "DROP"'),
-        ("SELECT 1; DELETE FROM orders", "expected one SQL statement, got several"),
         ("SELECT 1; --\nDELETE FROM orders", "got several"),
         ("SELECT 'it''s", "a quote or comment that does not end"),
         (r"SELECT 'it\'s'", "a quote or comment that does not end"),
@@ -67,12 +65,10 @@ def test_what_is_not_one_query_is_refused(words: str, problem: str) -> None:
 def test_parameters_are_found_in_code_only(words: str, names: tuple[str, ...]) -> None:
     made = statement(words)
     assert made.names == names
-    assert set(made.clause._bindparams) == set(names)
+    assert set(made.followed_by("")._bindparams) == set(names)
 
 
-@pytest.mark.parametrize(
-    "lock", ["FOR UPDATE", "for  no key update", "FOR SHARE NOWAIT", "lock in share mode"]
-)
+@pytest.mark.parametrize("lock", ["for  no key update", "FOR SHARE NOWAIT", "lock in share mode"])
 def test_a_query_that_locks_by_itself_is_refused(lock: str) -> None:
     with pytest.raises(InvalidDocument, match=r"select: expected no FOR UPDATE .*wait adds it"):
         SqlPessimistic("sqlite:///x", select=f"SELECT 1 {lock}")
@@ -119,21 +115,15 @@ def test_values_come_from_the_task_and_from_the_top_of_its_payload() -> None:
     ("body", "got"),
     [
         (b"{}", "got one without it"),
-        (b"7", "got a number"),
         (b'["order"]', "got a list"),
-        (b"null", "got null"),
         (b'{"order": [7]}', "got a list there"),
-        (b'{"order": {"id": 7}}', "got a mapping there"),
+        (b"\0", "got application/octet-stream"),
     ],
 )
 def test_a_task_whose_payload_lacks_a_parameter_is_buried_with_its_name(body: bytes, got: str) -> None:
+    todo = task(body=body, content_type=BYTES_TYPE if body == b"\0" else JSON_TYPE)
     with pytest.raises(Bury, match=f":payload_order expects a JSON object with order in the payload, {got}"):
-        statement("SELECT :payload_order").values(task(body=body))
-
-
-def test_a_payload_that_is_no_json_has_no_fields() -> None:
-    with pytest.raises(Bury, match="octet-stream"):
-        statement("SELECT :payload_order").values(task(body=b"\0", content_type=BYTES_TYPE))
+        statement("SELECT :payload_order").values(todo)
 
 
 async def test_a_version_or_a_status_lets_one_of_two_runs_through(make: Make) -> None:

@@ -45,7 +45,7 @@ def exact(shard: Shard) -> int:
     return weight({name.decode(): envelope for name, envelope in held.items()})
 
 
-@pytest.mark.parametrize("wrong", [None, -5, 0, 10**15])
+@pytest.mark.parametrize("wrong", [None, -5, 10**15])
 def test_a_quiet_walk_corrects_any_counter_to_the_byte(shard: Shard, wrong: int | None) -> None:
     """A queue of an older delayq has no counter."""
     before = shard.seed(State(delayed={f"t{n}": NOW for n in range(300)}, dlq={"ü-漢": NOW}))

@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import Client, NewTask
 from delayq.connection import Address
 from delayq.guards import SqlUnique
-from delayq.handlers import HandlerSetupError, build
+from delayq.handlers import HandlerSetupError
 from delayq.handlers.app import AppHandler
-from delayq.protocol.commands import Commands
-from delayq.worker.worker import Worker
 
 from tests.guards.sql_bank import PATIENT, effects, prepared, task
 from tests.redis import batch_shop as shop
 from tests.redis.recovering import until
 from tests.redis.test_kinds import has
+from tests.redis.test_kinds import working as working_with
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
-@asynccontextmanager
-async def working(url: str, **spec: object) -> AsyncIterator[Worker]:
-    """A worker of the queue `orders`."""
-    queue, address = (
-        document(
-            {"python": {"app": "tests.redis.batch_shop:app"}},
-            worker={"concurrency": 100, "drainTimeoutSeconds": 1},
-            delivery={"maxBlockMilliseconds": 100},
-            **spec,
-        ),
-        Address.from_url(url),
-    )
-    made = build(queue, secrets_dir=Path("none"), address=address)
-    await made.start()
-    worker = Worker(
-        queue.spec, Commands("orders"), address, made.call, kinds=made.kinds, batches=made.batches
-    )
-    stop = asyncio.Event()
-    running = asyncio.create_task(worker.run(stop, asyncio.Event()))
-    try:
-        yield worker
-    finally:
-        stop.set()
-        await running
-        await made.close()
+APP = {
+    "handler": {"app": "tests.redis.batch_shop:app"},
+    "worker": {"concurrency": 100, "drainTimeoutSeconds": 1},
+}
+working: Any = partial(working_with, **APP)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -142,23 +121,14 @@ async def test_under_a_sql_guard_each_task_of_a_call_has_one_effect_and_is_count
     guard = SqlUnique(f"sqlite+aiosqlite:///{tmp_path}/bank.sqlite", queue="orders", limits=PATIENT)
     prepared(guard)
     made = AppHandler(shop.guarded, queue, address, transactions=True)
-    call = made.under(guard)
     rows = [shop.POISON, *range(200, 220)]
     await client.schedule_many(
         NewTask(row, task_id=str(row), delay_ms=0, kind="pay", version=1) for row in rows
     )
     seen = await guard.begin(task("200", token=1))  # an earlier run, whose ack was lost
     await guard.finish(seen)
-    await made.start()
-    worker = Worker(
-        queue.spec, Commands("orders"), address, call, guard=guard, kinds=made.kinds, batches=made.batches
-    )
-    stop = asyncio.Event()
-    running = asyncio.create_task(worker.run(stop, asyncio.Event()))
-    await has(client, waiting=0, in_flight=0, dead=1)
-    stop.set()
-    await running
-    await made.close()
+    async with working(redis_url, made=made, guard=guard) as worker:
+        await has(client, waiting=0, in_flight=0, dead=1)
     assert effects(guard) == {str(row): 1 for row in range(201, 220)}
     counted = worker.counters.guarded
     assert (counted["finished"], counted["duplicate"], counted["abandoned"]) == (19, 1, 2)

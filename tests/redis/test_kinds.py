@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
@@ -27,6 +27,8 @@ from tests.unit.handlers.support import document
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from delayq.guards import Guard
+    from delayq.handlers import Handler
     from delayq.protocol.results import Counts
 
 
@@ -41,14 +43,23 @@ def _new(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @asynccontextmanager
 async def working(
-    url: str, handler: dict[str, str], kinds: dict[str, object] | None = None, **spec: object
+    url: str,
+    handler: dict[str, str],
+    kinds: dict[str, object] | None = None,
+    *,
+    made: Handler | None = None,
+    guard: Guard[Any] | None = None,
+    **spec: object,
 ) -> AsyncIterator[Worker]:
-    """A worker of the queue `orders`; `kinds` are routed to other handlers."""
+    """A worker of the queue `orders`; `kinds` are routed to other handlers, `made` takes the handler's place."""
     routed = {"python": handler} | ({"kinds": kinds} if kinds else {})
     queue, address = document(routed, delivery={"maxBlockMilliseconds": 100}, **spec), Address.from_url(url)
-    made = build(queue, secrets_dir=Path("none"), address=address)
+    made = made or build(queue, secrets_dir=Path("none"), address=address)
+    call = made.call if guard is None else made.under(guard)
     await made.start()
-    worker = Worker(queue.spec, Commands("orders"), address, made.call, kinds=made.kinds)
+    worker = Worker(
+        queue.spec, Commands("orders"), address, call, guard=guard, kinds=made.kinds, batches=made.batches
+    )
     stop, hurry = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(worker.run(stop, hurry))
     try:
@@ -189,7 +200,7 @@ EMPTY = App()
 async def test_one_queue_serves_an_app_a_service_and_a_command_each_with_its_kinds(
     client: Client, redis_url: str, tmp_path: Path
 ) -> None:
-    """Old workers park what only the routes know, in whichever version."""
+    """Old workers park what only the routes know, in whichever version. A routed kind of the App has its policy."""
     await client.schedule({"to": 7}, delay_ms=0, kind="push", version=9, task_id="push")
     await client.schedule({"to": 8}, delay_ms=0, kind="thumbnail", task_id="thumbnail")
     await client.schedule({}, delay_ms=0, kind="other", task_id="other")
@@ -202,25 +213,16 @@ async def test_one_queue_serves_an_app_a_service_and_a_command_each_with_its_kin
         async with working(redis_url, APP, routes):
             await shop.refund.schedule(3)
             await has(client, parked=1, waiting=0, in_flight=0)
-    assert [(each["Delayq-Kind"], each["Delayq-Kind-Version"]) for each in receiver.headers] == [
-        ("push", "9")
-    ]
-    assert receiver.bodies == [b'{"to":7}']
+        assert receiver.bodies == [b'{"to":7}']
+        receiver.answers += [web.Response(status=503), web.Response(status=503)]
+        async with working(redis_url, APP, {"refund": {"http": {"url": receiver.url}}}):
+            await shop.refund.schedule(8)
+            await has(client, dead=1)
+        assert receiver.bodies[1:] == [b'{"order":8}'] * 2
+    assert (receiver.headers[0]["Delayq-Kind"], receiver.headers[0]["Delayq-Kind-Version"]) == ("push", "9")
     assert (tmp_path / "out").read_text() == '{"to":8} thumbnail thumbnail 1\n'
     assert ("refund", 3) in shop.RAN
     assert {each.id for each in await client.list(In.PARKED)} == {"other"}
-
-
-async def test_a_routed_kind_of_the_app_has_its_policy_and_runs_elsewhere(
-    client: Client, redis_url: str
-) -> None:
-    await shop.refund.options(id="7").schedule(7)
-    async with Receiver.listening() as receiver:
-        receiver.answers += [web.Response(status=503), web.Response(status=503)]
-        async with working(redis_url, APP, {"refund": {"http": {"url": receiver.url}}}):
-            await has(client, dead=1)
-    assert receiver.bodies == [b'{"order":7}'] * 2
-    assert [name for name, _ in shop.RAN] == ["began", "ended"]
 
 
 async def test_kinds_are_counted_and_logged(
@@ -250,23 +252,18 @@ async def test_kinds_are_counted_and_logged(
     assert {(each.fields["kind"], each.fields["version"]) for each in found} == {("refund", 1)}  # type: ignore[attr-defined]
 
 
-async def test_tasks_without_a_kind_are_not_counted_by_kind(client: Client, redis_url: str) -> None:
-    await client.schedule({}, delay_ms=0)
-    async with working(redis_url, ANY) as worker:
-        await until(lambda: worker.counters.settled["acked"] == 1)
-    assert worker.counters.kinds == {}
-
-
 async def test_a_callable_runs_tasks_without_a_kind_next_to_routed_ones(
     client: Client, redis_url: str
 ) -> None:
+    """Those without a kind are not counted by kind."""
     await client.schedule({}, delay_ms=0, kind="other", task_id="other")
     await client.schedule({}, delay_ms=0, task_id="plain")
     await client.schedule({}, delay_ms=0, kind="push", task_id="push")
     routes: dict[str, object] = {"push": {"python": {"callable": "tests.redis.test_kinds:anything"}}}
-    async with working(redis_url, {"callable": "tests.redis.test_kinds:unkind"}, routes):
+    async with working(redis_url, {"callable": "tests.redis.test_kinds:unkind"}, routes) as worker:
         await has(client, parked=1, waiting=0, in_flight=0)
     assert sorted(shop.RAN) == [("anything", "push"), ("unkind", "")]
+    assert set(worker.counters.kinds) == {"push", "other"}
 
 
 async def unkind(task: object) -> None:

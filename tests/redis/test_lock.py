@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from tests.redis.state import NOW, Shard
@@ -9,16 +11,10 @@ from tests.redis.state import NOW, Shard
 TTL_MS = 10_000
 
 
-def lock(shard: Shard, owner: str, ttl_ms: int = TTL_MS) -> int:
-    return shard.run(shard.commands.lock("a", owner, ttl_ms))
-
-
-def renew(shard: Shard, owner: str, ttl_ms: int = TTL_MS) -> bool:
-    return shard.run(shard.commands.renew("a", owner, ttl_ms))
-
-
-def unlock(shard: Shard, owner: str) -> bool:
-    return shard.run(shard.commands.unlock("a", owner))
+def lock(
+    shard: Shard, owner: str, ttl_ms: int = TTL_MS, *, key: Literal["lock", "recovery_lock"] = "lock"
+) -> int:
+    return shard.run(shard.commands.lock("a", owner, ttl_ms, lock=key))
 
 
 def held(shard: Shard) -> tuple[bytes | str | None, int]:
@@ -57,8 +53,8 @@ def test_only_the_holder_renews_or_unlocks(shard: Shard, holder: str | None) -> 
     if holder:
         lock(shard, holder, 77)
     before = held(shard)
-    assert not renew(shard, "me")
-    assert not unlock(shard, "me")
+    assert not shard.run(shard.commands.renew("a", "me", TTL_MS))
+    assert not shard.run(shard.commands.unlock("a", "me"))
     assert held(shard) == before
 
 
@@ -66,18 +62,6 @@ def test_a_lock_without_expiry_is_respected_and_tried_again_soon(shard: Shard) -
     shard.redis.set(shard.keys.of("a").lock, "somebody")
     assert lock(shard, "me") == 1
     assert held(shard) == (b"somebody", -1)
-
-
-def test_a_recovery_lock_that_outlives_its_length_was_written_before_the_clock_stepped_back(
-    shard: Shard,
-) -> None:
-    """Otherwise no check could be called for the task for as long as the step."""
-    shard.run(shard.commands.lock("a", "dead", TTL_MS, lock="recovery_lock"))
-    shard.clock(NOW - 3_600_000)
-    assert shard.run(shard.commands.lock("a", "me", TTL_MS, lock="recovery_lock")) == 0
-    key = shard.keys.of("a").recovery_lock
-    assert (shard.redis.get(key), shard.redis.pttl(key)) == (b"me", TTL_MS)
-    assert shard.run(shard.commands.lock("a", "other", TTL_MS, lock="recovery_lock")) == TTL_MS
 
 
 def test_a_guards_lock_is_never_taken_from_its_holder(shard: Shard) -> None:
@@ -89,10 +73,14 @@ def test_a_guards_lock_is_never_taken_from_its_holder(shard: Shard) -> None:
     assert held(shard)[0] == b"me"
 
 
-def test_the_recovery_lock_of_a_task_is_separate_from_its_lock(shard: Shard) -> None:
-    """A recovery check must not wait for the lock of the worker that crashed."""
+def test_a_recovery_lock_is_another_lock_and_taken_over_after_the_clock_stepped_back(shard: Shard) -> None:
+    """A check must not wait for the lock of the worker that crashed, nor for as long as the step."""
     lock(shard, "worker")
-    assert shard.run(shard.commands.lock("a", "reaper", TTL_MS, lock="recovery_lock")) == 0
+    assert lock(shard, "dead", key="recovery_lock") == 0
     assert shard.run(shard.commands.unlock("a", "worker", lock="recovery_lock")) is False
-    assert shard.redis.get(shard.keys.of("a").recovery_lock) == b"reaper"
     assert held(shard) == (b"worker", TTL_MS)
+    shard.clock(NOW - 3_600_000)
+    assert lock(shard, "me", key="recovery_lock") == 0
+    key = shard.keys.of("a").recovery_lock
+    assert (shard.redis.get(key), shard.redis.pttl(key)) == (b"me", TTL_MS)
+    assert lock(shard, "other", key="recovery_lock") == TTL_MS

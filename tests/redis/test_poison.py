@@ -128,7 +128,7 @@ def test_good_tasks_run_beside_poisoned_ones(shard: Shard, seed: int) -> None:
     assert found >= {f"good-{n}" for n in range(20)}
 
 
-@pytest.mark.parametrize("poison", ["", "1.5", "9" * 30, "9223372036854775807", "-7"])
+@pytest.mark.parametrize("poison", ["1.5", "9" * 30, "9223372036854775807", "-7"])
 def test_counters_that_hold_no_number_begin_anew_and_cost_no_task(shard: Shard, poison: str) -> None:
     """And the next token is a new one, by Redis' clock."""
     counters = ("claimed", "acked", "retried", "buried", "bytes", "bytes_in", "orphans", "token", "scheduled")

@@ -86,13 +86,6 @@ EVERY_COMBINATION = [
 ]
 
 
-@pytest.mark.parametrize("index", ["delayed", "retry"])
-def test_a_suspect_that_is_due_elsewhere_stays_one(shard: Shard, index: str) -> None:
-    before = shard.seed(State(suspect={"a": 7}).but(**{index: {"a": NOW}}))
-    sweep(shard)
-    assert shard.whole() == before.but(**{index: {}}, stats={"deduplicated": 1})
-
-
 def test_whatever_the_damage_each_task_ends_with_one_home(shard: Shard) -> None:
     """What has an envelope is kept, and not a byte of it changes; what has none is forgotten, once its lease expired.
 
@@ -151,23 +144,19 @@ def test_a_sound_queue_is_left_as_it_is(shard: Shard) -> None:
         (NOW - 9, f"2 0 @{LATER} x", {"retry": {"a": LATER}, "alarm": 1}),
         (NOW - 9, f"2 0 @{LATER}", {"retry": {"a": NOW}, "wake": 1}),  # an error of that text
         (NOW - 9, f"2 0 @{1 << 44} x", {"retry": {"a": NOW}, "wake": 1}),  # no due time of ours
+        (NOW - 9, "dead", {"dlq": {"a": NOW}}),  # it must not run again, so no worker is woken
     ],
 )
 def test_an_orphan_is_due_when_it_was_and_not_before(
     shard: Shard, due_ms: int, entry: str, changes: dict[str, Any]
 ) -> None:
     """After a failure it waits for the rest of its backoff. A worker is woken only for what is due."""
-    before = shard.seed(State(tasks={"a": envelope(due_ms)}, attempts={"a": entry} if entry else {}))
+    index = "dlq_info" if entry == "dead" else "attempts"
+    entry = "3 0 attempts x" if entry == "dead" else entry
+    before = shard.seed(State(tasks={"a": envelope(due_ms)}).but(**{index: {"a": entry} if entry else {}}))
     assert page(shard, "tasks") == ReconciledPage(0, [], [b"a"])
     assert adopt(shard, [b"a"]) == ["a"]
     assert shard.whole() == before.but(**changes, stats={"adopted": 1})
-
-
-def test_an_orphan_that_died_stays_dead(shard: Shard) -> None:
-    """It must not run again, so no worker is woken."""
-    before = shard.seed(State(tasks={"a": envelope()}, dlq_info={"a": "3 0 attempts x"}))
-    assert adopt(shard, [b"a"]) == ["a"]
-    assert shard.whole() == before.but(dlq={"a": NOW}, stats={"adopted": 1})
 
 
 @pytest.mark.parametrize(

@@ -205,35 +205,21 @@ def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
     ("options", "why"),
     [
         ({"name": ""}, "task name: expected 1 to 64 letters"),
-        ({"name": "a" * 65}, "task name"),
         ({"name": "a b"}, "task name"),
-        ({"name": "-a"}, "task name"),
         ({"version": 0}, "version: expected 1 to 65535, got 0"),
-        ({"version": 65_536}, "version"),
         ({"version": True}, "version"),
         ({"max_attempts": 0}, "max_attempts: expected a whole number, 1 to 10000, got 0"),
-        ({"max_attempts": 10_001}, "max_attempts"),
         ({"timeout": 604_801}, "timeout: expected at most 604800 s, got 604801"),
-        ({"retry_delays": [0] * 101}, "retry_delays: expected 1 to 100, got 101"),
-        ({"retry_delays": [31_536_001]}, "retry_delays: expected at most 31536000 s"),
         ({"timeout": "2 minutes"}, "timeout: expected a duration like"),
         ({"timeout": -1}, "timeout: expected 0 or more"),
         ({"retry_delays": []}, "retry_delays: expected 1 to 100, got 0"),
         ({"deadline": 0}, "deadline: expected more than 0 and at most ten years, got 0"),
-        ({"deadline": "4000d"}, "deadline: expected more than 0 and at most ten years, got '4000d'"),
-        ({"deadline": "soon"}, "deadline: "),
-        ({"retry_delays": [1.5]}, "retry_delays: expected a duration like"),
         ({"retry_delays": "10s"}, "retry_delays: expected a list of durations, got '10s'"),
     ],
 )
 def test_options_that_cannot_be_are_refused_when_defined(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         App().task(**options)(one(int))
-
-
-def test_a_name_in_the_place_of_the_function_is_refused_with_what_to_write() -> None:
-    with pytest.raises(TypeError, match=r"@app\.task takes its name as name='send'"):
-        App().task("send")  # type: ignore[call-overload]
 
 
 def test_the_bounds_of_a_policy_are_those_of_the_document() -> None:
@@ -257,6 +243,8 @@ def test_a_kind_is_defined_once_for_each_version() -> None:
         shop.task(name="a", version=2)(one(str))
     with pytest.raises(TypeError, match="is a task already"):
         shop.task(cancel_unpaid)
+    with pytest.raises(TypeError, match=r"@app\.task takes its name as name='send'"):
+        shop.task("send")  # type: ignore[call-overload]
 
 
 def test_the_deadline_of_the_call_comes_before_that_of_the_kind() -> None:
@@ -268,20 +256,15 @@ def test_the_deadline_of_the_call_comes_before_that_of_the_kind() -> None:
     assert App().task(one(int)).options().task(1).deadline_ms is None
 
 
-def test_debounce_says_what_happens_if_the_task_exists() -> None:
+def test_debounce_says_what_happens_if_the_task_exists_and_schedule_many_for_all_of_its_tasks() -> None:
     kind = App().task(one(int))
     call = kind.options(id="a", delay="1m", debounce="10m", tags=["x"])
     task = call.task(1)
     assert (call.options.if_exists, task.debounce_ms, task.tags) == ("debounce", 600_000, ["x"])
-    assert (
-        kind.options(id="a", debounce="10m", if_exists="keep").options.if_exists == "keep"
-    )  # refused by the client
-
-
-def test_what_to_do_if_a_task_exists_is_one_for_all_tasks_of_schedule_many() -> None:
-    call = App().task(one(int)).options(id="a", if_exists="keep")
+    keeping = kind.options(id="a", debounce="10m", if_exists="keep")
+    assert keeping.options.if_exists == "keep"  # refused by the client
     with pytest.raises(InvalidTask, match=r"if_exists: schedule_many\(tasks, if_exists=…\) says it"):
-        call.task(1)
+        keeping.task(1)
 
 
 def test_options_are_checked_when_scheduled() -> None:
@@ -336,6 +319,26 @@ def test_defaults_are_stored_inside_a_model_and_not_for_arguments() -> None:
     assert ship.arguments.decode(text) == {"line": line, "fast": False}
 
 
+@pytest.mark.parametrize("validates", [True, False])
+def test_a_run_that_changes_a_default_changes_it_for_no_other_run(
+    monkeypatch: pytest.MonkeyPatch, *, validates: bool
+) -> None:
+    monkeypatch.setattr(arguments, "VALIDATES", validates)
+    empty: list[list[int]] = []
+
+    def fill(order: int, items: list[list[int]] = empty, nested: dict[str, list[int]] = {"a": []}) -> None:  # noqa: B006
+        items.append([order])
+        nested["a"].append(order)
+
+    kind = App().task(fill)
+    for order in (1, 2):
+        given = kind.arguments.decode(b'{"order": %d}' % order)
+        assert given == {"order": order, "items": [], "nested": {"a": []}}
+        fill(**given)
+    assert empty == []
+    assert kind.arguments.decode(b'{"order": 3, "items": [[7]]}')["items"] == [[7]]
+
+
 def test_pydantic_1_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     old = ModuleType("pydantic")
     old.VERSION = "1.10.26"  # type: ignore[attr-defined]
@@ -343,18 +346,13 @@ def test_pydantic_1_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runpy.run_path(arguments.__file__)["VALIDATES"] is False
 
 
-async def test_an_app_without_a_queue_says_what_to_do() -> None:
-    with pytest.raises(RuntimeError, match=r"not open: use it inside `async with app`, or bind\(\)"):
-        await cancel_unpaid.schedule(7)
-    with pytest.raises(RuntimeError, match=r"no queue: App\(document\), or bind\(\) a client"):
-        cancel_unpaid.schedule_sync(7)
-    with pytest.raises(RuntimeError, match="no queue"):
-        async with app:
-            pass
-
-
-async def test_an_app_that_could_not_open_is_closed_with_its_first_block() -> None:
+async def test_an_app_without_a_queue_says_what_to_do_and_opens_once_it_has_one() -> None:
     shop = App()
+    kind = shop.task(one(int))
+    with pytest.raises(RuntimeError, match=r"not open: use it inside `async with app`, or bind\(\)"):
+        await kind.schedule(7)
+    with pytest.raises(RuntimeError, match=r"no queue: App\(document\), or bind\(\) a client"):
+        kind.schedule_sync(7)
     with pytest.raises(RuntimeError, match="no queue"):
         await shop.__aenter__()
     shop.bind_document(QUEUE)
@@ -428,13 +426,10 @@ class TestWithoutPydantic:
     def _absent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(arguments, "VALIDATES", False)
 
-    def test_defaults_come_back(self) -> None:
-        kind = App().task(one(int, 7))
-        assert kind.arguments.decode(kind.encode((), {})) == {"value": 7}
-
-    def test_json_values_come_back(self) -> None:
-        kind = App().task(one(dict[str, list[int | None]] | Literal["none"]))
+    def test_json_values_and_defaults_come_back(self) -> None:
+        kind = App().task(one(dict[str, list[int | None]] | Literal["none"], "none"))
         assert kind.arguments.decode(kind.encode(({"a": [1, None]},), {})) == {"value": {"a": [1, None]}}
+        assert kind.arguments.decode(kind.encode((), {})) == {"value": "none"}
 
     @pytest.mark.parametrize("annotation", [date, bytes, Decimal, list[date], set[int], tuple[int, int]])
     def test_another_annotation_is_refused_when_defined(self, annotation: object) -> None:

@@ -15,7 +15,6 @@ from delayq import App
 from delayq.handlers import HandlerSetupError, build
 from delayq.handlers.exec import ExecHandler
 from delayq.handlers.http import HttpHandler
-from delayq.handlers.python import PythonHandler
 from delayq.handlers.routing import RoutingHandler
 
 from tests.unit.handlers.support import NO_SECRETS_DIR, a_task, document
@@ -35,30 +34,17 @@ def built(handler: dict[str, object], **more: object) -> Handler:
     return build(document(handler, **more), secrets_dir=Path(NO_SECRETS_DIR))
 
 
-@pytest.mark.parametrize(
-    ("handler", "kind"),
-    [
-        ({"python": {"callable": "delayq.protocol.envelope:decode"}}, PythonHandler),
-        ({"http": URL}, HttpHandler),
-        ({"exec": {"command": ["true"]}}, ExecHandler),
-    ],
-)
-def test_each_kind_of_document_has_its_handler(handler: dict[str, object], kind: type) -> None:
-    assert type(built(handler)) is kind
-
-
-@pytest.mark.parametrize(("own", "seconds"), [(None, 30), (5, 5), (50, 30)])
-def test_an_http_call_never_takes_longer_than_a_handler_may(own: int | None, seconds: int) -> None:
-    spec: dict[str, object] = URL if own is None else URL | {"timeoutSeconds": own}  # type: ignore[assignment]
-    handler = built({"http": spec}, delivery={"handlerTimeoutSeconds": 30})
-    assert isinstance(handler, HttpHandler)
-    assert handler._timeout_seconds == seconds
-
-
-def test_a_port_that_is_none_is_refused() -> None:
-    """What the pattern of URLs lets pass and no socket would."""
-    with pytest.raises(HandlerSetupError, match=r"^spec.handler.http.url: "):
-        built({"http": {"url": "http://127.0.0.1:99999/"}})
+def test_an_http_call_never_takes_longer_than_a_handler_or_the_app_allows() -> None:
+    routes: dict[str, object] = {
+        "push": {"http": URL},
+        "short": {"http": URL | {"timeoutSeconds": 5}},
+        "long": {"http": URL | {"timeoutSeconds": 50}},
+        "slow": {"http": URL},  # the App allows 2 m
+    }
+    handler = {"python": {"app": "tests.unit.handlers.test_build:app"}}
+    made = with_kinds(handler, routes, delivery={"handlerTimeoutSeconds": 30})
+    seconds = [each._timeout_seconds for each in made.handlers[1:] if isinstance(each, HttpHandler)]
+    assert seconds == [30, 5, 30, 120]
 
 
 @pytest.mark.parametrize(
@@ -100,17 +86,6 @@ def test_the_default_handler_decides_which_other_kinds_are_known() -> None:
     assert app["refund", 1].max_attempts == 2
     assert app["refund", None] == delivery
     assert ("report", 1) in app
-
-
-def test_a_call_of_a_routed_kind_may_take_as_long_as_the_app_allows() -> None:
-    routes: dict[str, object] = {"push": {"http": URL}, "slow": {"http": URL}}
-    made = with_kinds(
-        {"python": {"app": "tests.unit.handlers.test_build:app"}},
-        routes,
-        delivery={"handlerTimeoutSeconds": 30},
-    )
-    seconds = [each._timeout_seconds for each in made.handlers[1:] if isinstance(each, HttpHandler)]
-    assert seconds == [30, 120]
 
 
 def test_commands_of_one_worker_know_of_each_other() -> None:

@@ -66,14 +66,6 @@ async def test_exit_code_0_acks_though_stdin_was_not_read(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
-async def test_exit_code_75_asks_for_a_retry() -> None:
-    """EX_TEMPFAIL: after the queue's backoff, with the reason that the command gave."""
-    async with shell("echo database is down >&2; exit 75") as handler:
-        with pytest.raises(Retry, match=r"^ExecFailed: exit code 75: database is down$") as retry:
-            await handler.call(a_task())
-    assert (retry.value.delay_ms, retry.value.charge) == (None, True)
-
-
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -93,14 +85,21 @@ async def test_any_other_end_is_a_failure_that_says_how(script: str, message: st
     assert str(failure.value) == message
 
 
-async def test_the_output_is_an_event(events: Callable[[str], list[dict[str, Any]]]) -> None:
+async def test_the_output_is_an_event_and_exit_code_75_asks_for_a_retry(
+    events: Callable[[str], list[dict[str, Any]]],
+) -> None:
+    """EX_TEMPFAIL: after the queue's backoff, with the reason that the command gave."""
     async with shell("echo out; echo err >&2; exit 1") as handler:
         with pytest.raises(ExecFailed):
             await handler.call(a_task())
     async with shell("echo err >&2; exit 4", maxOutputBytes=0) as handler:
         with pytest.raises(ExecFailed, match=r"^exit code 4$"):  # without room for output
             await handler.call(a_task())
-    event, _ = events("command_exited")
+    async with shell("echo database is down >&2; exit 75") as handler:
+        with pytest.raises(Retry, match=r"^ExecFailed: exit code 75: database is down$") as retry:
+            await handler.call(a_task())
+    assert (retry.value.delay_ms, retry.value.charge) == (None, True)
+    event, *_ = events("command_exited")
     assert sorted(str(event.pop("output")).split()) == ["err", "out"]
     assert event == {"task_id": "order-7", "attempt": 2, "exit_code": 1, "output_dropped_bytes": 0}
 

@@ -96,9 +96,6 @@ def test_a_traceback_is_bounded() -> None:
         assert len(each["frames"]) == MAX_FRAMES
         assert all(len(line) <= MAX_CHARS for line in [each["error"], *each["frames"]])
         assert each["frames"][-1].endswith('raise ValueError("x" * 10_000)')
-
-
-def test_an_error_without_frames_of_others_has_no_traceback() -> None:
     assert traceback_of(ValueError("never raised")) == []
     assert traceback_of(caught(lambda: Retry(delay_ms=-1))) != []  # raised in delayq, called from here
 

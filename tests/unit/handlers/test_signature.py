@@ -76,11 +76,15 @@ def test_a_replay_with_another_header_or_without_one_is_refused(change: dict[str
     assert refused({name: value for name, value in (signed() | change).items() if value is not None})
 
 
-@pytest.mark.parametrize(
-    ("method", "target"), [("PUT", TARGET), ("POST", "/refund?shop=paris"), ("POST", "/cancel")]
-)
-def test_a_replay_to_another_place_is_refused(method: str, target: str) -> None:
-    assert refused(signed(), method=method, target=target)
+def test_a_replay_to_another_place_or_with_another_body_or_key_is_refused() -> None:
+    """So is no key at all: with an empty secret, every sender could sign."""
+    assert refused(signed(), method="PUT")
+    assert refused(signed(), target="/refund?shop=paris")
+    assert refused(signed(), target="/cancel")
+    assert refused(signed(), b"{}")
+    assert refused(signed(), secrets=(b"other",))
+    assert refused(signed(), secrets=())
+    assert refused(signed(key=b""), secrets=(b"\n",))
 
 
 def test_a_signature_without_v2_is_refused() -> None:
@@ -105,14 +109,6 @@ def test_v1_still_verifies_for_receivers_that_do_not_name_the_target() -> None:
         assert not refused(signed(), target=None)
     with pytest.warns(DeprecationWarning, match="target"):
         assert refused(signed() | {"Delayq-Task-Id": "order-8"}, target=None)
-
-
-def test_another_body_or_key_is_refused() -> None:
-    """So is no key at all: with an empty secret, every sender could sign."""
-    assert refused(signed(), b"{}")
-    assert refused(signed(), secrets=(b"other",))
-    assert refused(signed(), secrets=())
-    assert refused(signed(key=b""), secrets=(b"\n",))
 
 
 def test_no_part_can_be_read_as_another() -> None:

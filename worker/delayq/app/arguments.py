@@ -10,6 +10,7 @@ import inspect
 import json
 import types
 import typing
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delayq.protocol.envelope import encode_json
@@ -111,6 +112,7 @@ def _is_in_class(function: Callable[..., object]) -> bool:
 def arguments_of(parameters: Sequence[inspect.Parameter], where: str) -> Arguments:
     """Return the encoder of these parameters; TypeError when one of them, or its default, cannot be JSON."""
     encoder = _Validated if VALIDATES else _Plain
+    changeable = dict[str, Any]()
     for each in parameters:
         if each.default is not each.empty:
             alone = encoder([each.replace(default=each.empty)], where)
@@ -119,7 +121,30 @@ def arguments_of(parameters: Sequence[inspect.Parameter], where: str) -> Argumen
             except InvalidArguments as error:
                 problem = f"the default of {each.name} does not fit its annotation"
                 raise TypeError(f"{where}: {problem}: {error}") from error
-    return encoder(parameters, where)
+            if not _is_hashable(each.default):  # what compares by identity was refused by `encode`
+                changeable[each.name] = each.default
+    made = encoder(parameters, where)
+    return _Copying(made, changeable) if changeable else made
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+class _Copying:
+    """Arguments of a function with defaults that a run could change, such as []: each run gets its own."""
+
+    def __init__(self, arguments: Arguments, defaults: Mapping[str, Any]) -> None:
+        self.encode, self._decode, self._defaults = arguments.encode, arguments.decode, defaults
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        found = self._decode(payload)
+        own = {name: deepcopy(each) for name, each in self._defaults.items() if found[name] is each}
+        return found | own
 
 
 class Item:

@@ -13,7 +13,6 @@ from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.target import document_of
 from delayq.protocol.envelope import JSON_TYPE, Task
-from delayq.recovery.checks.ledger import RecordsRuns
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
@@ -101,7 +100,7 @@ def seen(queue: str, task_id: str, *, database: str | None, payload: str, output
 
     async def ask() -> tuple[bool | None, str]:
         known = await made.seen(task)
-        begun = await made.incomplete_run(task) if known is False and isinstance(made, RecordsRuns) else ""
+        begun = await made.incomplete_run(task) if known is False else ""
         return (None, begun) if begun else (known, "")
 
     known, begun = guarded.query(made, ask)

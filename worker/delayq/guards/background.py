@@ -1,7 +1,4 @@
-"""Background work of a lock guard: releases, and calls to slow servers. It ends before the guard is closed.
-
-Each call has the timeout of its connection.
-"""
+"""Background work of a guard: releases, calls to slow servers, late steps. It ends before the guard is closed."""
 
 from __future__ import annotations
 

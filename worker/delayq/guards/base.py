@@ -64,6 +64,11 @@ class Guard(Protocol[H]):
     async def seen(self, task: Task) -> bool | None:
         """Return whether the task has taken effect; None if unknown. Raises GuardUnavailable."""
 
+    async def incomplete_run(self, task: Task) -> str:
+        """Describe a run of the task that has begun and not recorded its end; empty for none, or without records."""
+        del task
+        return ""
+
     async def check(self) -> None:
         """Check that the guard can serve; GuardUnavailable if not."""
 

@@ -1,6 +1,6 @@
-"""Send a call to several independent Redis servers at once, until a majority decides.
+"""The answers of several independent Redis servers, until a majority decides.
 
-It does not wait for a slow server whose answer can no longer change the result.
+A slow server whose answer can no longer change the result is not waited for.
 """
 
 from __future__ import annotations
@@ -9,15 +9,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from delayq.connection import Address
-    from delayq.guards.background import Background
-    from delayq.protocol.commands import Call
 
 T = TypeVar("T")
 
@@ -85,32 +80,3 @@ class Poll(Generic[T]):
         """Wait until each server has answered or timed out."""
         await asyncio.wait(self.tasks)
         return self
-
-
-class Servers:
-    """Connections to independent servers, each with its own time-out."""
-
-    def __init__(self, addresses: Sequence[Address], background: Background) -> None:
-        """Connections open on first use. Calls that nothing awaits run in `background`."""
-        self.addresses = tuple(addresses)
-        self._connections = [AsyncConnection(address) for address in addresses]
-        self._background = background
-
-    def ask(self, call: Call[T], yes: Callable[[T], bool] = bool) -> Poll[T]:
-        """Send a call to each server; the calls run even if nothing awaits them."""
-        return Poll([self.tell(at, call) for at in range(len(self._connections))], yes)
-
-    def tell(self, at: int, call: Call[Any]) -> asyncio.Task[Any]:
-        """Send a call to one server."""
-        return self._background.start(_answer(self._connections[at], call))
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await asyncio.gather(*(connection.close() for connection in self._connections))
-
-
-async def _answer(connection: AsyncConnection, call: Call[T]) -> T | DelayQError:
-    try:
-        return await connection.one(call)
-    except DelayQError as error:
-        return error

@@ -14,19 +14,18 @@ from __future__ import annotations
 import random
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError, GuardBusy, Unavailable
-from delayq.guards.locking import LockGuard, busy_ms, unavailable
-from delayq.guards.renewal import RENEWALS
+from delayq.guards.locking import RENEWALS, LockGuard, busy_ms, unavailable
 from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import DelayQueue
-    from delayq.guards.renewal import LockHold
+    from delayq.guards.locking import LockHold
     from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
 
@@ -63,16 +62,9 @@ class RedisLock(LockGuard):
     def of(cls, queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> RedisLock:
         """Return the guard of a document with spec.guard.redisLock. `apart` has no meaning without a transaction."""
         del secrets_dir, apart
-        spec = queue.spec
-        if spec.guard is None or spec.guard.redis_lock is None:
-            raise ValueError("spec.guard.redisLock: required, but missing")
-        return cls(
-            address,
-            queue=queue.queue,
-            ttl_seconds=spec.guard.redis_lock.ttl_seconds,
-            prefix=spec.redis.key_prefix,
-            shards=spec.shards,
-        )
+        spec: Any = queue.spec  # guards.build() has found spec.guard.redisLock in it
+        seconds, prefix = spec.guard.redis_lock.ttl_seconds, spec.redis.key_prefix
+        return cls(address, queue=queue.queue, ttl_seconds=seconds, prefix=prefix, shards=spec.shards)
 
     @property
     def where(self) -> str:

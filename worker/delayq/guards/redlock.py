@@ -16,29 +16,31 @@ first run is interrupted at its next renewal.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from delayq.connection import Address
+from delayq.connection import Address, AsyncConnection
 from delayq.contract.files import secret_path
 from delayq.errors import DelayQError, GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.locking import LockGuard
-from delayq.guards.quorum import Servers, majority
+from delayq.guards.quorum import Poll, majority
 from delayq.protocol.commands import Commands
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from delayq.contract import DelayQueue
-    from delayq.guards.quorum import Poll
-    from delayq.guards.renewal import LockHold
+    from delayq.guards.locking import LockHold
+    from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 FEWEST: Final = 3
 FIELD: Final = "spec.guard.redlock.urlsSecretRef"
@@ -64,7 +66,7 @@ class Redlock(LockGuard):
         servers = checked([Address.from_url(each) if isinstance(each, str) else each for each in addresses])
         seconds = server_seconds(ttl_seconds)
         timed = [replace(each, timeout_seconds=min(each.timeout_seconds, seconds)) for each in servers]
-        self._servers = Servers(timed, self._background)
+        self._servers = [AsyncConnection(each) for each in timed]
         self._commands = Commands(queue, prefix=prefix)
         self.away: list[str] = []  # host:port of the servers that were unavailable at the last check
 
@@ -72,9 +74,7 @@ class Redlock(LockGuard):
     def of(cls, queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool) -> Redlock:
         """Return the guard of a document with spec.guard.redlock; InvalidDocument names what is wrong with its URLs."""
         del address, apart  # Redlock has its own servers, and no transaction
-        spec = queue.spec
-        if spec.guard is None or spec.guard.redlock is None:
-            raise ValueError("spec.guard.redlock: required, but missing")
+        spec: Any = queue.spec  # guards.build() has found spec.guard.redlock in it
         secret = spec.guard.redlock.urls_secret_ref
         path = secret_path(secrets_dir, secret.name, secret.key)
         try:
@@ -96,15 +96,15 @@ class Redlock(LockGuard):
     @property
     def where(self) -> str:
         """host:port of each server."""
-        return ", ".join(address.where for address in self._servers.addresses)
+        return ", ".join(server.address.where for server in self._servers)
 
     async def check(self) -> None:
         """Acquire and release a lock of no task on each server. Log the unavailable servers when they change."""
         owner = f"check:{secrets.token_hex(8)}"
-        poll = await self._servers.ask(self._commands.lock("", owner, self._ttl_ms)).whole()
-        self._servers.ask(self._commands.unlock("", owner))
-        answers = zip(self._servers.addresses, poll.answers, strict=True)
-        away = [address.where for address, answer in answers if isinstance(answer, DelayQError)]
+        poll = await self._ask(self._commands.lock("", owner, self._ttl_ms)).whole()
+        self._ask(self._commands.unlock("", owner))
+        answers = zip(self._servers, poll.answers, strict=True)
+        away = [server.address.where for server, answer in answers if isinstance(answer, DelayQError)]
         if away != self.away:
             level = logging.WARNING if away else logging.INFO
             log.log(
@@ -115,7 +115,7 @@ class Redlock(LockGuard):
             raise self._unavailable(poll)
 
     async def _acquire(self, task: Task, owner: str) -> None:
-        poll = await self._servers.ask(self._commands.lock(task.id, owner, self._ttl_ms), _free).decided()
+        poll = await self._ask(self._commands.lock(task.id, owner, self._ttl_ms), _free).decided()
         if poll.granted:
             return
         if poll.failed and not poll.denied:
@@ -124,7 +124,7 @@ class Redlock(LockGuard):
         raise GuardBusy(f"another run of task {task.id} holds its lock", delay_ms=delay_ms)
 
     async def _renew(self, hold: LockHold) -> bool | None:
-        poll = await self._servers.ask(self._commands.renew(hold.task.id, hold.owner, self._ttl_ms)).decided()
+        poll = await self._ask(self._commands.renew(hold.task.id, hold.owner, self._ttl_ms)).decided()
         if poll.granted:
             self._background.start(self._heal(poll, hold))
         return poll.verdict
@@ -135,13 +135,17 @@ class Redlock(LockGuard):
         Otherwise a rolling restart of the servers would end a long run. The replies are ignored: only a later renewal
         proves that the lock was held throughout.
         """
-        votes = (await poll.whole()).votes
-        for at, vote in enumerate(votes):
+        lock: Call[Any] = self._commands.lock(hold.task.id, hold.owner, self._ttl_ms)
+        for server, vote in zip(self._servers, (await poll.whole()).votes, strict=True):
             if vote is False and not (hold.over or hold.lost):
-                self._servers.tell(at, self._commands.lock(hold.task.id, hold.owner, self._ttl_ms))
+                self._background.start(_answer(server, lock))
 
     async def _release(self, task: Task, owner: str) -> bool | None:
-        return (await self._servers.ask(self._commands.unlock(task.id, owner)).decided()).verdict
+        return (await self._ask(self._commands.unlock(task.id, owner)).decided()).verdict
+
+    def _ask(self, call: Call[T], yes: Callable[[T], bool] = bool) -> Poll[T]:
+        """Send a call to each server, which has a timeout of its own; the calls run even if nothing awaits them."""
+        return Poll([self._background.start(_answer(server, call)) for server in self._servers], yes)
 
     def _unavailable(self, poll: Poll[int] | Poll[bool]) -> GuardUnavailable:
         count = len(poll.tasks)
@@ -149,7 +153,14 @@ class Redlock(LockGuard):
         return GuardUnavailable(self.where, why)
 
     async def _disconnect(self) -> None:
-        await self._servers.close()
+        await asyncio.gather(*(server.close() for server in self._servers))
+
+
+async def _answer(server: AsyncConnection, call: Call[T]) -> T | DelayQError:
+    try:
+        return await server.one(call)
+    except DelayQError as error:
+        return error
 
 
 def _free(others_ms: int) -> bool:

@@ -11,9 +11,8 @@ from delayq.app import App, BatchContext, Context
 from delayq.app.arguments import ITEM, InvalidArguments
 from delayq.contract import Backoff
 from delayq.errors import Bury
-from delayq.handlers.base import Batch, HandlerSetupError
+from delayq.handlers.base import Batch, Handler, HandlerSetupError
 from delayq.handlers.guarded import (
-    apart,
     sharing,
     sharing_batch,
     sharing_batch_in_thread,
@@ -25,23 +24,20 @@ from delayq.handlers.threads import Threads
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from delayq.app import TaskKind
     from delayq.connection import Address
     from delayq.contract import DelayQueue, Delivery
     from delayq.guards import Guard
-    from delayq.handlers.base import BatchCall, HandlerCall, Kinds
+    from delayq.handlers.base import BatchCall, HandlerCall
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.python.app"
 
 
-class AppHandler:
+class AppHandler(Handler):
     """The functions of an App, coroutine functions or plain ones, which run in threads."""
-
-    kinds: Kinds
-    batches: Mapping[tuple[str, int], Batch]
 
     def __init__(
         self, app: App, queue: DelayQueue, address: Address | None = None, *, transactions: bool = False
@@ -53,7 +49,8 @@ class AppHandler:
         """
         app.bind_document(queue, url=address)
         self._routed = queue.spec.handler.kinds or {}
-        self._app, self._threads = app, Threads(queue.spec.worker.concurrency)
+        self._app, self._concurrency = app, queue.spec.worker.concurrency
+        self._threads = Threads(self._concurrency)
         self.kinds = {(kind.name, kind.version): _delivery(kind, queue.spec.delivery) for kind in app}
         with_context = {kind.takes_context for kind in app}
         self.joins = transactions and with_context == {True}
@@ -62,26 +59,31 @@ class AppHandler:
             raise HandlerSetupError(FIELD, problem)
         self._state: Any = None
         self._opened = AsyncExitStack()  # the App and its lifespan
-        self._calls = {
-            (kind.name, kind.version): self._call_of(kind) for kind in app if kind.policy.batch is None
-        }
-        self.batches = {
-            (kind.name, kind.version): Batch(
-                self._batch_of(kind, self._batch_adapter(kind)),
-                min(batch, queue.spec.worker.concurrency),  # each of its tasks holds a slot
-                kind.policy.batch_wait_ms / 1000,
-            )
-            for kind in app
-            if (batch := kind.policy.batch) is not None
-        }
-        self.call: HandlerCall = self._dispatch
+        self._calls: dict[tuple[str, int], HandlerCall] = {}
+        self._connect(None)
+        self.call = self._dispatch
 
     def _dispatch(self, task: Task) -> Awaitable[object]:
         return self._calls[task.kind, task.kind_version](task)
 
-    def _call_of(self, kind: TaskKind[..., Any]) -> HandlerCall:
-        run = self._adapter(kind)
-        return run if is_async(kind.function) else in_thread(run, self._threads)
+    def _connect(self, guard: Guard[Any] | None) -> None:
+        """Make the call of each kind, with `guard` inside its transaction."""
+        batches = {}
+        for kind in self._app:
+            key, coroutine, batch = (kind.name, kind.version), is_async(kind.function), kind.policy.batch
+            if batch is None:
+                run: Any = self._adapter(kind)
+                if guard is not None:
+                    run = (sharing if coroutine else sharing_in_thread)(run, guard)
+                self._calls[key] = run if coroutine else in_thread(run, self._threads)
+            else:
+                run = self._batch_adapter(kind)
+                if guard is not None:
+                    run = (sharing_batch if coroutine else sharing_batch_in_thread)(run, guard)
+                limit = min(batch, self._concurrency)  # each of its tasks holds a slot
+                call = run if coroutine else self._batch_in_thread(run)
+                batches[key] = Batch(call, limit, kind.policy.batch_wait_ms / 1000)
+        self.batches = batches
 
     def _adapter(self, kind: TaskKind[..., Any]) -> Callable[..., Any]:
         """Return a function of a task, and of a connection, that returns what the kind's function does."""
@@ -94,11 +96,7 @@ class AppHandler:
 
         return run
 
-    def _batch_of(self, kind: TaskKind[..., Any], run: Callable[..., Any]) -> BatchCall:
-        """Return a coroutine function of several tasks."""
-        if is_async(kind.function):
-            return run
-
+    def _batch_in_thread(self, run: Callable[..., Any]) -> BatchCall:
         async def call(tasks: Sequence[Task]) -> Sequence[BaseException | None]:
             return await in_thread(lambda _: run(tasks), self._threads)(tasks[0])  # type: ignore[return-value]
 
@@ -148,20 +146,10 @@ class AppHandler:
             if kind.policy.batch is not None and not (self.joins and guard.takes_batches):
                 raise HandlerSetupError(FIELD, _unguarded(kind, guard))
         if not self.joins:
-            return apart(self.call, guard)
+            return super().under(guard)
         for kind in kinds:
-            coroutine = is_async(kind.function)
-            guard.joined(coroutine=coroutine)  # type: ignore[attr-defined]  # the SQL guards can be
-            if kind.policy.batch is not None:
-                share = sharing_batch if coroutine else sharing_batch_in_thread
-                call = self._batch_of(kind, share(self._batch_adapter(kind), guard))
-                found = self.batches[kind.name, kind.version]
-                self.batches = {**self.batches, (kind.name, kind.version): found._replace(call=call)}
-                continue
-            run = self._adapter(kind)
-            self._calls[kind.name, kind.version] = (
-                sharing(run, guard) if coroutine else in_thread(sharing_in_thread(run, guard), self._threads)
-            )
+            guard.joined(coroutine=is_async(kind.function))  # type: ignore[attr-defined]  # the SQL guards can be
+        self._connect(guard)
         return self.call
 
     async def start(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from delayq.errors import InvalidDocument
+from delayq.handlers.guarded import apart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ class Batch(NamedTuple):
 NO_BATCHES: Final[Mapping[tuple[str, int], Batch]] = MappingProxyType({})
 
 
-class Handler(Protocol):
+class Handler:
     """A coroutine function and its resources.
 
     `call` is an attribute, not a method: for a Python callable it *is* the user's coroutine function, so that a task
@@ -41,24 +42,18 @@ class Handler(Protocol):
     exception is a failed attempt.
     """
 
-    @property
-    def call(self) -> HandlerCall:
-        """What the worker awaits for each task; the value is ignored."""
-
-    @property
-    def kinds(self) -> Kinds | None:
-        """The kinds that it can run; None: every task, delivered as in the document."""
-
-    @property
-    def batches(self) -> Mapping[tuple[str, int], Batch]:
-        """Those of `kinds` that take several tasks at once; under the guard, after `under`."""
-
-    @property
-    def joins(self) -> bool:
-        """Whether it takes part in the guard's transaction: it has a parameter named `connection`."""
+    call: HandlerCall
+    """What the worker awaits for each task; the value is ignored."""
+    kinds: Kinds | None = None
+    """The kinds that it can run; None: every task, delivered as in the document."""
+    batches: Mapping[tuple[str, int], Batch] = NO_BATCHES
+    """Those of `kinds` that take several tasks at once; under the guard, after `under`."""
+    joins: bool = False
+    """Whether it takes part in the guard's transaction: it has a parameter named `connection`."""
 
     def under(self, guard: Guard[Any]) -> HandlerCall:
-        """Return what the worker awaits instead of `call` when there is a guard."""
+        """Return what the worker awaits instead of `call` when there is a guard: here, `call` inside its block."""
+        return apart(self.call, guard)
 
     async def start(self) -> None:
         """Open shared resources; HandlerSetupError if one that the document names is missing."""

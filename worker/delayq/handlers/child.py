@@ -152,14 +152,10 @@ class Child:
         """Stop the group: SIGTERM, then SIGKILL after the grace period, or at once when cancelled again."""
         self._signal(signal.SIGTERM)
         try:
-            await self._wait(grace_seconds)
+            await self.ended(grace_seconds)
         finally:
             self._signal(signal.SIGKILL)
-        await self._wait(KILL_SECONDS)
-
-    async def collected(self) -> None:
-        """Wait for the end of a group that has been killed."""
-        await self._wait(KILL_SECONDS)
+        await self.ended()
 
     def _await_exit(self) -> None:
         os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOWAIT)
@@ -180,7 +176,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have changed its user
                 os.killpg(self.group, number)
 
-    async def _wait(self, seconds: float) -> None:
+    async def ended(self, seconds: float = KILL_SECONDS) -> None:
+        """Wait so long for the end of the group; by default, of one that has been killed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()

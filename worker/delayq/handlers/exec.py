@@ -1,31 +1,31 @@
 """Handlers that are commands: one process group per run of a task, payload on stdin, result by exit code.
 
-Not here: the environment (`exec_env.py`), the process (`child.py`), and the commands of a killed worker (`warden.py`).
+Not here: the process (`child.py`), and the commands of a killed worker (`warden.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delayq.errors import Retry
-from delayq.handlers import exec_env, orphans
-from delayq.handlers.base import NO_BATCHES, HandlerSetupError
+from delayq.handlers.base import Handler, HandlerSetupError
 from delayq.handlers.child import Child, spawn
-from delayq.handlers.guarded import apart
 from delayq.handlers.text import last_lines, printable
 from delayq.handlers.warden import Warden
 from delayq.service import logs
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
     from delayq.contract import ExecHandler as ExecSpec
-    from delayq.guards import Guard
-    from delayq.handlers.base import HandlerCall
     from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 FIELD = "spec.handler.exec"
 GRACE_SECONDS = 5.0
 ERROR_LINES, ERROR_CHARS = 10, 1_000
+OWN_PREFIX = "DELAYQ_"
+CREDENTIALS = frozenset({"REDISCLI_AUTH", "REDIS_PASSWORD", "REDIS_URL", "REDIS_USERNAME"})
 
 
 class ExecFailed(Exception):
@@ -52,10 +54,8 @@ class ProcessGroups:
         self.warden: Warden | None = None
 
 
-class ExecHandler:
+class ExecHandler(Handler):
     """A command, and the process groups of the tasks that run it now."""
-
-    kinds, batches, joins = None, NO_BATCHES, False
 
     def __init__(
         self,
@@ -73,12 +73,8 @@ class ExecHandler:
         self._groups, self._field = groups or ProcessGroups(), field
         self._argv = tuple(spec.command)
         self._max_output_bytes = spec.max_output_bytes
-        self._env = exec_env.base(os.environ, spec.env)
+        self._env = base_env(os.environ, spec.env)
         self._grace_seconds = grace_seconds
-
-    def under(self, guard: Guard[Any]) -> HandlerCall:
-        """Run the command inside the guard's block."""
-        return apart(self.call, guard)
 
     async def start(self) -> None:
         """Check that the command is there, without running it."""
@@ -96,7 +92,7 @@ class ExecHandler:
     async def close(self) -> None:
         """Wait for the last killed commands, then stop the warden."""
         for child in tuple(self._groups.ended):
-            await child.collected()
+            await child.ended()
         self._reap()
         warden, self._groups.warden = self._groups.warden, None
         if warden:
@@ -116,7 +112,7 @@ class ExecHandler:
         settle(code, bytes(child.errors.data) or bytes(child.output.data))
 
     def _start(self, task: Task) -> Child:
-        process = spawn(self._argv, self._env | exec_env.of_task(task))
+        process = spawn(self._argv, self._env | task_env(task))
         if self._groups.warden:
             self._groups.warden.watch(
                 process.pid
@@ -142,7 +138,31 @@ class ExecHandler:
                 groups.ended.remove(child)
                 if groups.warden:
                     groups.warden.forget(child.group)
-        orphans.collect({child.group for child in groups.running | groups.ended if child.running})
+        _reap_orphans({child.group for child in groups.running | groups.ended if child.running})
+
+
+def base_env(worker: Mapping[str, str], document: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for all tasks. A command that needs Redis gets its credentials from the document's env."""
+    inherited = {
+        name: value
+        for name, value in worker.items()
+        if not (name.startswith(OWN_PREFIX) or name in CREDENTIALS)
+    }
+    return inherited | dict(document)
+
+
+def task_env(task: Task) -> dict[str, str]:
+    """Return the task's metadata. JSON is ASCII, so that every header is valid in the environment."""
+    return {
+        "DELAYQ_TASK_ID": task.id,
+        "DELAYQ_QUEUE": task.queue,
+        "DELAYQ_ATTEMPT": str(task.attempt),
+        "DELAYQ_TOKEN": str(task.token),
+        "DELAYQ_DUE_MS": str(task.due_ms),
+        "DELAYQ_SCHEDULED_MS": str(task.scheduled_ms),
+        "DELAYQ_CONTENT_TYPE": task.content_type,
+        "DELAYQ_HEADERS": json.dumps(dict(task.headers)),
+    } | ({"DELAYQ_KIND": task.kind, "DELAYQ_KIND_VERSION": str(task.kind_version)} if task.kind else {})
 
 
 def settle(code: int, errors: bytes) -> None:
@@ -191,3 +211,32 @@ def _log(task: Task, child: Child, code: int) -> None:
             "output_dropped_bytes": child.output.dropped,
         }
         log.log(level, "command_exited", extra={"fields": fields})
+
+
+def _reap_orphans(known: Collection[int]) -> None:
+    """Reap ended children of process 1, except those in `known`: once reaped here, their exit code is lost.
+
+    They left their command's group, and stay zombies until process 1 of the container, which inherits them, reaps them.
+    """
+    if os.getpid() == 1 and _any_ended():
+        for pid in _ended_children():
+            if pid not in known:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+
+def _any_ended() -> bool:
+    """Check without reaping: one system call instead of several for each process."""
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def _ended_children() -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just gone
+            # The fields after the command's name, which can contain brackets.
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) == os.getpid():
+                yield int(path.parent.name)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import re
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -69,11 +68,6 @@ def encode(value: str) -> str:
     return EXTENDED + quote(value, safe="", errors="surrogatepass") if value else ""
 
 
-def reserved(name: str) -> bool:
-    """Whether delayq sets this header itself."""
-    return name.lower().startswith(OWN_PREFIX) or name.lower() in OWN_NAMES
-
-
 def _content_type(task: Task) -> str:
     if not _PLAIN.fullmatch(task.content_type):
         raise Bury(f"content type {task.content_type!a} cannot be sent as an HTTP header")
@@ -86,23 +80,25 @@ KEEPALIVE_SECONDS = 4  # many servers close idle connections after 5 s: a POST a
 BODY_BYTES = 64 * 1024  # read to reuse the connection; a connection with a longer response is closed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """Limits of a request."""
-
-    connections: int
-    timeout_seconds: float  # of a whole call, the wait for a connection included
-    body_seconds: float  # of these, for the body of the response
-
-
 class Post:
     """A pool of connections to one URL."""
 
     def __init__(
-        self, spec: HttpHandler | HttpCheck, bounds: Bounds, *, field: str, secrets_dir: Path
+        self,
+        spec: HttpHandler | HttpCheck,
+        *,
+        connections: int,
+        timeout_seconds: float,
+        body_seconds: float,
+        field: str,
+        secrets_dir: Path,
     ) -> None:
-        """`field` is the path in the document that errors name."""
-        self._url, self._bounds = _url(spec.url, field), bounds
+        """`timeout_seconds` bounds a whole call, with its wait for a connection; `body_seconds` the response's body.
+
+        `field` is the path in the document that errors name.
+        """
+        self._url, self._connections = _url(spec.url, field), connections
+        self._timeout_seconds, self._body_seconds = timeout_seconds, body_seconds
         self._static = _static(spec.headers, field)
         self._signing, self._field, self._secrets_dir = spec.signing_secret_ref, field, secrets_dir
         self._key: Mounted[bytes] | None = None
@@ -112,12 +108,12 @@ class Post:
         if ref := self._signing:
             path = secret_path(self._secrets_dir, ref.name, ref.key)
             self._key = Mounted(path, _signing_key, field=f"{self._field}.signingSecretRef")
-        limit, seconds = self._bounds.connections, self._bounds.timeout_seconds
+        limit = self._connections
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=limit, limit_per_host=limit, keepalive_timeout=KEEPALIVE_SECONDS
             ),
-            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=self._timeout_seconds, sock_connect=CONNECT_SECONDS),
             headers={"User-Agent": "delayq", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),  # one task's response must not set cookies for another task
             auto_decompress=False,  # 64 KiB of gzip can expand to 64 MiB
@@ -145,7 +141,7 @@ class Post:
         ) as response:
             return Answer(
                 status=response.status,
-                body=await _beginning(response, self._bounds.body_seconds),
+                body=await _beginning(response, self._body_seconds),
                 retry_after=response.headers.get("Retry-After"),
                 date=response.headers.get("Date"),
                 location=response.headers.get("Location"),
@@ -175,7 +171,7 @@ def _url(text: str, field: str) -> URL:
 
 def _static(headers: Mapping[str, str], field: str) -> dict[str, str]:
     for name in headers:
-        if reserved(name):
+        if name.lower().startswith(OWN_PREFIX) or name.lower() in OWN_NAMES:
             raise HandlerSetupError(f"{field}.headers", f'"{name}" is set by delayq itself')
     return dict(headers)
 

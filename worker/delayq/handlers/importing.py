@@ -25,27 +25,38 @@ TASK = "one argument, the task"
 TASK_OR_BOTH = f"{TASK}, or with two, (task, {CONNECTION})"
 
 
-class _Unusable(Exception):
-    """The callable, or its import, is invalid."""
-
-
 def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
     """Import the callable that the document names at `field` and check that one task can be passed to it.
 
     `takes` describes the accepted arguments, for the error message.
     """
-    try:
-        return _load(path, takes)
-    except _Unusable as error:
-        raise HandlerSetupError(field, str(error)) from error.__cause__
+    target = load_object(path, field)
+    if not callable(target):
+        raise HandlerSetupError(field, f'"{path}" is not callable, it is of type {type(target).__name__}')
+    if inspect.isclass(target):
+        problem = f'"{path}" is a class: calling it only builds an instance; name a function or an instance'
+        raise HandlerSetupError(field, problem)
+    if _is_generator(target):
+        problem = f'"{path}" is a generator function (it has a yield): calling it runs nothing'
+        raise HandlerSetupError(field, problem)
+    if error := _misfit(target):
+        problem = (
+            f'"{path}" must be callable with {takes}: {error}; its signature is {inspect.signature(target)}'
+        )
+        raise HandlerSetupError(field, problem)
+    return target
 
 
 def load_object(path: str, field: str) -> object:
     """Import the object that the document names at `field`."""
-    try:
-        return _find(path)
-    except _Unusable as error:
-        raise HandlerSetupError(field, str(error)) from error.__cause__
+    module_name, _, attributes = path.partition(":")
+    if not module_name or not attributes:
+        raise HandlerSetupError(field, f'expected "module:callable", got "{path}"')
+    _put_current_directory_on_path()
+    found: object = _import(module_name, field)
+    for name in attributes.split("."):
+        found = _attribute(found, name, path, field)
+    return found
 
 
 def takes_connection(target: Callable[..., object]) -> bool:
@@ -68,21 +79,6 @@ def _connection(target: Callable[..., object]) -> inspect.Parameter | None:
         return None
 
 
-def _load(path: str, takes: str) -> Callable[..., object]:
-    return _check(_find(path), path, takes)
-
-
-def _find(path: str) -> object:
-    module_name, _, attributes = path.partition(":")
-    if not module_name or not attributes:
-        raise _Unusable(f'expected "module:callable", got "{path}"')
-    _put_current_directory_on_path()
-    found: object = _import(module_name)
-    for name in attributes.split("."):
-        found = _attribute(found, name, path)
-    return found
-
-
 def unwrap(target: object) -> object:
     """Return the function under nested partials."""
     while isinstance(target, functools.partial):
@@ -97,42 +93,26 @@ def _put_current_directory_on_path() -> None:
         sys.path.insert(0, here)
 
 
-def _import(name: str) -> ModuleType:
+def _import(name: str, field: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            problem = f'no module "{error.name}" in {Path.cwd()} or on the Python path'
-            raise _Unusable(problem) from error
-        raise _failed_import(name, error) from error
     except (Exception, SystemExit) as error:  # user code: a script without a main guard may even exit
-        raise _failed_import(name, error) from error
+        missing = isinstance(error, ModuleNotFoundError) and error.name
+        if missing and (name == missing or name.startswith(f"{missing}.")):
+            problem = f'no module "{missing}" in {Path.cwd()} or on the Python path'
+        else:
+            problem = f'importing "{name}" failed: {type(error).__name__}: {error}'
+        raise HandlerSetupError(field, problem) from error
 
 
-def _failed_import(name: str, error: BaseException) -> _Unusable:
-    return _Unusable(f'importing "{name}" failed: {type(error).__name__}: {error}')
-
-
-def _attribute(owner: object, name: str, path: str) -> object:
+def _attribute(owner: object, name: str, path: str, field: str) -> object:
     try:
         return getattr(owner, name)
     except AttributeError:
         near = difflib.get_close_matches(name, dir(owner), n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
         what = f'module "{owner.__name__}"' if inspect.ismodule(owner) else f'"{path}"'
-        raise _Unusable(f'{what} has no attribute "{name}"{hint}') from None
-
-
-def _check(target: object, path: str, takes: str) -> Callable[..., object]:
-    if not callable(target):
-        raise _Unusable(f'"{path}" is not callable, it is of type {type(target).__name__}')
-    if inspect.isclass(target):
-        problem = f'"{path}" is a class: calling it only builds an instance; name a function or an instance'
-        raise _Unusable(problem)
-    if _is_generator(target):
-        raise _Unusable(f'"{path}" is a generator function (it has a yield): calling it runs nothing')
-    _check_signature(target, path, takes)
-    return target
+        raise HandlerSetupError(field, f'{what} has no attribute "{name}"{hint}') from None
 
 
 def _is_generator(target: Callable[..., object]) -> bool:
@@ -144,14 +124,14 @@ def _is_generator(target: Callable[..., object]) -> bool:
     )
 
 
-def _check_signature(target: Callable[..., object], path: str, takes: str) -> None:
+def _misfit(target: Callable[..., object]) -> TypeError | None:
+    """Return why the callable cannot be called with one task; None if it can, or if nothing is known."""
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # as above
-        return
-    given = {CONNECTION: None} if needs_connection(target) else {}
+        return None
     try:
-        signature.bind(None, **given)
+        signature.bind(None, **({CONNECTION: None} if needs_connection(target) else {}))
     except TypeError as error:
-        problem = f'"{path}" must be callable with {takes}: {error}; its signature is {signature}'
-        raise _Unusable(problem) from None
+        return error
+    return None

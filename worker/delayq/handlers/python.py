@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from delayq.handlers.base import NO_BATCHES, HandlerSetupError
+from delayq.handlers.base import Handler, HandlerSetupError
 from delayq.handlers.forked_children import end_if_forked
-from delayq.handlers.guarded import apart, sharing, sharing_in_thread
+from delayq.handlers.guarded import sharing, sharing_in_thread
 from delayq.handlers.importing import (
     CONNECTION,
     TASK_OR_BOTH,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
-    from delayq.handlers.base import HandlerCall, Kinds
+    from delayq.handlers.base import HandlerCall
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.python.callable"
@@ -31,12 +31,8 @@ NO_KIND = ("", 0)
 GUARDS = "spec.guard.sqlUnique, sqlPessimistic and sqlOptimistic"
 
 
-class PythonHandler:
+class PythonHandler(Handler):
     """The user's coroutine function, or a plain function that runs in threads."""
-
-    call: HandlerCall
-    kinds: Kinds | None
-    batches = NO_BATCHES
 
     def __init__(
         self,
@@ -65,14 +61,11 @@ class PythonHandler:
     def under(self, guard: Guard[Any]) -> HandlerCall:
         """Call the function inside the guard's block, with the open transaction if it takes one."""
         if not self.joins:
-            return apart(self.call, guard)
+            return super().under(guard)
         guard.joined(coroutine=is_async(self._target))  # type: ignore[attr-defined]  # only SQL guards have it
         if is_async(self._target):
             return sharing(self._target, guard)  # type: ignore[arg-type]  # as above
         return in_thread(sharing_in_thread(self._target, guard), self._threads)
-
-    async def start(self) -> None:
-        """Do nothing."""
 
     async def close(self) -> None:
         """Stop the threads; a stuck thread does not prevent the process from exiting."""
@@ -85,24 +78,17 @@ def is_async(target: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _alone(function: Callable[[Task], object]) -> Callable[[Task], object]:
-    """End a forked child that returns from a plain function, before it reaches the event loop."""
+def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[[Task], Awaitable[object]]:
+    """Return a coroutine function that runs a plain function in a thread."""
 
-    def call(task: Task) -> object:
+    def alone(task: Task) -> object:
         try:
             return function(task)
         finally:
-            end_if_forked()
-
-    return call
-
-
-def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[[Task], Awaitable[object]]:
-    """Return a coroutine function that runs a plain function in a thread."""
-    function = _alone(function)
+            end_if_forked()  # before a forked child reaches the event loop
 
     async def call(task: Task) -> object:
-        result = await threads.run(function, task)
+        result = await threads.run(alone, task)
         # A plain wrapper around a coroutine function returns a coroutine, which must run on this loop.
         return await result if inspect.isawaitable(result) else result
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.base import Handler, HandlerSetupError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
-    from delayq.handlers.base import Batch, Handler, HandlerCall, Kinds
+    from delayq.handlers.base import Batch, HandlerCall
     from delayq.protocol.envelope import Task
 
 FIELD = "spec.handler.kinds"
 
 
-class RoutingHandler:
+class RoutingHandler(Handler):
     """Calls the handler of a task's kind, or else the default one."""
 
     def __init__(self, default: Handler, routes: Mapping[str, Handler], delivery: Delivery) -> None:
@@ -32,14 +32,13 @@ class RoutingHandler:
         if any(each.joins != self.joins for each in self.handlers):
             problem = "under a SQL guard either every handler takes its connection or none does; http and exec do not"
             raise HandlerSetupError(FIELD, problem)
-        self.kinds: Kinds | None = None
         if default.kinds is not None:
             self.kinds = {(kind, None): delivery for kind in routes} | dict(default.kinds)
         self._routes = routes
         self._default_call = default.call
         self._calls = {kind: each.call for kind, each in routes.items()}
         self._opened = AsyncExitStack()  # the handlers that have started
-        self.call: HandlerCall = self._dispatch
+        self.call = self._dispatch
 
     def _dispatch(self, task: Task) -> Awaitable[object]:
         return self._calls.get(task.kind, self._default_call)(task)
@@ -51,7 +50,7 @@ class RoutingHandler:
         return self.call
 
     @property
-    def batches(self) -> Mapping[tuple[str, int], Batch]:
+    def batches(self) -> Mapping[tuple[str, int], Batch]:  # type: ignore[override]  # nothing sets it
         """Those of the default handler that have no handler of their own."""
         batches = self.handlers[0].batches.items()
         return {kind: batch for kind, batch in batches if kind[0] not in self._routes}

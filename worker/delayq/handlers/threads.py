@@ -36,13 +36,8 @@ class Threads:
         """Start no thread: run() starts them as needed."""
         self._size = size
         self._idle: list[_Thread] = []
-        self._abandoned = 0
+        self.abandoned = 0  # threads that still run for cancelled tasks
         self._closed = False
-
-    @property
-    def abandoned(self) -> int:
-        """Number of threads that still run for cancelled tasks."""
-        return self._abandoned
 
     async def run(self, function: Callable[[Task], object], task: Task) -> object:
         """Call the function in a thread; when cancelled, leave the thread to finish on its own."""
@@ -69,8 +64,8 @@ class Threads:
             self._idle.pop().inbox.put(None)
 
     def _take(self, task: Task) -> _Thread:
-        if self._abandoned >= self._size:
-            fields = logs.of_task(task) | {"abandoned": self._abandoned}
+        if self.abandoned >= self._size:
+            fields = logs.of_task(task) | {"abandoned": self.abandoned}
             log.error("handler_threads_exhausted", extra={"fields": fields})
             raise Retry(EXHAUSTED, delay_ms=HAND_BACK_MS, charge=False)
         return self._idle.pop() if self._idle else _Thread()
@@ -82,13 +77,13 @@ class Threads:
             self._idle.append(thread)
 
     def _abandon(self, job: _Job, thread: _Thread) -> None:
-        self._abandoned += 1
-        fields = logs.of_task(job.task) | {"abandoned": self._abandoned}
+        self.abandoned += 1
+        fields = logs.of_task(job.task) | {"abandoned": self.abandoned}
         log.warning("handler_thread_abandoned", extra={"fields": fields})
-        job.abandon(lambda: self._returned(thread))
+        job.cancelled, job.on_late_end = True, lambda: self._returned(thread)
 
     def _returned(self, thread: _Thread) -> None:
-        self._abandoned -= 1
+        self.abandoned -= 1
         self._give_back(thread)
 
 
@@ -102,7 +97,7 @@ class _Job:
         self._function = function
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
-        self._on_late_end: Callable[[], None] | None = None
+        self.on_late_end: Callable[[], None] | None = None
         # A value, not set_exception: a future refuses StopIteration, and the task would then wait for ever.
         self.done: asyncio.Future[tuple[object, BaseException | None]] = self._loop.create_future()
 
@@ -115,15 +110,6 @@ class _Job:
         except BaseException as error:  # noqa: BLE001 -- handed to the event loop, never swallowed
             outcome = None, error
         _current.job = None
-        self._send(outcome)
-
-    def abandon(self, on_late_end: Callable[[], None]) -> None:
-        """Record that the caller was cancelled."""
-        self.cancelled = True
-        if self._on_late_end is None:
-            self._on_late_end = on_late_end
-
-    def _send(self, outcome: tuple[object, BaseException | None]) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, outcome)
         except RuntimeError:  # the loop was closed before the thread ended
@@ -131,8 +117,8 @@ class _Job:
 
     def _deliver(self, outcome: tuple[object, BaseException | None]) -> None:
         self.returned = True
-        if self._on_late_end is not None:
-            self._on_late_end()
+        if self.on_late_end is not None:
+            self.on_late_end()
         elif not self.done.done():
             self.done.set_result(outcome)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.contract import Spec
     from delayq.protocol.commands import Call, Commands
-    from delayq.protocol.results import Examined
     from delayq.recovery.checks import Check
 
 log = logging.getLogger(__name__)
@@ -52,18 +51,15 @@ class Recoverer:
     """Recovers single tasks."""
 
     def __init__(self, commands: Commands, connection: AsyncConnection, spec: Spec, check: Check) -> None:
-        """ValueError when the spec names no check."""
-        if spec.recovery.check is None:
-            raise ValueError("spec.recovery.check: expected a check, got none")
+        """`check` is the one that the spec names."""
+        options = spec.recovery.check
+        assert options is not None  # noqa: S101 -- see above
         self._commands, self._connection = commands, connection
-        self.runner = CheckRunner(check, spec.recovery.check)
+        self.runner = CheckRunner(check, options)
         # From the reply that grants the lock to the call that carries out the verdict.
-        seconds = spec.recovery.check.timeout_seconds + connection.address.timeout_seconds + MARGIN_SECONDS
+        seconds = options.timeout_seconds + connection.address.timeout_seconds + MARGIN_SECONDS
         self._lock_ms = int(seconds * 1000)
-        self._wait_ms, self._max_crashes = (
-            spec.recovery.check.retry_after_seconds * 1000,
-            spec.delivery.max_crashes,
-        )
+        self._wait_ms, self._max_crashes = options.retry_after_seconds * 1000, spec.delivery.max_crashes
         self._owner = secrets.token_hex(8)
         self.done: Counter[str] = Counter()
 
@@ -79,34 +75,27 @@ class Recoverer:
         if examined is None:  # settled or extended meanwhile
             await self._connection.one(self._unlock(lease))
             return True
-        judgement = await self._judgement(examined)
+        if isinstance(examined.task, Unreadable):  # the next worker buries it, or the script drops it
+            judgement: Judgement | None = Judgement(Verdict.REQUEUE, examined.task.why, "unreadable")
+        else:
+            judgement = await self.runner.judge(examined.task)
         if judgement is None:
             await self._connection.one(self._unlock(lease))
             return False
-        outcome = await self._connection.one(self._act(lease, examined, judgement))
-        self._note(lease, judgement, outcome)
-        return True
-
-    async def unlock(self, leases: Iterable[ExpiredLease]) -> None:
-        """Release the recovery locks of these leases."""
-        await self._connection.run([self._unlock(lease) for lease in leases])
-
-    async def _judgement(self, examined: Examined) -> Judgement | None:
-        if isinstance(examined.task, Unreadable):  # the next worker buries it, or the script drops it
-            return Judgement(Verdict.REQUEUE, examined.task.why, "unreadable")
-        return await self.runner.judge(examined.task)
-
-    def _act(self, lease: ExpiredLease, examined: Examined, judgement: Judgement) -> Call[Recovered]:
-        return self._commands.recover(
-            *lease,
-            self._owner,
-            judgement.verdict,
+        act = self._commands.recover(
+            *(*lease, self._owner, judgement.verdict),
             expiry_ms=examined.expiry_ms,
             reason=judgement.reason,
             failed=int(judgement.failed),
             wait_ms=self._wait_ms,
             max_crashes=self._max_crashes,
         )
+        self._note(lease, judgement, await self._connection.one(act))
+        return True
+
+    async def unlock(self, leases: Iterable[ExpiredLease]) -> None:
+        """Release the recovery locks of these leases."""
+        await self._connection.run([self._unlock(lease) for lease in leases])
 
     def _unlock(self, lease: ExpiredLease) -> Call[bool]:
         return self._commands.unlock(lease.task_id, self._owner, lock="recovery_lock", shard=lease.shard)

@@ -21,7 +21,6 @@ from delayq.recovery.lease_recovery import ExpiredLease, Recoverer
 from delayq.recovery.reclaim import Grace
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Collection, Iterable
 
     from delayq.connection import Address
@@ -54,7 +53,7 @@ class Recovery:
         """Connect nothing before the first step. `shards` are the initial shards, see watch()."""
         self._commands, self._connection = commands, AsyncConnection(address)
         self._recoverer = Recoverer(commands, self._connection, spec, check)
-        self._runner = self._recoverer.runner
+        self._runner, self.done = self._recoverer.runner, self._recoverer.done
         # A lease granted after a poll cannot expire sooner than this.
         self._longest = min(POLL_SECONDS, float(spec.delivery.lease_duration_seconds))
         self._running: dict[ExpiredLease, asyncio.Task[None]] = {}
@@ -75,11 +74,6 @@ class Recovery:
         found = GroupRecovery(self, group)
         self._alarms.append(found.alarm)
         return found
-
-    @property
-    def done(self) -> Counter[str]:
-        """Outcomes and their numbers."""
-        return self._recoverer.done
 
     @property
     def hangs(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.sql import urls
 from delayq.guards.sql.errors import away, translated
-from delayq.guards.sql.plain import PAUSE_SECONDS, PERSIST_SECONDS
+from delayq.guards.sql.pools import PAUSE_SECONDS, PERSIST_SECONDS
 from delayq.guards.sql.threads import Keeper, in_thread
 from delayq.guards.sql.transaction import ENDED_EARLY
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from delayq.guards.sql.engines import SqlHold
-    from delayq.guards.sql.plain import Plain
     from delayq.guards.sql.pools import Pools
 
 T = TypeVar("T")
@@ -34,9 +33,9 @@ CHECK_SECONDS = 5.0
 class Aio:
     """Database access of the event loop: a driver with asyncio, or the synchronous driver in threads."""
 
-    def __init__(self, pools: Pools, plain: Plain, *, seconds: float) -> None:
+    def __init__(self, pools: Pools, *, seconds: float) -> None:
         """`seconds` limits each step."""
-        self._pools, self._plain, self._seconds = pools, plain, seconds
+        self._pools, self._seconds = pools, seconds
         self._keeper = Keeper()
 
     async def begin(
@@ -47,21 +46,27 @@ class Aio:
         unwanted_plain: Callable[[SqlHold], None],
     ) -> SqlHold:
         """Take a connection; the hold keeps it while its transaction is open. A late result is undone."""
+
+        def begin() -> SqlHold:
+            hold = self._pools.begin(step)
+            hold.threaded = True
+            return hold
+
         if self._pools.threaded:
-            return await self._bounded(in_thread(partial(self._begin_threaded, step), unwanted_plain))
+            return await self._bounded(in_thread(begin, unwanted_plain))
         return await self._bounded(self._begin(step), unwanted)
 
     async def finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
         """Run the step on the hold's connection, and return that to the pool."""
         if hold.threaded:
-            await self._bounded(in_thread(partial(self._plain.finish, hold, step)))
+            await self._bounded(in_thread(partial(self._pools.finish, hold, step)))
         else:
             await self._bounded(self._finish(hold, step))
 
     async def abandon(self, hold: SqlHold) -> None:
         """Roll back, and return the hold's connection to the pool."""
         if hold.threaded:
-            await self._soon(in_thread(partial(self._plain.abandon, hold)))
+            await self._soon(in_thread(partial(self._pools.abandon, hold)))
         elif hold.pool is not None:
             await self._soon(self._pools.close_aio(hold.pool, hold.connection))
 
@@ -101,27 +106,21 @@ class Aio:
 
     async def close(self) -> None:
         """Close the connections that are not in use."""
-        await self._keeper.close(CLOSE_SECONDS)
+        await self._keeper.drain(CLOSE_SECONDS)
         await self._pools.end_aio()
-
-    def _begin_threaded(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
-        hold = self._plain.begin(step)
-        hold.threaded = True
-        return hold
 
     async def _begin(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
         with translated(self._pools.url):
             pool, connection = await self._pools.open_aio()
+            hold = None
             try:
                 hold = await connection.run_sync(step)
                 if hold.transaction is not None:
                     hold.pool, hold.connection = pool, connection
-                    return hold
-            except BaseException:
-                await self._pools.close_aio(pool, connection)
-                raise
-            await self._pools.close_aio(pool, connection)
-            return hold
+                return hold
+            finally:
+                if hold is None or hold.pool is None:
+                    await self._pools.close_aio(pool, connection)
 
     async def _finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
         try:
@@ -135,10 +134,7 @@ class Aio:
 
     async def _step(self, step: Callable[[Connection], T]) -> T:
         if self._pools.threaded:
-            return await in_thread(partial(self._plain.once, step))
-        return await self._once(step)
-
-    async def _once(self, step: Callable[[Connection], T]) -> T:
+            return await in_thread(partial(self._pools.once, step))
         with translated(self._pools.url):
             pool, connection = await self._pools.open_aio()
             try:

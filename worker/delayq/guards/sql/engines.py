@@ -45,8 +45,9 @@ class Pool(Generic[E]):
 class Engines(Generic[E]):
     """The engine of a URL that may change. Called from many threads; disposing is left to the caller."""
 
-    def __init__(self, url: Callable[[], URL], make: Callable[[URL], E]) -> None:
-        """`make` is called at first use, and whenever `url` returns another URL."""
+    def __init__(self, url: Callable[[], URL], make: Callable[[URL], E], *, given: bool) -> None:
+        """`make` is called at first use, and whenever `url` returns another URL. A `given` engine is the user's own."""
+        self._given = given
         self._url = url
         self._make: Callable[[URL], E] = make
         self._lock = threading.Lock()
@@ -78,7 +79,7 @@ class Engines(Generic[E]):
         with self._lock:
             ended = [pool for pool in self._retired if not pool.users]
             self._retired = [pool for pool in self._retired if pool.users]
-            return [pool.engine for pool in ended]
+            return [] if self._given else [pool.engine for pool in ended]
 
     def retire(self) -> None:
         """Retire the current engine; the next caller gets a new one."""

@@ -10,18 +10,19 @@ from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.base import Guard
 from delayq.guards.sql import settings, urls
 from delayq.guards.sql.aio import Aio
-from delayq.guards.sql.engines import SqlBatchHold, SqlHold
+from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import away, driver_message, untyped
-from delayq.guards.sql.guarded import SqlGuarded, SqlGuardedBatch
-from delayq.guards.sql.plain import Plain
+from delayq.guards.sql.guarded import SqlGuarded
 from delayq.guards.sql.pools import Pools
 from delayq.guards.sql.steps import Steps
 from delayq.guards.sql.table import install, problems
 from delayq.service import logs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
     from delayq.connection import Address
     from delayq.contract import DelayQueue
@@ -40,8 +41,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
         """`apart`: the handler does not write through the hold's connection."""
         self.queue, self.apart, self.limits = queue, apart, limits
         self._pools = Pools(database, limits)
-        self._plain = Plain(self._pools)
-        self._aio = Aio(self._pools, self._plain, seconds=limits.answer_seconds)
+        self._aio = Aio(self._pools, seconds=limits.answer_seconds)
 
     @classmethod
     def of(
@@ -72,11 +72,14 @@ class SqlGuard(Steps, Guard[SqlHold]):
 
     def __call__(self, task: Task) -> SqlGuarded:
         """Make the context manager around one run of a task, for `async with` or plain `with`."""
-        return SqlGuarded(self, task)
+        return SqlGuarded(self, task, partial(self._begin, task=task))
 
-    def batch(self, tasks: Sequence[Task]) -> SqlGuardedBatch:
-        """Make the same for one call of several tasks, if `takes_batches`: one transaction with the marks of all."""
-        return SqlGuardedBatch(self, tasks)
+    def batch(self, tasks: Sequence[Task]) -> SqlGuarded:
+        """Make the same for one call of several tasks, if `takes_batches`: one transaction with the marks of all.
+
+        Its hold is a SqlBatchHold, which has Seen, GuardBusy and Bury of single tasks; others are raised.
+        """
+        return SqlGuarded(self, tasks[0], partial(self._begin_all, tasks=tasks))
 
     @property
     def where(self) -> str:
@@ -100,17 +103,11 @@ class SqlGuard(Steps, Guard[SqlHold]):
         parameter of a statement or has one of a wrong type, or an earlier run is incomplete and `on_incomplete_run` is
         Bury. Other errors of a user's statement pass through, and are failed attempts.
         """
-        return await self._aio.begin(
-            partial(self._begin, task=task), unwanted=self.abandon, unwanted_plain=self.abandon_sync
-        )
+        return await self.start(partial(self._begin, task=task))
 
-    async def begin_all(self, tasks: Sequence[Task]) -> SqlBatchHold:
-        """Grant a call of several tasks. Seen, GuardBusy and Bury of one task are in the hold, others are raised."""
-        hold = await self._aio.begin(
-            partial(self._begin_all, tasks=tasks), unwanted=self.abandon, unwanted_plain=self.abandon_sync
-        )
-        assert isinstance(hold, SqlBatchHold)  # noqa: S101 -- what _begin_all returns
-        return hold
+    async def start(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
+        """Begin with this step. Raises as begin."""
+        return await self._aio.begin(step, unwanted=self.abandon, unwanted_plain=self.abandon_sync)
 
     async def finish(self, hold: SqlHold) -> None:
         """Commit. Raises if nothing has taken effect, or if the result of the commit is unknown.
@@ -183,33 +180,33 @@ class SqlGuard(Steps, Guard[SqlHold]):
 
     def begin_sync(self, task: Task) -> SqlHold:
         """Begin, for code without an event loop."""
-        return self._plain.begin(partial(self._begin, task=task))
+        return self.start_sync(partial(self._begin, task=task))
 
-    def begin_all_sync(self, tasks: Sequence[Task]) -> SqlHold:
-        """Begin a call of several tasks, for code without an event loop."""
-        return self._plain.begin(partial(self._begin_all, tasks=tasks))
+    def start_sync(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
+        """Begin with this step, for code without an event loop."""
+        return self._pools.begin(step)
 
     def finish_sync(self, hold: SqlHold) -> None:
         """Commit, for code without an event loop."""
         step = partial(self._finish, hold=hold)
         if hold.pool is None:
-            self._plain.persist(step)
+            self._pools.persist(step)
         else:
-            self._plain.finish(hold, step)
+            self._pools.finish(hold, step)
 
     def abandon_sync(self, hold: SqlHold) -> None:
         """Abandon, for code without an event loop."""
         try:
             if hold.pool is not None:
-                self._plain.abandon(hold)
+                self._pools.abandon(hold)
             elif self.undoes_begin:
-                self._plain.once(partial(self._undo, hold=hold))
+                self._pools.once(partial(self._undo, hold=hold))
         except Exception as error:  # noqa: BLE001 -- as in abandon
             self._not_abandoned(hold, error)
 
     def install_sync(self) -> bool:
         """Install, for code without an event loop."""
-        return self._plain.once(install)
+        return self._pools.once(install)
 
     def close_sync(self) -> None:
         """Close the idle connections of code without an event loop."""

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.errors import Bury, GuardLost, GuardUnavailable, Retry
 from delayq.guards.base import Guarded
-from delayq.guards.sql.engines import SqlBatchHold, SqlHold
+from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import away, busy, lost_under, undone_under
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from types import TracebackType
+
+    from sqlalchemy import Connection
 
     from delayq.guards.sql.guard import SqlGuard
     from delayq.protocol.envelope import Task
@@ -25,10 +27,13 @@ class SqlGuarded(Guarded[SqlHold]):
     A connection that breaks while the handler runs is not charged as a failed attempt.
     """
 
-    def __init__(self, guard: SqlGuard, task: Task) -> None:
-        """The hold begins when the block is entered."""
+    def __init__(self, guard: SqlGuard, task: Task, step: Callable[[Connection], SqlHold]) -> None:
+        """The hold begins with `step` when the block is entered."""
         super().__init__(guard, task)
-        self._sql = guard
+        self._sql, self._step = guard, step
+
+    async def _begin(self) -> SqlHold:
+        return await self._sql.start(self._step)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -41,7 +46,7 @@ class SqlGuarded(Guarded[SqlHold]):
             raise self._unavailable() if broken else busy(UNDONE) from error
 
     def __enter__(self) -> SqlHold:
-        self._hold = hold = self._sql.begin_sync(self._task)
+        self._hold = hold = self._sql.start_sync(self._step)
         return hold
 
     def __exit__(
@@ -63,22 +68,6 @@ class SqlGuarded(Guarded[SqlHold]):
 
     def _unavailable(self) -> GuardUnavailable:
         return away(self._sql.where, "the connection was lost while the handler ran")
-
-
-class SqlGuardedBatch(SqlGuarded):
-    """One call of several tasks in one transaction; the hold is a SqlBatchHold."""
-
-    def __init__(self, guard: SqlGuard, tasks: Sequence[Task]) -> None:
-        """`tasks` is not empty."""
-        super().__init__(guard, tasks[0])
-        self._tasks = tasks
-
-    async def _begin(self) -> SqlBatchHold:
-        return await self._sql.begin_all(self._tasks)
-
-    def __enter__(self) -> SqlHold:
-        self._hold = hold = self._sql.begin_all_sync(self._tasks)
-        return hold
 
 
 def _undone(hold: SqlHold | None, error: BaseException | None) -> bool:

@@ -1,27 +1,41 @@
-"""The connection pools of a guard's database, for synchronous code and for the event loop."""
+"""The connection pools of a guard's database, for synchronous code and for the event loop.
+
+Synchronous code runs its steps here, in the caller's thread. Not here: steps on the event loop (aio.py).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Engine, QueuePool
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.sql import urls
 from delayq.guards.sql.engines import CONNECT_SECONDS, Engines, Pool, aio_engine, plain_engine
+from delayq.guards.sql.errors import translated
 from delayq.guards.sql.settings import always
+from delayq.guards.sql.transaction import ENDED_EARLY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.settings import Limits, Source
 
 Database: TypeAlias = "str | Source | Engine | AsyncEngine"
+T = TypeVar("T")
+PERSIST_SECONDS: Final = 15.0
+"""How long to retry the record of a finished run with effects elsewhere: a database restarts faster."""
+PAUSE_SECONDS: Final = 0.5
 _AUTOCOMMIT = "expected an engine with transactions, got one with isolation_level AUTOCOMMIT"
 
 
@@ -40,10 +54,10 @@ class Pools:
             self.url = always(database.url)
         else:
             self.url = always(urls.parse(database)) if isinstance(database, str) else database
-        self._plain = Engines(
-            self.url, self._given_plain if self._given else partial(plain_engine, limits=limits)
-        )
-        self._aio = Engines(self.url, self._given_aio if self._given else partial(aio_engine, limits=limits))
+        given = self._given is not None
+        plain = self._given_plain if given else partial(plain_engine, limits=limits)
+        aio = self._given_aio if given else partial(aio_engine, limits=limits)
+        self._plain, self._aio = Engines(self.url, plain, given=given), Engines(self.url, aio, given=given)
         self._threaded: tuple[URL, bool] | None = None
         _ = self.threaded  # raises InvalidDocument now if no driver is installed
 
@@ -116,6 +130,55 @@ class Pools:
             self._aio.give(pool)
         await self._dispose_aio()
 
+    def begin(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
+        """Take a connection; the hold keeps it while its transaction is open."""
+        with translated(self.url):
+            pool, connection = self.open()
+            hold = None
+            try:
+                hold = step(connection)
+                if hold.transaction is not None:
+                    hold.pool, hold.connection = pool, connection
+                return hold
+            finally:
+                if hold is None or hold.pool is None:
+                    self.close(pool, connection)
+
+    def finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
+        """Run the step on the hold's connection, and return that to the pool."""
+        try:
+            with translated(self.url):
+                if hold.connection.closed:
+                    raise RuntimeError(ENDED_EARLY)
+                step(hold.connection)
+        finally:
+            self.abandon(hold)
+
+    def abandon(self, hold: SqlHold) -> None:
+        """Roll back, and return the hold's connection to the pool."""
+        if hold.pool is not None:
+            self.close(hold.pool, hold.connection)
+
+    def once(self, step: Callable[[Connection], T]) -> T:
+        """Run one step on a connection of the pool."""
+        with translated(self.url):
+            pool, connection = self.open()
+            try:
+                return step(connection)
+            finally:
+                self.close(pool, connection)
+
+    def persist(self, step: Callable[[Connection], T]) -> T:
+        """Run one step; retry for 15 s while the database is unavailable."""
+        deadline = time.monotonic() + PERSIST_SECONDS
+        while True:
+            try:
+                return self.once(step)
+            except (GuardBusy, GuardUnavailable):
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
     def end(self) -> None:
         """Close the pool of synchronous code; holds keep their connections until they end."""
         self._plain.retire()
@@ -129,13 +192,11 @@ class Pools:
 
     def _dispose_plain(self) -> None:
         for engine in self._plain.unused():
-            if engine is not self._given:
-                engine.dispose()
+            engine.dispose()
 
     async def _dispose_aio(self) -> None:
         for engine in self._aio.unused():
-            if engine is not self._given:
-                await engine.dispose()
+            await engine.dispose()
 
 
 async def _connected(engine: AsyncEngine) -> AsyncConnection:

@@ -50,11 +50,6 @@ def code(statement: str) -> str:
     return "".join(text if is_code else " " for text, is_code in pieces(statement))
 
 
-def unfinished(code_only: str) -> bool:
-    """Return whether a quote or comment begins and does not end."""
-    return _OPEN.search(code_only) is not None
-
-
 PAYLOAD: Final = "payload_"
 OWN: Final = ("task_id", "queue", "token", "attempt", "due_ms")
 READS: Final = ("SELECT", "WITH")
@@ -86,11 +81,6 @@ class Statement:
     def locking(self) -> bool:
         """Whether it contains a lock clause."""
         return _LOCKING.search(code(self.sql)) is not None
-
-    @property
-    def clause(self) -> TextClause:
-        """The statement for SQLAlchemy."""
-        return self.followed_by("")
 
     def followed_by(self, end: str) -> TextClause:
         """Return the statement followed by `end` on a new line, as its last line may be a comment."""
@@ -161,7 +151,7 @@ def _clause(sql: str) -> TextClause:
 
 def _one(sql: str, field: str, begins: tuple[str, ...]) -> str:
     only = code(sql)
-    if unfinished(only):
+    if _OPEN.search(only):
         raise InvalidDocument(
             f"{field}: expected one SQL statement, got a quote or comment that does not end"
         )
@@ -172,8 +162,6 @@ def _one(sql: str, field: str, begins: tuple[str, ...]) -> str:
     if first.upper() not in begins:
         expected = f"{field}: expected a statement that begins with {' or '.join(begins)}"
         raise InvalidDocument(f"{expected}, got {quote(first[:40])}")
-    return _without_semicolon(sql) if semicolon else sql.strip()
-
-
-def _without_semicolon(sql: str) -> str:
-    return "".join(part.replace(";", " ") if is_code else part for part, is_code in pieces(sql)).strip()
+    if semicolon:
+        sql = "".join(part.replace(";", " ") if is_code else part for part, is_code in pieces(sql))
+    return sql.strip()

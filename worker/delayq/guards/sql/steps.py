@@ -1,6 +1,6 @@
 """The steps of a SQL guard on an open connection: its statements, and the transactions around them.
 
-All of it is synchronous code; plain.py and aio.py open the connections, and aio.py runs steps by `run_sync`.
+All of it is synchronous code; pools.py and aio.py open the connections, and aio.py runs steps by `run_sync`.
 """
 
 from __future__ import annotations

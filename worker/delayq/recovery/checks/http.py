@@ -10,7 +10,7 @@ import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from delayq.handlers.http_post import BODY_BYTES, Bounds, Post
+from delayq.handlers.http_post import BODY_BYTES, Post
 from delayq.handlers.text import excerpt
 from delayq.recovery.checks.base import Answer, CheckFailed, verdict_of
 
@@ -26,31 +26,27 @@ HEADERS: Final = {"Delayq-Check": "1"}
 EXCERPT_CHARS = 200
 
 
-class HttpCheck:
-    """A pool of connections to one URL."""
+class HttpCheck(Post):
+    """A service, and the pool of connections to it."""
 
     stuck = 0
 
     def __init__(
         self, spec: HttpSpec, *, connections: int, timeout_seconds: float, secrets_dir: Path
     ) -> None:
-        """`timeout_seconds` limits a whole check, including the wait for a connection."""
-        bounds = Bounds(
-            connections=connections, timeout_seconds=timeout_seconds, body_seconds=timeout_seconds
+        """See Post."""
+        super().__init__(
+            spec,
+            connections=connections,
+            timeout_seconds=timeout_seconds,
+            body_seconds=timeout_seconds,
+            field=FIELD,
+            secrets_dir=secrets_dir,
         )
-        self._post = Post(spec, bounds, field=FIELD, secrets_dir=secrets_dir)
-
-    async def start(self) -> None:
-        """Read the secret and make the pool; nothing is sent."""
-        await self._post.start()
 
     async def ask(self, task: Task) -> Answer:
         """Send the task, and parse the response."""
-        return read(await self._post.send(task, HEADERS))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._post.close()
+        return read(await self.send(task, HEADERS))
 
 
 def read(response: Response) -> Answer:

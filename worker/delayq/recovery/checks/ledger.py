@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from delayq.protocol.results import Verdict
 from delayq.recovery.checks.base import Answer
@@ -16,14 +16,6 @@ ANSWERS: Final = {
     False: Answer(Verdict.REQUEUE, "the guard has not seen it take effect"),
     None: Answer(Verdict.WAIT, "the guard cannot tell"),
 }
-
-
-@runtime_checkable
-class RecordsRuns(Protocol):
-    """A guard that records runs when they start; sql-unique does."""
-
-    async def incomplete_run(self, task: Task) -> str:
-        """Describe the task's incomplete run, empty without one."""
 
 
 class LedgerCheck:
@@ -41,10 +33,10 @@ class LedgerCheck:
     async def ask(self, task: Task) -> Answer:
         """Look up the task; GuardUnavailable: no verdict, GuardBusy: try again soon."""
         seen = await self._guard.seen(task)
-        if seen is False and isinstance(self._guard, RecordsRuns):
-            begun = await self._guard.incomplete_run(task)
-            if begun:  # the guard decides when the task runs again
-                return Answer(Verdict.REQUEUE, f"an incomplete run {begun}")
+        if seen is False and (begun := await self._guard.incomplete_run(task)):
+            return Answer(
+                Verdict.REQUEUE, f"an incomplete run {begun}"
+            )  # the guard decides when the task runs again
         return ANSWERS[seen]
 
     async def close(self) -> None:

@@ -1,0 +1,187 @@
+"""One kind of task: its function and arguments, and what schedules its tasks. Not here: the kinds of a queue."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
+
+from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
+from delayq.app.options import Duration, Options, milliseconds
+from delayq.client.encoding import NewTask
+from delayq.errors import InvalidTask
+from delayq.protocol.envelope import JSON_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from delayq.app.app import App
+    from delayq.app.policy import Policy
+    from delayq.client.enqueue import IfExists
+    from delayq.protocol.envelope import Task
+    from delayq.protocol.results import Scheduled
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a function may take as its first parameter: the run, and what the worker holds for it."""
+
+    IS_CONTEXT: ClassVar[bool] = True
+    OF_BATCH: ClassVar[bool] = False
+
+    task: Task
+    """The task: ID, attempt, due time, headers, token."""
+    state: Any = None
+    """What the App's lifespan yielded; None without one."""
+    connection: Any = None
+    """The transaction of a SQL guard; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    """What a function with `batch=` may take as its first parameter."""
+
+    IS_CONTEXT: ClassVar[bool] = True
+    OF_BATCH: ClassVar[bool] = True
+
+    tasks: Sequence[Task]
+    """The tasks, in the order of the items."""
+    state: Any = None
+    """What the App's lifespan yielded; None without one."""
+    connection: Any = None
+    """The transaction of a SQL guard, one for the whole call; None without one."""
+
+
+class TaskKind(Generic[P, R]):
+    """One kind of task. A call runs the function itself; `schedule` stores a task that runs it later."""
+
+    def __init__(
+        self, app: App, function: Callable[..., R], *, name: str, version: int, policy: Policy
+    ) -> None:
+        """Made by App.task; TypeError when the function cannot be a kind."""
+        update_wrapper(self, function)  # first: it copies the function's own attributes, too
+        where = f"task {name}"
+        batch = policy.batch is not None
+        parameters, self.takes_context = parameters_of(function, where, batch=batch)
+        self.arguments: Arguments = Item(parameters[0], where) if batch else arguments_of(parameters, where)
+        self.app, self.function, self.name, self.version, self.policy = app, function, name, version, policy
+        self._signature = inspect.Signature(parameters)
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now, as in a unit test; nothing is scheduled."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Name the kind, its version and its function."""
+        return f"<task {self.name} version {self.version}: {self.function.__module__}.{self.function.__qualname__}>"
+
+    def options(
+        self,
+        *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
+        id: str | None = None,  # noqa: A002 -- what users call it
+        if_exists: IfExists = "reject",
+        headers: Mapping[str, str] | None = None,
+        deadline: Duration | None = None,
+        debounce: Duration | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> Call[P]:
+        """Return the same with these options: `await remind.options(delay="30m", id="order-7").schedule(order=7)`.
+
+        `delay` is "30m", a timedelta or whole seconds; `due` a datetime with its zone. IDs are unique for each kind.
+        A task that has not started `deadline` after its due time becomes a dead letter. `debounce` implies
+        if_exists="debounce": calls with the same ID replace a task that waits, until so long after the first of them.
+        """
+        if debounce is not None and if_exists == "reject":
+            if_exists = "debounce"
+        return Call(self, Options(delay, due, id, if_exists, headers, deadline, debounce, tags))
+
+    async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+        """Store a task that is due now. Raises as Client.schedule, and InvalidTask for arguments that do not fit."""
+        return await Call(self, Options()).schedule(*args, **kwargs)
+
+    def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+        """Store a task that is due now, without asyncio."""
+        return Call(self, Options()).schedule_sync(*args, **kwargs)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Return the payload of a call; InvalidTask when the arguments do not fit."""
+        try:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidTask("", f"task {self.name}: {error}; it takes {self._signature}") from error
+        try:
+            return self.arguments.encode(given)
+        except InvalidArguments as error:
+            raise InvalidTask("", f"task {self.name}: {error}") from error
+
+
+if TYPE_CHECKING:
+
+    class ContextKind(TaskKind[P, R]):
+        """A kind whose function takes a Context, which a direct call has to give."""
+
+        def __call__(self, context: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]
+            """Call the function here and now."""
+
+    class BatchKind(TaskKind[[T], R], Generic[T, R]):
+        """A kind with `batch=`: a task is scheduled with one item, and a call takes a list of them."""
+
+        def __call__(self, items: list[T], /) -> R:  # type: ignore[override]
+            """Call the function here and now."""
+
+    class BatchContextKind(BatchKind[T, R]):
+        """The same, with a BatchContext, which a direct call has to give."""
+
+        def __call__(self, context: BatchContext, items: list[T], /) -> R:  # type: ignore[override]
+            """Call the function here and now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[P]):
+    """A kind with options."""
+
+    kind: TaskKind[P, Any]
+    options: Options = field(default_factory=Options)
+
+    def task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        """Return the task as schedule_many takes it. InvalidTask when the arguments or the options do not fit."""
+        # `debounce` implies "debounce"; schedule_many has to say the same, or it refuses the task.
+        if self.options.if_exists not in ("reject", "debounce"):
+            told = "schedule_many(tasks, if_exists=…) says it for all of its tasks"
+            raise InvalidTask("", f"task {self.kind.name}: if_exists: {told}; leave it out of options()")
+        return self._task(*args, **kwargs)
+
+    def _task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        kind, options = self.kind, self.options
+        if options.id is not None and (type(options.id) is not str or not options.id):
+            expected = "expected a string that is not empty"
+            raise InvalidTask("", f"task {kind.name}: id: {expected}, got {options.id!r:.60}")
+        task_id = None if options.id is None else f"{kind.name}:{options.id}"
+        delay_ms, due_ms = options.moment()
+        deadline_ms = kind.policy.deadline_ms
+        if options.deadline is not None:
+            deadline_ms = milliseconds(options.deadline, "deadline")
+        return NewTask(
+            *(kind.encode(args, kwargs), delay_ms, due_ms, task_id, options.headers, JSON_TYPE),
+            *(kind.name, kind.version, deadline_ms),
+            None if options.debounce is None else milliseconds(options.debounce, "debounce"),
+            options.tags,
+        )
+
+    async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+        """Store the task. Raises as Client.schedule."""
+        task = self._task(*args, **kwargs)
+        return await self.kind.app.client.schedule(**task._asdict(), if_exists=self.options.if_exists)
+
+    def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
+        """Store the task, without asyncio."""
+        task = self._task(*args, **kwargs)
+        return self.kind.app.sync_client.schedule(**task._asdict(), if_exists=self.options.if_exists)

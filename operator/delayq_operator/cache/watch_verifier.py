@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 from delayq_operator.base.errors import OperatorError
 from delayq_operator.base.names import Key
+from delayq_operator.base.objects import name_of
 
 if TYPE_CHECKING:
     from delayq_operator.base.names import Kind
@@ -40,9 +41,8 @@ class WatchVerifier:
 
     def seen(self, _kind: Kind, body: Object) -> None:
         """Expect kopf to deliver this version."""
-        metadata = body["metadata"]
-        key, version = Key(metadata["namespace"], metadata["name"]), int(metadata["resourceVersion"])
-        self._versions[key], self._uids[key] = version, metadata["uid"]
+        key, version = Key(*name_of(body)), int(body["metadata"]["resourceVersion"])
+        self._versions[key], self._uids[key] = version, body["metadata"]["uid"]
         if version > self._brought.get(key, 0):
             self._owed.setdefault(key, 0)
 

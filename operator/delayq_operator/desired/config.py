@@ -11,7 +11,8 @@ from delayq.contract import Problem, SpecError, to_document
 from delayq.contract.files import CONFIG_FILE
 
 from delayq_operator.base import names
-from delayq_operator.cache.sharing import hashed, mapping, places
+from delayq_operator.base.objects import mapping
+from delayq_operator.cache.sharing import hashed, places
 from delayq_operator.desired.child import Object, child
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from delayq.service.metrics import queue_families, worker_families
 from delayq_operator.cache.pod import read
 from delayq_operator.polling.worker_poller import OF_A_WORKER
 from delayq_operator.scrape import exposition
-from delayq_operator.scrape import lines as lines_module
 from delayq_operator.scrape.backlog import NEEDED
-from delayq_operator.scrape.exposition import Client, Question
+from delayq_operator.scrape.exposition import Client, Question, parsed
 
 from tests.exposition import samples
 from tests.unit.operator.scrape.test_backlog import BUSY, NONE, counts, scanner_text
@@ -88,6 +87,29 @@ async def asked(serve: Serve | bytes, question: Question | None = None) -> list[
 
 def body(content: bytes, *headers: bytes) -> bytes:
     return b"".join([OK, *(header + b"\r\n" for header in headers), b"\r\n", content])
+
+
+VALUES = ["0", "12", "1.5", "1.79527262379e+09", "1e-05", "-1.0", "NaN", "+Inf", "-Inf"]
+
+
+def test_the_quick_parser_reads_what_prometheus_own_parser_does() -> None:
+    text = scanner_text({0: True, 7: False}, ["evicts"], **BUSY).decode()
+    lines = [line for line in text.splitlines() if "{" in line]
+    lines += [f'a_b{{c="d",e=""}} {value}' for value in VALUES]
+    strict = [(name, labels, float(number)) for name, labels, number in samples("\n".join(lines))]
+    assert repr(parsed(lines)) == repr(strict)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *["", "a 1", 'a{b="c"}1', 'a{b="c"', 'a{b="c"} 1_000', 'a{b="c"} 0x10', 'a{b="c"} 1 1700000000'],
+        *['a{b="c",} 1', 'a{b="c"d="e"} 1', 'a{b="\\"} 1', 'a{b="c"} 1 # {} 1'],
+    ],
+)
+def test_a_line_that_no_process_writes_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="no sample"):
+        parsed([line])
 
 
 async def test_only_the_lines_that_count_are_read() -> None:
@@ -274,11 +296,11 @@ async def test_others_get_their_turn_while_the_worst_answer_that_is_allowed_is_p
             turns += 1
             await asyncio.sleep(0)
 
-    def parsed(lines: list[str]) -> list[Sample]:
+    def counting(lines: list[str]) -> list[Sample]:
         seen.append(turns)
-        return lines_module.parsed(lines)
+        return parsed(lines)
 
-    monkeypatch.setattr(exposition, "parsed", parsed)
+    monkeypatch.setattr(exposition, "parsed", counting)
     ticking = asyncio.create_task(tick())
     assert isinstance(await asked(body(worst)), list)
     ticking.cancel()

@@ -1,25 +1,16 @@
-"""What the installed kopf can watch and what it cannot, on which decision 0049 rests; a new kopf runs these again."""
+"""What the operator relies on in the installed kopf, and the gaps that it fills (decision 0049).
+
+A new kopf runs these again.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import kopf
 import pytest
 from delayq_operator.kube import kopf_engine
 
-from tests.unit.operator.kopf_api import (
-    GROUP,
-    LAST,
-    VERSION,
-    ApiServer,
-    error,
-    event,
-    eventually,
-    listed,
-    path,
-    serving,
-)
+from tests.unit.operator.kopf_api import LAST, ApiServer, error, event, eventually, listed, path, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,149 +33,46 @@ def script(operator: Operator, *lists: Any, watches: list[Any], where: str = THI
     answers.lists, answers.watches = list(lists), watches
 
 
-class TestWhatKopfCan:
-    """Watches that need nothing beside it."""
-
-    async def test_a_closed_watch_goes_on_where_it_ended_and_tells_of_a_deletion(
-        self, operator: Operator
-    ) -> None:
-        script(operator, listed(7, "a"), watches=[[event("ADDED", "b", 8)], [event("DELETED", "a", 9), *END]])
-        assert "DELETED a" in await operator.tell_all()
-        assert operator.api.asked[:3] == ["list", "watch from 7", "watch from 8"]
-
-    async def test_a_bookmark_moves_the_place_to_go_on_from(self, operator: Operator) -> None:
-        script(operator, listed(7), watches=[[event("BOOKMARK", "", 30)], END])
-        await operator.tell_all()
-        assert operator.api.asked[:3] == ["list", "watch from 7", "watch from 30"]
-
-    async def test_a_silent_watch_is_replaced(self, operator: Operator) -> None:
-        operator.settings.watching.inactivity_timeout = 0.05
-        script(operator, listed(7), watches=[None, END])
-        await operator.tell_all()
-        assert operator.api.asked[:3] == ["list", "watch from 7", "watch from 7"]
-
-    async def test_the_server_filters_by_label_one_kind_and_not_the_other(self, operator: Operator) -> None:
-        operator.api.plurals.append("others")
-        operator.follow("others")
-        operator.settings.watching.label_selectors[GROUP, VERSION, "things"] = "made-by=us"
-        script(operator, listed(7), watches=[END])
-        await operator.until(eventually(lambda: len(operator.api.asked) >= 4))  # a list and a watch of each
-        asked = {(request.path, request.query.get("labelSelector")) for request in operator.api.requests}
-        assert {found for found in asked if found[0] in (THINGS, path("others"))} == {
-            (THINGS, "made-by=us"),
-            (path("others"), None),
-        }
-
-    async def test_on_event_and_an_index_write_nothing(self, operator: Operator) -> None:
-        names_of(operator)
-        script(operator, listed(7, "a"), watches=[END])
-        await operator.tell_all()
-        assert operator.api.patches == []
+async def test_a_closed_watch_goes_on_from_its_last_event_or_bookmark_and_tells_of_deletions(
+    operator: Operator,
+) -> None:
+    """It writes nothing, and asks for whole objects: a Secret would come with its contents."""
+    first = [event("ADDED", "b", 8), event("BOOKMARK", "", 30)]
+    script(operator, listed(7, "a"), watches=[first, [event("DELETED", "a", 31), *END]])
+    assert "DELETED a" in await operator.tell_all()
+    assert operator.api.asked[:3] == ["list", "watch from 7", "watch from 30"]
+    assert {request.method for request in operator.api.requests} == {"GET"}
+    assert {each.headers["Accept"] for each in operator.api.requests if each.path == THINGS} == {"*/*"}
 
 
-class TestWhatKopfCannot:
-    """What stays hand-written, one gap a test."""
-
-    async def test_a_list_after_410_does_not_tell_what_was_deleted_meanwhile(
-        self, operator: Operator
-    ) -> None:
-        script(operator, listed(7, "a", "b"), listed(9, "b"), watches=[[error(410)], END])
-        story = await operator.tell_all()
-        assert operator.api.asked[:4] == ["list", "watch from 7", "list", "watch from 9"]
-        assert story.count("None b") == 2
-        assert [told for told in story if told.endswith(" a")] == ["None a"]
-
-    async def test_an_index_keeps_what_a_list_after_410_lacks(self, operator: Operator) -> None:
-        names = names_of(operator)
-        script(operator, listed(7, "a", "b"), listed(9, "b"), watches=[[error(410)], END])
-        await operator.tell_all()
-        assert names[-1] == {"a", "b", LAST}
-
-    async def test_kopf_is_ready_before_it_has_listed_anything(self, operator: Operator) -> None:
-        operator.settings.networking.error_backoffs = (0.01,) * 2000
-        script(operator, *[503] * 2000, watches=[])
-        await operator.until(eventually(lambda: operator.ready.is_set() and len(operator.api.asked) > 1))
-        assert set(operator.api.asked) == {"list"}
-
-    async def test_objects_are_asked_for_whole(self, operator: Operator) -> None:
-        script(operator, listed(7), watches=[END])
-        await operator.tell_all()
-        accepted = {request.headers["Accept"] for request in operator.api.requests if request.path == THINGS}
-        assert accepted == {"*/*"}
-
-    async def test_an_error_in_a_watch_ends_the_watches_of_all_namespaces(self, operator: Operator) -> None:
-        script(operator, listed(7), watches=[[error(500)]], where=path("things", "bad"))
-        with pytest.raises(Exception, match="Error in the watch-stream"):
-            await operator.run("good", "bad")
-
-    async def test_kopf_that_ends_by_an_error_leaves_the_other_watches_running(
-        self, operator: Operator
-    ) -> None:
-        script(operator, listed(7), watches=[[error(500)]], where=path("things", "bad"))
-        with pytest.raises(Exception, match="Error in the watch-stream"):
-            await operator.run("good", "bad")
-        assert operator.left_running == 1
-
-    async def test_a_list_that_expires_between_two_pages_ends_all(self, operator: Operator) -> None:
-        operator.settings.watching.chunk_size = 1
-        script(operator, listed(7, "a", further="more"), 410, watches=[])
-        with pytest.raises(Exception, match="scripted"):
-            await operator.run()
-
-    async def test_a_kind_that_is_served_no_more_ends_all(self, operator: Operator) -> None:
-        operator.api.plurals.append("others")
-        operator.follow("others")
-        script(operator, 404, watches=[], where=path("others"))
-        with pytest.raises(Exception, match="scripted"):
-            await operator.run()
-
-    async def test_a_withdrawn_right_is_asked_for_without_end(self, operator: Operator) -> None:
-        """As long as the back-offs last; the operator's never run out, or an API server that starts would end kopf."""
-        operator.settings.networking.error_backoffs = [0.001] * 100
-        script(operator, *[403] * 99, listed(7), watches=[END])
-        await operator.tell_all()
-        assert operator.api.asked.count("list") == 100
-        assert not hasattr(kopf_engine.Backoffs(), "__len__")
-
-    async def test_the_kinds_are_asked_for_once_without_rights_to_the_cluster(
-        self, operator: Operator
-    ) -> None:
-        script(operator, listed(7), watches=[END])
-        await operator.tell_all()
-        paths = [request.path for request in operator.api.requests]
-        assert paths.count(f"/apis/{GROUP}/{VERSION}") == 1
-        assert not any("customresourcedefinitions" in asked for asked in paths)
-
-    async def test_a_timer_puts_a_finalizer_on_each_object(self, operator: Operator) -> None:
-        @kopf.on.timer(GROUP, VERSION, "things", interval=60, registry=operator.registry)
-        async def timer(**_: Any) -> None:  # noqa: ANN401 -- kopf's
-            """Do nothing."""
-
-        script(operator, listed(7, "a"), watches=[None])
-        await operator.until(eventually(lambda: bool(operator.api.patches)))
-        assert "finalizers" in str(operator.api.patches[0])
-
-    async def test_a_peer_is_written_without_a_version(self, operator: Operator) -> None:
-        """So two can write at once, and neither learns of it: no election."""
-        operator.api.plurals.append("clusterkopfpeerings")
-        operator.settings.peering.standalone, operator.settings.peering.name = False, "ours"
-        await operator.until(eventually(lambda: bool(operator.api.patches)))
-        where, patch = operator.api.patches[0]
-        assert where.endswith("/clusterkopfpeerings/ours")
-        assert patch["status"]["test"]["lifetime"] == operator.settings.peering.lifetime
-        assert "resourceVersion" not in str(patch)
+async def test_a_list_after_410_does_not_tell_what_was_deleted_meanwhile(operator: Operator) -> None:
+    script(operator, listed(7, "a", "b"), listed(9, "b"), watches=[[error(410)], END])
+    story = await operator.tell_all()
+    assert operator.api.asked[:4] == ["list", "watch from 7", "list", "watch from 9"]
+    assert story.count("None b") == 2
+    assert [told for told in story if told.endswith(" a")] == ["None a"]
 
 
-def names_of(operator: Operator) -> list[set[str]]:
-    """Index the names of all objects; the index as it was with each event."""
-    found: list[set[str]] = []
+async def test_kopf_is_ready_before_it_has_listed_anything(operator: Operator) -> None:
+    operator.settings.networking.error_backoffs = (0.01,) * 2000
+    script(operator, *[503] * 2000, watches=[])
+    await operator.until(eventually(lambda: operator.ready.is_set() and len(operator.api.asked) > 1))
+    assert set(operator.api.asked) == {"list"}
 
-    @kopf.index(GROUP, VERSION, "things", id="names", registry=operator.registry)
-    async def index(name: str, **_: Any) -> dict[str, None]:  # noqa: ANN401 -- kopf's
-        return {name: None}
 
-    @kopf.on.event(GROUP, VERSION, "things", registry=operator.registry)
-    async def look(**given: Any) -> None:  # noqa: ANN401 -- kopf's
-        found.append(set(given["names"]))
+async def test_an_error_in_a_watch_ends_kopf_but_not_the_watches_of_other_namespaces(
+    operator: Operator,
+) -> None:
+    script(operator, listed(7), watches=[[error(500)]], where=path("things", "bad"))
+    with pytest.raises(Exception, match="Error in the watch-stream"):
+        await operator.run("good", "bad")
+    assert operator.left_running == 1
 
-    return found
+
+async def test_a_withdrawn_right_is_asked_for_without_end(operator: Operator) -> None:
+    """As long as the back-offs last; the operator's never run out, or an API server that starts would end kopf."""
+    operator.settings.networking.error_backoffs = [0.001] * 100
+    script(operator, *[403] * 99, listed(7), watches=[END])
+    await operator.tell_all()
+    assert operator.api.asked.count("list") == 100
+    assert not hasattr(kopf_engine.Backoffs(), "__len__")

@@ -166,13 +166,16 @@ def test_what_a_histogram_counts_between_two_bounds_is_in_proportion() -> None:
     assert counted(began(10, late=8), 1.0) == StartedTasks(18, 8)
     assert counted(began(10, late=8), 3.0) == StartedTasks(18, 4)
     assert counted(began(10, late=8), 5.0) == counted(began(10, late=8), 86_400) == StartedTasks(18, 0)
+    watch = Lateness(1.0, since=0.0)
+    watch.take(W, began(10, late=2), 1_000_000.0)
+    watch.take(W, began(3, late=1), 1_000_010.0)
+    assert watch.seen(1_000_010.0) == StartedTasks(16, 3), "a container that started anew counts from zero"
 
 
 @pytest.mark.parametrize(
     "said",
     [
         [],
-        [("delayq_worker_due_to_claimed_seconds_bucket", {"le": "1.0"}, 5.0)],
         [("delayq_worker_due_to_claimed_seconds_bucket", {}, 5.0)],
         [("delayq_worker_due_to_claimed_seconds_bucket", {"le": "+Inf"}, float("nan"))],
         [("delayq_worker_due_to_claimed_seconds_bucket", {"le": "x"}, 1e300)],
@@ -180,10 +183,3 @@ def test_what_a_histogram_counts_between_two_bounds_is_in_proportion() -> None:
 )
 def test_a_histogram_that_is_none_counts_nothing(said: list[Sample]) -> None:
     assert counted(said, 1.0) is None
-
-
-def test_a_container_that_started_anew_counts_from_zero() -> None:
-    watch = Lateness(1.0, since=0.0)
-    watch.take(W, began(10, late=2), 1_000_000.0)
-    watch.take(W, began(3, late=1), 1_000_010.0)
-    assert watch.seen(1_000_010.0) == StartedTasks(16, 3)

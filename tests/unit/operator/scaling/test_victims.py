@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 KEY = Key("shop", "orders")
 Picked = dict[str, tuple[int | None, dict[str, Any]]]
 PICKS: dict[str, tuple[Picked, int, dict[str, str]]] = {
-    "as many as have to go, and no others": (
-        {"a": (3, {}), "b": (0, {}), "c": (1, {}), "d": (9, {})},
-        2,
-        {"b": LOW_COST, "c": LOW_COST},
-    ),
-    "not one that is marked already": (
-        {"a": (3, {}), "b": (0, {"cost": LOW_COST}), "c": (1, {})},
-        2,
-        {"c": LOW_COST},
-    ),
     "a mark on one with more to do by now is removed": (
         {"a": (0, {}), "b": (2, {"cost": LOW_COST})},
         1,
@@ -43,11 +33,6 @@ PICKS: dict[str, tuple[Picked, int, dict[str, str]]] = {
         {"young": LOW_COST},
     ),
     # A cost that another client set has precedence.
-    "not one that another client keeps": (
-        {"a": (0, {"cost": "1000"}), "b": (2, {})},
-        1,
-        {"b": LOW_COST},
-    ),
     "none beside one that another client lets go": ({"a": (0, {"cost": "-5"}), "b": (2, {})}, 1, {}),
     "a cost that is no number": ({"a": (3, {"cost": "x"}), "b": (2, {})}, 1, {"b": LOW_COST}),
 }

@@ -73,12 +73,10 @@ class WatchVerifier:
     async def step(self) -> None:
         """Fetch versions that kopf has not delivered in time. An outage of the API server does not count."""
         late = [key for key, periods in self._owed.items() if periods >= PATIENCE]
-        for key in late[1:]:
-            if not self._has(key):
-                await self._fetch(key)
+        replies = [await self._fetch(key) for key in late if key == late[0] or not self._has(key)]
         if not late:
             self.behind_seconds = 0.0
-        elif await self._fetch(late[0]):
+        elif replies[0]:
             self.behind_seconds += PERIOD_SECONDS
         if all(map(self._has, self._owed)):
             self.listed.set()

@@ -123,10 +123,8 @@ class ScannerPoller:
             return  # it was deleted meanwhile
         cache = self._caches.setdefault(key, BacklogCache())
         wait_seconds = self._keep(key, cache, result)
-        if wait_seconds:
+        if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)
-        elif wait_seconds is not None:
-            self._work.enqueue(key)
         self._evaluate(key, cache, result.reading, asked)
 
     async def _scanners(self, client: Client, key: Key, question: Question) -> ScrapeResult:

@@ -12,7 +12,7 @@ from delayq.contract import SpecError
 from delayq_operator.base import names
 from delayq_operator.base.names import Key
 from delayq_operator.cache.children import Children
-from delayq_operator.cache.pods import Pods
+from delayq_operator.cache.pod import Pods
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.versions import Versions
 from delayq_operator.cache.workload import workload

@@ -120,20 +120,6 @@ async def test_only_the_lines_that_count_are_read() -> None:
     assert [(name, labels) for name, labels, _ in found] == expected
 
 
-async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
-    """256 shards are half a mebibyte: it never comes in one piece, and half of it would be half of the tasks."""
-
-    async def slowly(writer: asyncio.StreamWriter) -> None:
-        writer.write(body(b""))
-        for start in range(0, len(LINE) * 3, 20):
-            writer.write((LINE * 3)[start : start + 20])
-            await writer.drain()
-            await asyncio.sleep(0.005)
-
-    found = await asked(slowly)
-    assert found == [("delayq_tasks", {"queue": "orders", "shard": "0", "state": "scheduled"}, 3)] * 3
-
-
 async def test_a_scanner_is_asked_for_horizons_at_their_port_and_a_worker_for_other_metrics() -> None:
     requests: list[tuple[str, bytes]] = []
 
@@ -171,8 +157,12 @@ async def test_a_worker_of_as_many_kinds_as_it_reports_fits() -> None:
     assert sum(name == "delayq_worker_kind_runs_total" for name, _, _ in found) == MOST_KINDS + 1
 
 
-async def test_all_kinds_that_a_scanner_can_have_sampled_fit() -> None:
+async def test_a_queue_of_all_shards_and_kinds_fits_and_one_of_one_shard_may_say_less() -> None:
+    """Its answer, which comes in pieces, is bounded by what it can have to say: hundreds are read at a time."""
     shards = range(MOST_SHARDS)
+    text = scanner_text(dict.fromkeys(shards, True), (), **BUSY)
+    assert len(await asked(body(text))) == MOST_SHARDS * 13 + 1 + len(DURABILITY_RISKS)
+    assert await asked(body(text), Question(shards=64)) == TOO_MUCH
     mixes = {shard: {f"{number:064}": 1.5 for number in range(KINDS_SAMPLED)} for shard in shards}
     led, tasks = dict.fromkeys(shards, True), dict.fromkeys(shards, counts(**BUSY))
     answer = body(render(queue_families("orders", led, tasks, NONE, due_kinds=mixes)))
@@ -180,13 +170,6 @@ async def test_all_kinds_that_a_scanner_can_have_sampled_fit() -> None:
     assert isinstance(found, list)
     assert sum(name == "delayq_due_kind_tasks" for name, _, _ in found) == MOST_SHARDS * KINDS_SAMPLED
     assert await asked(answer, Question()) == TOO_MUCH
-
-
-async def test_a_queue_of_all_shards_fits_and_one_of_one_shard_may_say_less() -> None:
-    """Its answer is bounded by what it can have to say: hundreds are read at a time."""
-    text = scanner_text(dict.fromkeys(range(MOST_SHARDS), True), (), **BUSY)
-    assert len(await asked(body(text))) == MOST_SHARDS * 13 + 1 + len(DURABILITY_RISKS)
-    assert await asked(body(text), Question(shards=64)) == TOO_MUCH
 
 
 # --- Answers that no scanner gives.

@@ -20,6 +20,10 @@ _NOISE: Final = ("managedFields", "selfLink")
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
+def name_of(body: Object) -> Name:
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
 def mapping(value: object) -> Object:
     """Return a part of an object whose type is not certain: empty unless it is a mapping."""
     return value if isinstance(value, dict) else {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base import names
 from delayq_operator.base.names import Key, Kind
-from delayq_operator.base.objects import compact
+from delayq_operator.base.objects import compact, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,6 +47,8 @@ class Child:
     """Whether this operator has applied it."""
     scaled: bool
     """Whether the operator's scaler owns its spec.replicas."""
+    replicas: int
+    """Its spec.replicas; 1 without it."""
     text: bytes
     """The object, or its outline."""
 
@@ -90,8 +92,7 @@ class Children:
         return child if child is not None and child.belongs_to(resource.uid) else None
 
     def seen(self, kind: Kind, body: Object) -> None:
-        metadata = body["metadata"]
-        where = (kind.kind, (metadata["namespace"], metadata["name"]))
+        where = (kind.kind, name_of(body))
         key = self._key(body) or self._owner.get(where)
         if key is None:
             self._put_by(kind, body)
@@ -158,8 +159,7 @@ class Children:
         metadata = body["metadata"]
         label = (metadata.get("labels") or {}).get(names.QUEUE_LABEL)
         if label is not None and not metadata.get("ownerReferences"):
-            where = (kind.kind, (metadata["namespace"], metadata["name"]))
-            self._unclaimed[metadata["namespace"], label][where] = _child(kind, body)
+            self._unclaimed[metadata["namespace"], label][kind.kind, name_of(body)] = _child(kind, body)
 
     def _let_go(self, where: tuple[str, Name]) -> None:
         for label, orphans in list(self._unclaimed.items()):
@@ -199,6 +199,7 @@ def _child(kind: Kind, body: Object, key: Key | None = None) -> Child:
         owner_uid=(_controller(metadata) or {}).get("uid"),
         ours=_applied(metadata.get("managedFields") or ()),
         scaled=_scaled(metadata.get("managedFields") or ()),
+        replicas=(body.get("spec") or {}).get("replicas", 1),
         text=text if 0 < len(text) <= MOST_BYTES else compact(_outline(kind, body)),
     )
 

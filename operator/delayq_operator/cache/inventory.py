@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq_operator.cache.children import Children
-from delayq_operator.cache.pods import Pods
+from delayq_operator.cache.pod import Pods
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.rivals import Rivals
 

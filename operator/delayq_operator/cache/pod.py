@@ -1,8 +1,12 @@
-"""Extracts from a pod what the operator needs: address, readiness, and the cause of a failure. Pure."""
+"""Cache of the pods of all queues, reduced to what the operator needs: address, readiness, and the cause of a failure.
+
+Pure.
+"""
 
 from __future__ import annotations
 
 import signal
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -10,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq_operator.base import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from delayq_operator.base.objects import Object
+    from delayq_operator.base.names import Key, Kind
+    from delayq_operator.base.objects import Name, Object
+    from delayq_operator.cache.queues import Queues
 
 PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
 """Reasons of a waiting or ended container that require no action."""
@@ -54,6 +60,8 @@ class Pod:
 
 def read(body: Object) -> Pod:
     metadata, status = body["metadata"], body.get("status", {})
+    created = metadata.get("creationTimestamp", "")
+    cost = (metadata.get("annotations") or {}).get(names.DELETION_COST, "")
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
     return Pod(
         name=metadata["name"],
@@ -61,23 +69,15 @@ def read(body: Object) -> Pod:
         address=status.get("podIP", ""),
         ready=ready,
         leaving="deletionTimestamp" in metadata,
-        created=metadata.get("creationTimestamp", ""),
-        created_at=_unix(metadata.get("creationTimestamp", "")),
+        created=created,
+        created_at=datetime.fromisoformat(created).timestamp() if created else 0.0,
         uid=metadata.get("uid", ""),
         restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
-        cost=_cost((metadata.get("annotations") or {}).get(names.DELETION_COST, "")),
+        cost="" if cost == "0" else cost,
         failed=status.get("phase") == "Failed",
         trouble="" if ready else _trouble(body),
         waiting="" if ready else _waiting(body),
     )
-
-
-def _cost(written: str) -> str:
-    return "" if written == "0" else written
-
-
-def _unix(time: str) -> float:
-    return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
 def _waiting(body: Object) -> str:
@@ -115,10 +115,8 @@ def _troubles(body: Object) -> Iterator[str]:
 
 def _container_trouble(container: dict[str, Any]) -> str:
     """Return why a container waits or has ended."""
-    waiting = container.get("state", {}).get("waiting", {})
-    ended = (
-        container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated") or {}
-    )
+    state, waiting = container.get("state", {}), container.get("state", {}).get("waiting", {})
+    ended = state.get("terminated") or container.get("lastState", {}).get("terminated") or {}
     killed = _killed(ended)
     termination_message = killed or _termination_message(ended)
     reason = waiting.get("reason") or (not killed and ended.get("reason")) or ""
@@ -140,3 +138,68 @@ def _termination_message(ended: dict[str, Any]) -> str:
     lines = (ended.get("message") or "").strip().splitlines()
     spoken = [line for line in lines if not line.startswith(LOGGED)] or lines[-1:]
     return " ".join(" ".join(spoken).split()).removeprefix("error: ")
+
+
+class Pods:
+    """The pods of all queues; a Listener."""
+
+    def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
+        """Call `enqueue` for the queue whose pods appear, disappear, become ready or fail."""
+        self._of: dict[tuple[str, str], dict[str, Pod]] = defaultdict(dict)
+        self._label: dict[Name, str] = {}
+        self._runs: dict[tuple[str, str], str] = {}
+        self._queues, self._enqueue = queues, enqueue
+
+    def of(self, key: Key) -> list[Pod]:
+        return list(self._of.get((key.namespace, names.label_value(key.name)), {}).values())
+
+    def seen(self, kind: Kind, body: Object) -> None:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        label = body["metadata"]["labels"].get(names.QUEUE_LABEL)
+        ended_well = body.get("status", {}).get("phase") == "Succeeded"
+        if label is not None and (not ended_well or self._queues.labelled(namespace, label) is not None):
+            self._remember(body, label)
+        if label is None or ended_well:
+            self.gone(kind, (namespace, name))
+            return
+        if self._label.get((namespace, name), label) != label:
+            self.gone(kind, (namespace, name))  # it has another owner now
+        pod, known = read(body), self._of[namespace, label].get(name)
+        self._label[namespace, name] = label
+        self._of[namespace, label][name] = pod
+        if known is None or _significant(known) != _significant(pod):
+            self._changed(namespace, label)
+
+    def gone(self, _kind: Kind, name: Name) -> None:
+        label = self._label.pop(name, None)
+        if label is None:
+            return
+        pods = self._of[name[0], label]
+        pods.pop(name[1], None)
+        if not pods:
+            del self._of[name[0], label]
+            if self._queues.labelled(name[0], label) is None:  # it was deleted before its pods
+                self._runs.pop((name[0], label), None)
+        self._changed(name[0], label)
+
+    def newest_run(self, key: Key) -> str:
+        """Return when the newest pod of the reaper was created, also one that has ended well; empty without any."""
+        return self._runs.get((key.namespace, names.label_value(key.name)), "")
+
+    def forget(self, key: Key) -> None:
+        self._runs.pop((key.namespace, names.label_value(key.name)), None)
+
+    def _remember(self, body: Object, label: str) -> None:
+        metadata = body["metadata"]
+        if metadata["labels"].get(names.COMPONENT_LABEL) == "reaper":
+            where = (metadata["namespace"], label)
+            self._runs[where] = max(self._runs.get(where, ""), metadata.get("creationTimestamp", ""))
+
+    def _changed(self, namespace: str, label: str) -> None:
+        key = self._queues.labelled(namespace, label)
+        if key is not None:
+            self._enqueue(key)
+
+
+def _significant(pod: Pod) -> tuple[bool, str, str]:
+    return pod.ready, pod.trouble, pod.waiting

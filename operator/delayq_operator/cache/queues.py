@@ -7,7 +7,7 @@ response to a write and its watch event can arrive in either order.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,8 +28,10 @@ MOST_BYTES: Final = 393_216
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Parsed fields for lookups over all DelayQueues: parsing every body would cost milliseconds each."""
+    """A body, and parsed fields for lookups over all DelayQueues: parsing every body would cost milliseconds each."""
 
+    version: int
+    text: bytes
     uid: str
     asked: tuple[str, int, str, bool, bool]
     tasks: frozenset[str]
@@ -40,6 +42,8 @@ class _Known:
 
 def _known(resource: Resource) -> _Known:
     return _Known(
+        version=int(resource.version),
+        text=_bounded(resource),
         uid=resource.uid,
         asked=resource.asked,
         tasks=resource.tasks,
@@ -64,13 +68,11 @@ class Queues:
 
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for each that changes."""
-        self._bodies: dict[Key, tuple[int, bytes]] = {}
         self._known: dict[Key, _Known] = {}
         self._by_label: dict[tuple[str, str], Key] = {}
-        self._sharers: dict[str, set[Key]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = (
             OrderedDict()
-        )  # UIDs of deleted DelayQueues; a UID is never reused
+        )  # UIDs of deleted DelayQueues, which are never reused
         self._enqueue = enqueue
         self.newcomers: list[Callable[[Key], None]] = []
         """Callbacks for each new DelayQueue."""
@@ -81,12 +83,11 @@ class Queues:
         But such a response can be the first sight of an edit that came just before the write.
         """
         resource = Resource(dict(body))
-        key, version = resource.key, int(resource.version)
+        key = resource.key
         if resource.uid in self._gone:
             return  # a late response or event: a newer version is already stored
         before = self._known.get(key)
-        if before is None or version > self.version(key):
-            self._bodies[key] = (version, _bounded(resource))
+        if before is None or int(resource.version) > before.version:
             self._know(key, _known(resource))
             self._by_label[key.namespace, names.label_value(key.name)] = key
             if not ours or before is None or before.asked != resource.asked:
@@ -101,14 +102,13 @@ class Queues:
         while len(self._gone) > MOST_REMEMBERED:
             self._gone.popitem(last=False)
         if self.uid(key) == uid:
-            del self._bodies[key]
             self._know(key, None)
             self._by_label.pop((key.namespace, names.label_value(key.name)), None)
             self._enqueue(key)
 
     def get(self, key: Key) -> Resource | None:
-        _, body = self._bodies.get(key, (0, b""))
-        return Resource(json.loads(body)) if body else None
+        known = self._known.get(key)
+        return Resource(json.loads(known.text)) if known else None
 
     def sharing(self, key: Key) -> list[Key]:
         """Return the other DelayQueues with the same tasks, except those that are being deleted with their tasks."""
@@ -123,7 +123,7 @@ class Queues:
 
     def _with(self, tasks: frozenset[str]) -> set[Key]:
         """Return the DelayQueues with tasks in one of these places, as far as known."""
-        return {key for place in tasks for key in self._sharers.get(place, ())}
+        return {key for key, known in self._known.items() if not known.tasks.isdisjoint(tasks)}
 
     def _know(self, key: Key, now: _Known | None) -> None:
         """Update the lookups, and enqueue the DelayQueues that share its tasks now or did before."""
@@ -131,16 +131,8 @@ class Queues:
         if now is not None:
             self._known[key] = now
         old, new = (each.tasks if each else frozenset() for each in (before, now))
-        if old == new:
-            return
-        for other in (self._with(old) | self._with(new)) - {key}:
+        for other in self._with(old | new) - {key} if old != new else ():
             self._enqueue(other)
-        for place in old:
-            self._sharers[place].discard(key)
-            if not self._sharers[place]:
-                del self._sharers[place]
-        for place in new:
-            self._sharers[place].add(key)
 
     def uid(self, key: Key) -> str:
         known = self._known.get(key)
@@ -148,10 +140,11 @@ class Queues:
 
     def version(self, key: Key) -> int:
         """Return the stored resourceVersion; 0 without one."""
-        return self._bodies.get(key, (0, b""))[0]
+        known = self._known.get(key)
+        return known.version if known else 0
 
     def labelled(self, namespace: str, label: str) -> Key | None:
         return self._by_label.get((namespace, label))
 
     def keys(self) -> list[Key]:
-        return list(self._bodies)
+        return list(self._known)

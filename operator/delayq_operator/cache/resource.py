@@ -9,7 +9,8 @@ from delayq.contract import Problem, SpecError
 
 from delayq_operator.base import names
 from delayq_operator.base.names import Key
-from delayq_operator.cache.sharing import credentials, mapping, places
+from delayq_operator.base.objects import mapping
+from delayq_operator.cache.sharing import credentials, places
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Object

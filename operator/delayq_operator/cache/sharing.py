@@ -11,6 +11,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq_operator.base.objects import mapping, mappings
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -65,9 +67,9 @@ def described(namespace: str, others: Iterable[Key]) -> tuple[str, ...]:
 def _nodes(redis: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
     """Name of the master (Sentinels may watch several), host and port."""
     sentinel = mapping(redis.get("sentinel"))
-    for node in _items(sentinel.get("nodes")):
+    for node in mappings(sentinel.get("nodes")):
         yield str(sentinel.get("masterName")), node.get("host"), node.get("port") or SENTINEL_PORT
-    for node in (mapping(redis.get("standalone")), *_items(mapping(redis.get("cluster")).get("nodes"))):
+    for node in (mapping(redis.get("standalone")), *mappings(mapping(redis.get("cluster")).get("nodes"))):
         if node:
             yield "", node.get("host"), node.get("port") or PORT
 
@@ -76,12 +78,3 @@ def _full(host: str, namespace: str) -> str:
     """Return the full name of a Service: without a dot, it is in the queue's namespace."""
     name = host.lower().removesuffix(".").removesuffix(".cluster.local")
     return name if set(name) & set(".:") else f"{name}.{namespace}.svc"
-
-
-def _items(value: object) -> Iterator[dict[str, Any]]:
-    return (mapping(item) for item in (value if isinstance(value, list) else ()))
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """Return a part of a spec that may not fit the model."""
-    return value if isinstance(value, dict) else {}

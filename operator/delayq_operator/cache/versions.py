@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from delayq_operator.base.names import SECRET
+from delayq_operator.base.objects import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,70 +35,61 @@ class Versions:
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for each queue that refers to a changed object."""
         self._versions: dict[Name, str] = {}
-        self._digests: dict[Name, str] = {}
-        self._values: dict[Name, dict[str, str]] = {}
-        self._referrers: dict[Name, set[Key]] = defaultdict(set)
+        self._taken: dict[Name, tuple[str, dict[str, str]]] = {}
         self._referred: dict[Key, set[Name]] = {}
         self._enqueue = enqueue
 
     def refer(self, key: Key, wanted: Iterable[str]) -> None:
         """Replace the references of a queue."""
         now = {(key.namespace, name) for name in wanted}
-        for name in self._referred.pop(key, set()) - now:
-            self._referrers[name].discard(key)
-            if not self._referrers[name]:
-                del self._referrers[name]
-                self._forget(name)
-        for name in now:
-            self._referrers[name].add(key)
+        before = self._referred.pop(key, set())
         if now:
             self._referred[key] = now
+        for name in before - now:
+            if not self._referrers(name):
+                self._taken.pop(name, None)
+
+    def _referrers(self, name: Name) -> list[Key]:
+        return [key for key, names in self._referred.items() if name in names]
 
     def exists(self, name: Name) -> bool:
         return name in self._versions
 
     def digest(self, name: Name) -> str | None:
         """Return the digest of the content, if it was taken since the last change."""
-        return self._digests.get(name)
+        return self._taken[name][0] if name in self._taken else None
 
     def lacks(self, name: Name, key: str) -> bool:
         """Whether the object exists without the key; False while unknown."""
-        return name in self._values and key not in self._values[name]
+        return name in self._taken and key not in self._taken[name][1]
 
     def values(self, name: Name) -> dict[str, str] | None:
         """Return a digest of the value of each key, if they were taken since the last change."""
-        return self._values.get(name)
+        return self._taken[name][1] if name in self._taken else None
 
     def taken(self, body: Object) -> str:
         """Take the digest of an object's content, and keep it while the object stays at this version."""
-        metadata = body["metadata"]
-        name = (metadata["namespace"], metadata["name"])
-        digest = content_digest(body)
-        if self._versions.get(name) == metadata["resourceVersion"]:
-            self._digests[name] = digest
-            self._values[name] = {
+        name, digest = name_of(body), content_digest(body)
+        if self._versions.get(name) == body["metadata"]["resourceVersion"]:
+            values = {
                 key: hashlib.sha256(str(value).encode()).hexdigest()
                 for field in ("data", "binaryData")
                 for key, value in (body.get(field) or {}).items()
             }
+            self._taken[name] = (digest, values)
         return digest
 
     def seen(self, _kind: Kind, body: Object) -> None:
-        metadata = body["metadata"]
-        name = (metadata["namespace"], metadata["name"])
-        if self._versions.get(name) != metadata["resourceVersion"]:
-            self._versions[name] = metadata["resourceVersion"]
+        name, version = name_of(body), body["metadata"]["resourceVersion"]
+        if self._versions.get(name) != version:
+            self._versions[name] = version
             self._changed(name)
 
     def gone(self, _kind: Kind, name: Name) -> None:
         if self._versions.pop(name, None):
             self._changed(name)
 
-    def _forget(self, name: Name) -> None:
-        self._digests.pop(name, None)
-        self._values.pop(name, None)
-
     def _changed(self, name: Name) -> None:
-        self._forget(name)
-        for key in list(self._referrers.get(name, ())):
+        self._taken.pop(name, None)
+        for key in self._referrers(name):
             self._enqueue(key)

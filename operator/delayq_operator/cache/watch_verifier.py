@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 from delayq_operator.base.errors import OperatorError
 from delayq_operator.base.names import Key
+from delayq_operator.base.objects import name_of
 
 if TYPE_CHECKING:
     from delayq_operator.base.names import Kind
@@ -40,9 +41,8 @@ class WatchVerifier:
 
     def seen(self, _kind: Kind, body: Object) -> None:
         """Expect kopf to deliver this version."""
-        metadata = body["metadata"]
-        key, version = Key(metadata["namespace"], metadata["name"]), int(metadata["resourceVersion"])
-        self._versions[key], self._uids[key] = version, metadata["uid"]
+        key, version = Key(*name_of(body)), int(body["metadata"]["resourceVersion"])
+        self._versions[key], self._uids[key] = version, body["metadata"]["uid"]
         if version > self._brought.get(key, 0):
             self._owed.setdefault(key, 0)
 
@@ -73,12 +73,10 @@ class WatchVerifier:
     async def step(self) -> None:
         """Fetch versions that kopf has not delivered in time. An outage of the API server does not count."""
         late = [key for key, periods in self._owed.items() if periods >= PATIENCE]
-        for key in late[1:]:
-            if not self._has(key):
-                await self._fetch(key)
+        replies = [await self._fetch(key) for key in late if key == late[0] or not self._has(key)]
         if not late:
             self.behind_seconds = 0.0
-        elif await self._fetch(late[0]):
+        elif replies[0]:
             self.behind_seconds += PERIOD_SECONDS
         if all(map(self._has, self._owed)):
             self.listed.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _POD: Final = re.compile(r'^pods "[^"]*" is forbidden: ')
 """The start of a rejection. Without it, a message stays the same although each attempt has another pod name."""
+_COMPLETE: Final = "NewReplicaSetAvailable"
 POD_SECONDS: Final = 15.0
 """A Job that has no pod for longer than this is stuck: the API server rejects its pods."""
 
@@ -58,6 +59,8 @@ def workload(body: Object | None) -> Workload:
         return Workload()
     spec, status = body["spec"], body.get("status", {})
     annotations = spec["template"]["metadata"].get("annotations", {})
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    progressing = conditions.get("Progressing", {})
     return Workload(
         exists=True,
         wanted=spec.get("replicas", 1),
@@ -66,31 +69,19 @@ def workload(body: Object | None) -> Workload:
         ready=status.get("readyReplicas", 0),
         available=status.get("availableReplicas", 0),
         current=status.get("observedGeneration", 0) >= body["metadata"]["generation"],
-        complete=_complete(status.get("conditions") or ()),
-        stuck=_stuck(status.get("conditions") or ()),
-        refused=_refused(status.get("conditions") or ()),
+        complete=progressing.get("reason", _COMPLETE) == _COMPLETE,
+        stuck=_why(progressing, "False"),
+        refused=_POD.sub("", _why(conditions.get("ReplicaFailure", {}), "True")),
         paused=spec.get("paused", False),
         inputs=annotations.get(names.CHECKSUM, ""),
     )
 
 
-def _complete(conditions: Any) -> bool:  # noqa: ANN401 -- JSON
-    reasons = [condition.get("reason") for condition in conditions if condition["type"] == "Progressing"]
-    return reasons in ([], ["NewReplicaSetAvailable"])
-
-
-def _stuck(conditions: Any) -> str:  # noqa: ANN401 -- JSON
-    for condition in conditions:
-        if condition["type"] == "Progressing" and condition["status"] == "False":
-            return str(condition.get("message", "")) or str(condition.get("reason", ""))
-    return ""
-
-
-def _refused(conditions: Any) -> str:  # noqa: ANN401 -- JSON
-    for condition in conditions:
-        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            return _POD.sub("", str(condition.get("message", "") or condition.get("reason", "")))
-    return ""
+def _why(condition: Object, status: str) -> str:
+    """Return the message of a condition with this status, or its reason; empty with another status."""
+    return (
+        str(condition.get("message") or condition.get("reason")) if condition.get("status") == status else ""
+    )
 
 
 def podless_seconds(job: Object, now: float) -> float | None:

@@ -56,7 +56,8 @@ class Leadership:
         self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
         self.installation = ""
         """Age and name of the Lease, equal for all candidates; empty before the first read, and without a Lease."""
-        self._owners = [_owner(identity, pod_uid)] if pod_uid else []
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": identity, "uid": pod_uid}
+        self._owners = [owner] if pod_uid else []
         self._renewed = asyncio.Event()
         self._renewed_at = float("-inf")
         self._seen: tuple[str, float] = ("", 0.0)  # last version of the Lease, and when it was first seen
@@ -187,10 +188,6 @@ class Leadership:
                     await self._api.replace(LEASE, lease)
         except (OperatorError, TimeoutError) as error:
             log.info("lease_not_released", extra={"fields": {"error": str(error)}})
-
-
-def _owner(pod: str, uid: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
 
 
 def _now() -> str:

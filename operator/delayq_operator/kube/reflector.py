@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from delayq_operator.base import metrics
 from delayq_operator.base.errors import ApiError, Denied, Gone, NotFound, Unavailable
+from delayq_operator.base.objects import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -164,11 +165,6 @@ class Reflector:
 
 def _pause_seconds(failures: int) -> float:
     return min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2 ** min(failures, 5)) if failures else PAUSE_SECONDS
-
-
-def name_of(body: Object) -> Name:
-    metadata = body["metadata"]
-    return metadata["namespace"], metadata["name"]
 
 
 def report_ages(reflectors: Iterable[Reflector]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -22,7 +21,7 @@ from delayq_operator.base.limiter import Limiter
 from delayq_operator.polling.poller import Poller
 from delayq_operator.scrape.backlog import Reading, backlog
 from delayq_operator.scrape.backlog_cache import BacklogCache
-from delayq_operator.scrape.exposition import TOO_MUCH, Client, Question
+from delayq_operator.scrape.exposition import TOO_MUCH, Question
 from delayq_operator.scrape.worker_stats import reachable
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.autoscaler import Autoscaler
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.scrape.exposition import Client
     from delayq_operator.scrape.worker_stats import WorkerStats
     from delayq_operator.status.guards import Guards
     from delayq_operator.status.lateness import Latenesses
@@ -80,8 +80,6 @@ class ScannerPoller:
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._configs, self.autoscaler, self.guards, self.lateness = configs, autoscaler, guards, lateness
         self._caches: dict[Key, BacklogCache] = {}
-        self._evaluated_at: dict[Key, float] = {}
-        self._covers: dict[Key, int] = {}
         self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
 
     def backlog(self, key: Key) -> Backlog | None:
@@ -103,40 +101,31 @@ class ScannerPoller:
         self.guards.forget(key)
         self.lateness.forget(key)
         self._caches.pop(key, None)
-        self._evaluated_at.pop(key, None)
-        self._covers.pop(key, None)
 
     async def run(self) -> None:
         """Read until cancelled, each queue with its own period."""
-        async with aclosing(Client()) as client:
+        await Poller(self._queues, self._visit).run()
 
-            async def visit(key: Key) -> float:
-                await self._read(client, key)
-                return self._pace(key)
-
-            await Poller(self._queues, visit).run()
-
-    def _pace(self, key: Key) -> float:
+    async def _visit(self, client: Client, key: Key) -> float:
+        await self._read(client, key)
         policy = self._configs.of(key).policy
         return PERIOD_SECONDS if policy is None else min(policy.period_seconds, PERIOD_SECONDS)
 
     async def _read(self, client: Client, key: Key) -> None:
         config = self._configs.of(key)
-        asked, kinds_seconds = (
-            _asked(config.policy, self.autoscaler.stats(key)) if config.policy else ((), 0.0)
-        )
-        covers = self._covers.get(key, 0)
-        question = Question(horizons=asked, kinds_seconds=kinds_seconds, shards=max(config.shards, covers))
+        asked, kinds_seconds = tuple[float, ...](), 0.0
+        if config.policy is not None:
+            asked, kinds_seconds = _asked(config.policy, self.autoscaler.stats(key))
+        shards = max(config.shards, self._known(key).shards)
+        question = Question(horizons=asked, kinds_seconds=kinds_seconds, shards=shards)
         result = await self._scanners(client, key, question)
         if not self._queues.uid(key):
             return  # it was deleted meanwhile
-        self._covers[key] = _covers(result, covers)
-        wait_seconds = self._keep(key, result)
-        if wait_seconds:
+        cache = self._caches.setdefault(key, BacklogCache())
+        wait_seconds = self._keep(key, cache, result)
+        if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)
-        elif wait_seconds is not None:
-            self._work.enqueue(key)
-        self._evaluate(key, result.reading, asked)
+        self._evaluate(key, cache, result.reading, asked)
 
     async def _scanners(self, client: Client, key: Key, question: Question) -> ScrapeResult:
         pods = self._pods_to_scrape(key)
@@ -158,32 +147,31 @@ class ScannerPoller:
             found, key=lambda pod: (pod.component == "scanner", pod.name != leader, not pod.ready, pod.name)
         )
 
-    def _keep(self, key: Key, result: ScrapeResult) -> float | None:
+    def _keep(self, key: Key, cache: BacklogCache, result: ScrapeResult) -> float | None:
         """Store a result. Return how long a reconciliation can wait; None if none is needed."""
-        cache, now = self._caches.setdefault(key, BacklogCache()), time.time()
+        now, cache.shards = time.time(), _shards(result, cache.shards)
         if result.reading is None:
             return cache.fail(result.read_error, now) if result.read_error else cache.expire(now)
         cache.leader = result.leader or cache.leader
-        made, erased = (
-            backlog(result.reading, now),
-            min(MOST_SHARDS, result.reading.total(table.ERASED_SHARDS)),
-        )
+        made = backlog(result.reading, now)
+        erased = min(MOST_SHARDS, result.reading.total(table.ERASED_SHARDS))
         return cache.take(made, erased, self._configs.of(key).lateness_seconds if made.due else math.inf)
 
-    def _evaluate(self, key: Key, reading: Reading | None, asked: tuple[float, ...]) -> None:
+    def _evaluate(
+        self, key: Key, cache: BacklogCache, reading: Reading | None, asked: tuple[float, ...]
+    ) -> None:
         """Let the autoscaler decide, at most once per period of the spec."""
         policy, now = self._configs.of(key).policy, time.time()
-        if policy is None or self.guards.down(
-            key
-        ):  # without their guard, more workers would not run anything
-            self._evaluated_at.pop(key, None)
+        # Without their guard, more workers would not run anything.
+        if policy is None or self.guards.down(key):
+            cache.evaluated_at = 0.0
             self.autoscaler.suspend(key, now)
-        elif not 0 <= now - self._evaluated_at.get(key, 0.0) < policy.period_seconds * 0.8:
-            self._evaluated_at[key] = now
+        elif not 0 <= now - cache.evaluated_at < policy.period_seconds * 0.8:
+            cache.evaluated_at = now
             self.autoscaler.evaluate(key, reading, asked, now)
 
 
-def _covers(result: ScrapeResult, before: int) -> int:
+def _shards(result: ScrapeResult, before: int) -> int:
     """Return the shards to expect next time: while their number shrinks, scanners report more than the spec has."""
     if result.reading is not None:
         return result.reading.shard_map.shards_in_use if result.reading.shard_map else 0

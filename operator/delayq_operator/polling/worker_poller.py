@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base.limiter import Limiter
 from delayq_operator.polling.poller import Poller
 from delayq_operator.scrape import worker_stats
-from delayq_operator.scrape.exposition import Client, Question
+from delayq_operator.scrape.exposition import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
     from delayq_operator.scaling.scaling_config import ScalingConfigs
+    from delayq_operator.scrape.exposition import Client
     from delayq_operator.scrape.worker_stats import WorkerStats
     from delayq_operator.status.guards import Guards, Watch
     from delayq_operator.status.lateness import Lateness, Latenesses
@@ -53,19 +54,13 @@ class WorkerPoller:
         lateness: Latenesses,
     ) -> None:
         """Feed the worker statistics of `autoscaler`, `guards` and `lateness`."""
-        self._queues, self._configs, self._autoscaler = inventory.queues, configs, autoscaler
+        self._configs, self._autoscaler = configs, autoscaler
         self._guards, self._lateness = guards, lateness
         self._places = Limiter(*AT_ONCE)
-        self._client: Client | None = None
+        self._poller = Poller(inventory.queues, self._visit)
 
     async def run(self) -> None:
-        async with aclosing(Client()) as client:
-            self._client = client
-
-            async def visit(key: Key) -> float:
-                return await self._visit(client, key)
-
-            await Poller(self._queues, visit).run()
+        await self._poller.run()
 
     async def _visit(self, client: Client, key: Key) -> float:
         known = None if self._configs.of(key).policy is None else self._autoscaler.stats(key)
@@ -90,9 +85,9 @@ class WorkerPoller:
 
     async def busy(self, key: Key, pods: list[Pod]) -> dict[str, int]:
         """Return how many tasks each worker runs now; a worker that does not answer in time is left out."""
-        if self._client is None:
+        if self._poller.client is None:
             return {}
-        answers = zip(pods, await self._each(self._client, key.namespace, pods), strict=True)
+        answers = zip(pods, await self._each(self._poller.client, key.namespace, pods), strict=True)
         said = {pod.name: worker_stats.busy(answer) for pod, answer in answers if answer is not None}
         return {name: number for name, number in said.items() if number is not None}
 

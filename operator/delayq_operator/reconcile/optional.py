@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from delayq_operator.base import names
 from delayq_operator.base.errors import Denied, NotFound, OperatorError
+from delayq_operator.base.objects import name_of
 from delayq_operator.cache.watches import LABELLED
-from delayq_operator.kube.reflector import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from delayq.scaling import begun, decide
@@ -17,7 +17,7 @@ from delayq.scaling.behavior import changed
 from delayq_operator.base import metrics, names
 from delayq_operator.scaling.capacity_forecast import CapacityForecast
 from delayq_operator.scaling.scaling import Observed
-from delayq_operator.scrape.backlog import SAME_SECONDS
+from delayq_operator.scrape.backlog import SAME_SECONDS, near
 from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
 from delayq_operator.scrape.sampling import sample
 from delayq_operator.scrape.worker_stats import WorkerStats
@@ -59,16 +59,10 @@ class _Reported:
         return (
             other is not None
             and self.facts == other.facts
-            and _close(self.wake_at, other.wake_at, SAME_SECONDS, 0)
-            and _close(self.lead_seconds, other.lead_seconds, 1.0, NOTICED_SHARE)
-            and _close(self.handler_seconds, other.handler_seconds, 0.001, NOTICED_SHARE)
+            and near(self.wake_at, other.wake_at, SAME_SECONDS)
+            and near(self.lead_seconds, other.lead_seconds, 1.0, NOTICED_SHARE)
+            and near(self.handler_seconds, other.handler_seconds, 0.001, NOTICED_SHARE)
         )
-
-
-def _close(one: float | None, other: float | None, seconds: float, share: float) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= max(seconds, share * other)
 
 
 @dataclass(slots=True)
@@ -93,8 +87,6 @@ class _Queue:
     """Whether there was a whole sample."""
     refused: int | None = None
     """The number that the API server last refused."""
-    replicas: tuple[int, int | None] = field(default=(-1, None))
-    """Version of the Deployment, and its spec.replicas."""
 
     def decide(self, seen: Sample | None, policy: Policy, previous: Memory, now: float) -> None:
         started = time.perf_counter()
@@ -227,12 +219,7 @@ class Autoscaler:
     def _replicas(self, key: Key) -> int | None:
         """Return spec.replicas of the worker Deployment; None while there is none."""
         child = self._inventory.children.get(key, names.DEPLOYMENT, names.worker(key.name))
-        queue = self._of.get(key)
-        if child is None or queue is None:
-            return None
-        if queue.replicas[0] != child.version:
-            queue.replicas = (child.version, child.body["spec"].get("replicas", 1))
-        return queue.replicas[1]
+        return child.replicas if child else None
 
     def _enqueue_on_change(self, key: Key, queue: _Queue, now: float) -> None:
         """Enqueue the queue: at once for another number, rate-limited for changes of status only."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from delayq_operator.scrape.backlog import near
+
 if TYPE_CHECKING:
     from delayq.scaling import Shortfall
 
@@ -56,8 +58,8 @@ class CapacityForecast:
 
 
 def _moved(reported: Rush, made: Rush) -> bool:
-    return (
-        abs(reported.at - made.at) > SAME_RUSH_SECONDS
-        or abs(reported.needed - made.needed) > reported.needed * SAME_SHARE
-        or abs(reported.late_seconds - made.late_seconds) > max(1.0, reported.late_seconds * SAME_SHARE)
+    return not (
+        near(made.at, reported.at, SAME_RUSH_SECONDS)
+        and near(made.needed, reported.needed, 0.0, SAME_SHARE)
+        and near(made.late_seconds, reported.late_seconds, 1.0, SAME_SHARE)
     )

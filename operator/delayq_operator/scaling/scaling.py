@@ -11,7 +11,7 @@ from delayq.scaling.sentences import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from delayq.contract import DelayQueue, Spec
+    from delayq.contract import DelayQueue
     from delayq.scaling import Decision
 
     from delayq_operator.scaling.capacity_forecast import Rush
@@ -34,6 +34,7 @@ HELD: Final[Mapping[str, str]] = {
     "Hold": "spec.stopPolicy is Hold",
     "HoldAndDrain": "spec.stopPolicy is HoldAndDrain",
 }
+_GUARD_DOWN: Final = "two or more workers run and none can use the guard; more would not help"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +73,28 @@ def scale(
     guard_down: bool = False,
 ) -> Scale:
     """Return the number of workers; `current` is spec.replicas of the Deployment, None if there is none yet."""
-    spec = queue.spec
+    spec, fixed = queue.spec, queue.spec.worker.replicas
     if spec.stop_policy == "HoldAndDrain":
-        return Scale(replicas=0, reason="ClaimsSuspended", message=f"0 workers: {HELD['HoldAndDrain']}")
+        return _scale(0, "ClaimsSuspended", f": {HELD[spec.stop_policy]}")
     if spec.autoscaling is None:
-        return _fixed(spec.worker.replicas)
+        return _scale(fixed, "AutoscalingDisabled", ": spec.worker.replicas, without spec.autoscaling")
     if spec.autoscaling.mode == "External":
-        return _external(spec.worker.replicas)
-    for holds, reason, why in (
-        (spec.stop_policy in HELD, "ClaimsSuspended", HELD.get(spec.stop_policy)),
-        (paused, "Paused", "the DelayQueue is paused"),
-        (
-            guard_down,
-            "GuardUnreachable",
-            "two or more workers run and none can use the guard; more would not help",
-        ),
-    ):
-        if holds:
-            kept = _clamped(spec, 1) if current is None else current
-            return Scale(replicas=kept, reason=reason, message=f"{counted(kept, 'worker')}, kept: {why}")
+        how = ", as written to spec.worker.replicas through the scale subresource"
+        return _scale(fixed, "ExternalAutoscaler", how)
+    # At first 1 worker: it shows the lead time.
+    least, most = spec.autoscaling.min_replicas, spec.autoscaling.max_replicas
+    nearest = max(least, min(most, 1 if current is None else current))
+    holds = {
+        "ClaimsSuspended": HELD.get(spec.stop_policy, ""),
+        "Paused": "the DelayQueue is paused" if paused else "",
+        "GuardUnreachable": _GUARD_DOWN if guard_down else "",
+    }
+    for reason, why in holds.items():
+        if why:
+            return _scale(nearest if current is None else current, reason, f", kept: {why}")
     if decision is None:
-        return _undecided(spec, current)
+        kept = "kept" if nearest == current else "the nearest that spec.autoscaling allows"
+        return _scale(nearest, NOT_DECIDED, f", {kept}: the metrics were not read yet")
     return Scale(
         replicas=decision.replicas,
         reason="ValidMetricsFound" if decision.reason == "ValidMetricsFound" else "MetricsUnavailable",
@@ -101,24 +103,5 @@ def scale(
     )
 
 
-def _undecided(spec: Spec, current: int | None) -> Scale:
-    """Keep the number within its bounds, at first 1: that worker shows the lead time."""
-    wanted = _clamped(spec, 1 if current is None else current)
-    kept = "kept" if wanted == current else "the nearest that spec.autoscaling allows"
-    message = f"{counted(wanted, 'worker')}, {kept}: the metrics were not read yet"
-    return Scale(replicas=wanted, reason=NOT_DECIDED, message=message)
-
-
-def _fixed(replicas: int) -> Scale:
-    message = f"{counted(replicas, 'worker')}: spec.worker.replicas, without spec.autoscaling"
-    return Scale(replicas=replicas, reason="AutoscalingDisabled", message=message)
-
-
-def _external(asked: int) -> Scale:
-    message = f"{counted(asked, 'worker')}, as written to spec.worker.replicas through the scale subresource"
-    return Scale(replicas=asked, reason="ExternalAutoscaler", message=message)
-
-
-def _clamped(spec: Spec, replicas: int) -> int:
-    assert spec.autoscaling is not None  # noqa: S101 -- for the type checker; both callers asked
-    return max(spec.autoscaling.min_replicas, min(spec.autoscaling.max_replicas, replicas))
+def _scale(replicas: int, reason: str, why: str) -> Scale:
+    return Scale(replicas=replicas, reason=reason, message=f"{counted(replicas, 'worker')}{why}")

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from delayq_operator.base.names import Key
-    from delayq_operator.cache.pod import Pod
-    from delayq_operator.cache.pods import Pods
+    from delayq_operator.cache.pod import Pod, Pods
     from delayq_operator.kube.api import Api
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,18 @@ BLIND_SECONDS: Final = 20.0
 """A shard that is missing for longer than this is more than a failover or a leader election."""
 SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
-NEEDED: Final = frozenset(
+_OF_ALL_SHARDS: Final = frozenset(
+    metric.name
+    for metric in (
+        table.REDIS_UP,
+        table.REDIS_DOWN,
+        table.DURABILITY_RISK,
+        table.ERASED_SHARDS,
+        table.PARKED_TASKS,
+        table.PARKED_OLDEST_DUE,
+    )
+)
+NEEDED: Final = _OF_ALL_SHARDS | frozenset(
     metric.name
     for metric in (
         table.TASKS,
@@ -46,32 +57,14 @@ NEEDED: Final = frozenset(
         table.RESHARDING_CHECKED_TASKS,
         table.RESHARDING_MIGRATED_TASKS,
         table.RESHARDING_WAITING_TASKS,
-        table.REDIS_UP,
-        table.REDIS_DOWN,
-        table.DURABILITY_RISK,
-        table.ERASED_SHARDS,
         table.DUE_WITHIN_TASKS,
         table.DUE_KIND_TASKS,
-        table.PARKED_TASKS,
-        table.PARKED_OLDEST_DUE,
         table.QUEUE_CLAIMED,
         table.QUEUE_RELEASED,
         table.QUEUE_RECLAIMED,
     )
 )
 """Names of the metrics that the operator reads; scanners export several times as many."""
-
-_OF_ALL_SHARDS: Final = frozenset(
-    metric.name
-    for metric in (
-        table.REDIS_UP,
-        table.REDIS_DOWN,
-        table.DURABILITY_RISK,
-        table.ERASED_SHARDS,
-        table.PARKED_TASKS,
-        table.PARKED_OLDEST_DUE,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +113,11 @@ class Backlog:
     @property
     def tasks(self) -> int:
         """Tasks in every state but dead."""
-        return self.due + self.scheduled + self.in_flight + self.retrying + self.parked
+        return sum(self._live)
+
+    @property
+    def _live(self) -> tuple[int, ...]:
+        return self.due, self.scheduled, self.in_flight, self.retrying, self.parked
 
     @property
     def late_seconds(self) -> float:
@@ -159,8 +156,8 @@ class Backlog:
             self._numbers() != before._numbers()
             or self._kinds() != before._kinds()
             or not (
-                _same_time(self.oldest_due_at, before.oldest_due_at)
-                and _same_time(self.next_due_at, before.next_due_at)
+                near(self.oldest_due_at, before.oldest_due_at, SAME_SECONDS)
+                and near(self.next_due_at, before.next_due_at, SAME_SECONDS)
             )
         )
 
@@ -168,8 +165,7 @@ class Backlog:
         return {(each.kind, each.version) for each in self.unknown_kinds}
 
     def _numbers(self) -> list[int]:
-        tasks = (self.due, self.scheduled, self.in_flight, self.retrying, self.parked, self.dead)
-        return [bucket(number) for number in (*tasks, *self.shards.numbers)]
+        return [bucket(number) for number in (self.dead, *self._live, *self.shards.numbers)]
 
 
 def bucket(number: int) -> int:
@@ -177,10 +173,11 @@ def bucket(number: int) -> int:
     return number if number <= EXACT_UP_TO else round(number, 2 - len(str(number)))
 
 
-def _same_time(one: float | None, other: float | None) -> bool:
+def near(one: float | None, other: float | None, distance: float, share: float = 0.0) -> bool:
+    """Whether two numbers differ by no more than a distance, or a share of the other; None is near to None only."""
     if one is None or other is None:
         return one is other
-    return abs(one - other) < SAME_SECONDS
+    return abs(one - other) <= max(distance, share * other)
 
 
 class Reading:
@@ -312,18 +309,13 @@ def backlog(reading: Reading, now: float) -> Backlog:
     """Sum a reading up; `now` in Unix seconds."""
     overdue = max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0)
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
-    due = reading.total(table.TASKS, state="due")
+    tasks = {state: reading.total(table.TASKS, state=state) for state in table.STATES}
     up = any(reading.values(table.REDIS_UP)) or reading.shards > 0
     return Backlog(
         read_at=now,
-        due=due,
-        scheduled=reading.total(table.TASKS, state="scheduled"),
-        retrying=reading.total(table.TASKS, state="retrying"),
-        parked=reading.total(table.TASKS, state="parked"),
+        **tasks,
         unknown_kinds=reading.unknown_kinds(),
-        in_flight=reading.total(table.TASKS, state="in_flight"),
-        dead=reading.total(table.TASKS, state="dead"),
-        oldest_due_at=max(0.0, now - overdue) if due and overdue > 0 else None,
+        oldest_due_at=max(0.0, now - overdue) if tasks["due"] and overdue > 0 else None,
         next_due_at=None if next_due is None else now + min(next_due, LONGEST_SECONDS),
         whole=reading.whole,
         redis_up=up,

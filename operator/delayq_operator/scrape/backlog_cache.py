@@ -30,6 +30,10 @@ class BacklogCache:
     """Shards that the erase Job has erased, as it reports."""
     leader: str = ""
     """The pod to ask first."""
+    shards: int = 0
+    """The shards to expect, if more than in the spec."""
+    evaluated_at: float = 0.0
+    """When the autoscaler last decided, Unix seconds."""
     _reported: Backlog | None = None
     _wake_at: float = -math.inf
     _late_at: float = -math.inf

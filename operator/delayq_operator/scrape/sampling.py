@@ -28,13 +28,17 @@ def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet
     if not reading.shards or not len(overdue) == len(in_flight) == reading.shards:
         return None
     due = reading.total(table.TASKS, state="due")
+    oldest = max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0)
+    next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
+    # An expired lease that waits for a check needs no worker.
+    held = reading.total(table.TASKS, state="in_flight") - reading.total(table.EXPIRED_LEASES)
     return Sample(
         overdue=due,
-        overdue_seconds=_overdue_seconds(reading) if due else 0.0,
-        in_flight=_in_flight(reading),
+        overdue_seconds=min(LONGEST_SECONDS, oldest) if due else 0.0,
+        in_flight=max(0, held),
         parked=reading.total(table.TASKS, state="parked"),
         due_within=_due_within(reading, asked),
-        next_due_seconds=_next_due(reading),
+        next_due_seconds=None if next_due is None else min(next_due, LONGEST_SECONDS),
         fallen_due=_fallen_due(reading, due),
         ready=fleet.ready,
         starting=fleet.starting,
@@ -58,20 +62,6 @@ def _kinds(reading: Reading, stats: WorkerStats) -> tuple[tuple[float, float], .
             found[max(seconds, least)] = found.get(max(seconds, least), 0.0) + tasks
     total = sum(found.values())
     return tuple((tasks / total, seconds) for seconds, tasks in sorted(found.items()) if total)
-
-
-def _in_flight(reading: Reading) -> int:
-    """Return the tasks that workers run: an expired lease that waits for a check needs no worker."""
-    return max(0, reading.total(table.TASKS, state="in_flight") - reading.total(table.EXPIRED_LEASES))
-
-
-def _overdue_seconds(reading: Reading) -> float:
-    return min(LONGEST_SECONDS, max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0))
-
-
-def _next_due(reading: Reading) -> float | None:
-    next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
-    return None if next_due is None else min(next_due, LONGEST_SECONDS)
 
 
 def _due_within(reading: Reading, asked: Collection[float]) -> tuple[tuple[float, int], ...]:

@@ -39,12 +39,15 @@ def test_what_no_installation_writes_is_no_claim(forged: str) -> None:
         assert claim_in({"metadata": {"annotations": {names.INSTALLATION: claim}}}) == found
 
 
-def test_an_installation_alone_serves_at_once() -> None:
-    rivals = installation(NEW)
-    assert rivals.stance(ORDERS, "", 0) is Stance.SERVE
-    assert rivals.stance(ORDERS, NEW, 1) is Stance.SERVE
-    assert rivals.stance(ORDERS, NEW.replace("02", "01", 1), 2) is Stance.SERVE  # its Lease was made anew
+def test_one_alone_serves_at_once_and_the_older_one_reports_for_as_long_as_claims_come() -> None:
+    rivals = installation(OLD)
+    for now, claim in enumerate(("", OLD, OLD.replace("01", "02", 1))):  # its Lease was made anew
+        assert rivals.stance(ORDERS, claim, now) is Stance.SERVE
     assert not rivals.seen(ORDERS, 2)
+    assert rivals.stance(ORDERS, NEW, 3) is Stance.SERVE
+    assert rivals.stance(ORDERS, OLD, 4) is Stance.SERVE
+    assert rivals.seen(ORDERS, YIELD_SECONDS + CLAIM_SECONDS) == "delayq/delayq-operator"
+    assert rivals.seen(ORDERS, 3 + REPORT_SECONDS) == ""
 
 
 def test_the_newer_one_claims_once_and_yields_when_its_claim_is_replaced() -> None:
@@ -58,32 +61,14 @@ def test_the_newer_one_claims_once_and_yields_when_its_claim_is_replaced() -> No
     assert rivals.claims(ORDERS)
 
 
-def test_a_claim_that_stays_is_taken_up() -> None:
-    rivals = installation(NEW)
-    rivals.stance(ORDERS, OLD, 0)
-    assert rivals.stance(ORDERS, NEW, CLAIM_SECONDS - 1) is Stance.CLAIM
-    assert rivals.stance(ORDERS, NEW, CLAIM_SECONDS) is Stance.SERVE
-    assert not rivals.claims(ORDERS)
-
-
-def test_the_older_one_serves_and_reports_for_as_long_as_claims_come() -> None:
-    rivals = installation(OLD)
-    assert rivals.stance(ORDERS, NEW, 0) is Stance.SERVE
-    assert rivals.stance(ORDERS, OLD, 1) is Stance.SERVE
-    assert rivals.seen(ORDERS, YIELD_SECONDS + CLAIM_SECONDS) == "delayq/delayq-operator"
-    assert rivals.seen(ORDERS, REPORT_SECONDS) == ""
-    rivals.stance(ORDERS, NEW, 5)
-    rivals.forget(ORDERS)
-    assert rivals.seen(ORDERS, 5) == ""
-
-
 def test_the_newer_one_serves_minutes_after_the_older_one_was_uninstalled() -> None:
     """Until then nobody scales: a queue without workers starts no task."""
     rivals = installation(NEW)
     rivals.stance(ORDERS, OLD, 0)
+    assert rivals.stance(ORDERS, NEW, CLAIM_SECONDS - 1) is Stance.CLAIM
     assert rivals.stance(ORDERS, OLD, LATER_SECONDS) is Stance.YIELD  # and now the older one goes
     found, now = OLD, LATER_SECONDS
     while (stance := rivals.stance(ORDERS, found, now)) is not Stance.SERVE:
         found, now = NEW if stance is Stance.CLAIM else found, now + LATER_SECONDS
     assert now <= 240
-    assert rivals.seen(ORDERS, now) == ""
+    assert (rivals.seen(ORDERS, now), rivals.claims(ORDERS)) == ("", False)

@@ -36,20 +36,16 @@ def event(what: str, name: str, version: int) -> Event:
 
 
 class Copy:
-    """A listener that keeps names and what happened."""
+    """A listener that keeps names."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self.story: list[str] = []
 
     def seen(self, _kind: Kind, body: Object) -> None:
-        name = body["metadata"]["name"]
-        self.names.add(name)
-        self.story.append(f"+{name}")
+        self.names.add(body["metadata"]["name"])
 
     def gone(self, _kind: Kind, name: Name) -> None:
-        self.names.discard(name[1])
-        self.story.append(f"-{name[1]}")
+        self.names.remove(name[1])
 
 
 @pytest.fixture
@@ -84,29 +80,18 @@ async def test_a_watch_that_ended_goes_on_where_it_ended() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-async def test_what_vanished_while_no_watch_was_open_is_noticed_by_the_next_list() -> None:
-    copy, script, _ = await play([page(7, "a", "b")], GONE, [page(90, "b", "c")])
-    assert copy.names == {"b", "c"}
-    assert script.asked == ["list", "watch from 7", "list", "watch from 90"]
-
-
-@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("error", [AWAY, GONE])
 async def test_half_a_list_is_no_list(error: Exception) -> None:
-    """The second page fails: nothing is taken for gone, and nothing is watched before all was listed."""
+    """The second page fails: nothing is taken for gone, and nothing is watched before all was listed.
+
+    What vanished while no watch was open is noticed by the next whole list.
+    """
     copy, script, followed = await play(
         *([page(7, "a"), page(7, "b")], GONE, [page(9, "a", "c"), error], [page(9, "a")])
     )
     assert script.asked == ["list", "watch from 7", "list", "list", "watch from 9"]
-    assert copy.names == {"a"}, "c, of which only the half told, is gone, too"
+    assert copy.names == {"a"}, "b, and c, of which only the half told, are gone"
     assert followed.synced.is_set()
-
-
-async def test_an_api_server_that_is_away_is_asked_again_within_two_seconds(clock: Clock) -> None:
-    began = clock.now
-    _, script, _ = await play(*[AWAY] * 100)
-    assert len(script.asked) == 101
-    assert 100 * 1 <= clock.now - began + 5 <= 100 * 2 + 5
 
 
 async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> None:
@@ -117,9 +102,12 @@ async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> Non
     assert clock.now - began > reflector.DENIED_SECONDS
 
 
-async def test_a_reflector_that_tries_in_vain_is_not_idle(clock: Clock) -> None:
+async def test_an_api_server_that_is_away_is_asked_every_two_seconds_and_the_reflector_is_not_idle(
+    clock: Clock,
+) -> None:
     """Liveness must not restart an operator because the API server is away."""
+    began = clock.now
     _, _, followed = await play([page(7)], *[AWAY] * 300)
-    assert followed.age_seconds > 300
+    assert 300 - 5 <= clock.now - began <= 600
+    assert followed.age_seconds > 290
     assert followed.idle_seconds < 1
-    assert clock.now > 0

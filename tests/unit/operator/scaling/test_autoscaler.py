@@ -104,19 +104,12 @@ class World:
         self.scaler.carried_out(KEY, decision, now)
 
 
-def test_another_number_is_asked_for_at_once_and_once() -> None:
+def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_evaluation() -> None:
     world = World(replicas=2)
     found = world.evaluate(due=5_000)
     assert (found.before, found.replicas, world.enqueued) == (2, 10, 1)
     world.carry_out(found)
     assert world.decision(NOW + 1) is found
-    world.evaluate(NOW + 2, due=5_000)
-    assert world.enqueued == 1
-
-
-def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_evaluation() -> None:
-    world = World(replicas=2)
-    world.carry_out(world.evaluate(due=5_000))
     world.asks_for(3)
     found = world.decision(NOW + 1)
     assert (found.before, found.replicas) == (3, 10)
@@ -207,10 +200,8 @@ def test_only_what_was_written_uses_up_what_a_policy_allows() -> None:
     ("edit", "remembered"),
     [
         ({"autoscaling": {"mode": "External"}}, False),
-        ({"autoscaling": None}, False),
         ({"autoscaling": {"minReplicas": 9, "maxReplicas": 1}}, True),
         ({"autoscaling": {}, "stopPolicy": "Hold"}, True),
-        ({"autoscaling": {}, "annotations": {"delayq.dev/paused": "true"}}, True),
     ],
 )
 def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kept_for_later(

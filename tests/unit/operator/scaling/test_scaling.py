@@ -18,12 +18,9 @@ BOUNDS = {"minReplicas": 2, "maxReplicas": 5}
 EXTERNAL = {"mode": "External", **BOUNDS}
 
 CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
-    ({}, None, 1, "AutoscalingDisabled"),
     ({}, 7, 1, "AutoscalingDisabled"),
     ({"worker": {"replicas": 3}}, 7, 3, "AutoscalingDisabled"),
-    ({"worker": {"replicas": 0}}, 7, 0, "AutoscalingDisabled"),
     ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}}, 9, 4, "ExternalAutoscaler"),
-    ({"autoscaling": EXTERNAL}, 3, 1, "ExternalAutoscaler"),
     ({"autoscaling": BOUNDS, "worker": {"replicas": 3}}, 4, 4, "NotEvaluated"),
     ({"autoscaling": BOUNDS}, None, 2, "NotEvaluated"),
     ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "NotEvaluated"),
@@ -32,7 +29,6 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": BOUNDS}, 0, 2, "NotEvaluated"),
     ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "ClaimsSuspended"),
     ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
-    ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
     ({"autoscaling": EXTERNAL, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
     # Hold keeps only the operator from changing the number.
     ({"worker": {"replicas": 3}, "stopPolicy": "Hold"}, 7, 3, "AutoscalingDisabled"),
@@ -65,7 +61,6 @@ HELD = {"stopPolicy": "Hold", "autoscaling": BOUNDS}
         (HELD, DECISION, {}, 3, "ClaimsSuspended"),
         (HELD, DECISION, {"guard_down": True}, 3, "ClaimsSuspended"),
         (HELD | {"stopPolicy": "HoldAndDrain"}, DECISION, {}, 0, "ClaimsSuspended"),
-        ({}, None, {"guard_down": True}, 1, "AutoscalingDisabled"),
         ({"autoscaling": EXTERNAL}, None, {"guard_down": True}, 1, "ExternalAutoscaler"),
     ],
 )

@@ -34,11 +34,14 @@ def test_numbers_alone_wake_once_in_a_while(news: BacklogCache) -> None:
         at + wait for at in (5, 10, 15, 20) if (wait := heard(news, at, due=500 + 100 * at)) is not None
     ]
     assert due_at == [NUMBERS_SECONDS] * 2 + [2 * NUMBERS_SECONDS] * 2
+    assert heard(news, -3600, due=900) == NUMBERS_SECONDS, "a clock that is put back"
 
 
-def test_a_slow_drift_is_told_in_the_end(news: BacklogCache) -> None:
+def test_a_slow_drift_is_told_in_the_end_and_each_erased_shard_at_once(news: BacklogCache) -> None:
     waits = [heard(news, 5.0 * n, oldest_due_at=NOW - 1 + 2 * n) for n in range(1, 5)]
     assert waits == [None, None, 0.0, None]
+    assert [heard(news, 21, 3), heard(news, 22, 3), heard(news, 23, 0)] == [0, None, None]
+    assert news.erased == 3
 
 
 def test_other_kinds_of_as_many_parked_tasks_are_told_as_seldom_as_numbers(news: BacklogCache) -> None:
@@ -91,11 +94,6 @@ def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: Backl
     assert found == [True] * 14 + [False] * 5, "the last late one was at 18 s"
 
 
-def test_each_shard_that_was_erased_wakes_at_once_and_none_is_lost(news: BacklogCache) -> None:
-    assert (heard(news, 1, 3), heard(news, 2, 3), heard(news, 3, 0)) == (0, None, None)
-    assert news.erased == 3
-
-
 def test_a_failure_wakes_nobody_before_the_last_reading_is_too_old(news: BacklogCache) -> None:
     assert news.fail("refused", NOW + 5) is None
     assert news.fresh(NOW + 5) is not None
@@ -111,7 +109,3 @@ def test_failures_that_take_turns_wake_as_seldom_as_numbers() -> None:
     news = BacklogCache()
     waits = [news.fail(f"HTTP {302 + n % 2}", NOW + 5 * n) for n in range(4)]
     assert waits == [0, NUMBERS_SECONDS - 5, NUMBERS_SECONDS - 10, 2 * NUMBERS_SECONDS - 15]
-
-
-def test_a_clock_that_is_put_back_makes_no_long_wait(news: BacklogCache) -> None:
-    assert heard(news, -3600, due=900) == NUMBERS_SECONDS

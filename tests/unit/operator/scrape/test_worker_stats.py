@@ -96,7 +96,6 @@ def test_workers_teach_of_each_kind_and_those_of_an_earlier_operator_once() -> N
     "status",
     [
         {"leadSeconds": "x", "handlerMilliseconds": -1},
-        {"leadSeconds": 0},
         {"leadSeconds": 2**31 - 1, "handlerMilliseconds": 2**63 - 1},
         {"leadSeconds": 10**400, "handlerMilliseconds": 10**400},
     ],
@@ -130,25 +129,17 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [float("nan"), float("inf"), -1.0, 1.7e308, 1e300, 10**400, 2.0**60],
-    ids=lambda value: f"{value}"[:8],
+    "value", [float("nan"), float("inf"), -1.0, 10**400], ids=["nan", "inf", "negative", "huge"]
 )
-def test_nonsense_teaches_nothing(value: float) -> None:
+def test_nonsense_teaches_nothing_nor_does_a_handler_of_more_than_a_week(value: float) -> None:
     stats = WorkerStats({})
     stats.take(worker("w"), says(value, total=value, count=value), NOW)
     stats.take(worker("w"), says(None, total=value, count=3), NOW)
     stats.take(worker("w"), says(None, total=3, count=value), NOW)
     stats.take(worker("w"), [], NOW)
-    assert (stats.lead.seconds, stats.handler.seconds) == (None, None)
-
-
-def test_no_handler_takes_longer_than_a_week() -> None:
-    """Time without handlers, or centuries of it, would be the mean of all workers for the next 500 tasks."""
-    stats = WorkerStats({})
     stats.take(worker("none"), says(total=5, count=0), NOW)
     stats.take(worker("long"), says(total=15 * 86_400, count=2), NOW)
-    assert stats.handler.seconds is None
+    assert (stats.lead.seconds, stats.handler.seconds) == (None, None)
     stats.take(worker("week"), says(total=14 * 86_400, count=2), NOW)
     assert stats.handler.seconds == 7 * 86_400
 
@@ -174,13 +165,7 @@ def test_one_that_stays_silent_is_asked_no_more_often_than_one_that_speaks(silen
     stats = WorkerStats({})
     asked = [bool(stats.to_ask([silent], NOW + at)) for at in (0, 2, 4, AGAIN_SECONDS, AGAIN_SECONDS + 2)]
     assert asked == [True, False, False, True, False]
-
-
-def test_of_many_workers_each_gets_its_turn_though_all_others_hang() -> None:
-    stats, pods = WorkerStats({}), [worker(f"w{n:03}", ready=True) for n in range(100)]
-    asked = [pod.name for n in range(4) for pod in stats.to_ask(pods, NOW + 2 * n)]
-    assert set(asked) == {pod.name for pod in pods}
-    assert len(asked) == 4 * MOST_AT_ONCE
+    assert stats.to_ask([silent], NOW - 3600), "the clock was put back"
 
 
 def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
@@ -188,9 +173,4 @@ def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
     stats, speaks = WorkerStats({}), worker("speaks", ready=True)
     asked = [pod.name for n in range(8) for pod in stats.to_ask([*hangs, speaks], NOW + 2 * n)]
     assert asked.count("speaks") == 2
-
-
-def test_a_clock_that_is_put_back_leaves_nobody_out() -> None:
-    stats = WorkerStats({})
-    assert stats.to_ask([worker("w", ready=True)], NOW)
-    assert stats.to_ask([worker("w", ready=True)], NOW - 3600)
+    assert set(asked) == {pod.name for pod in (*hangs, speaks)}

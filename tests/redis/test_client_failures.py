@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, AsyncConnection
+from delayq.connection.aio import Single
 from delayq.connection.round_trip import round_trip, translated
-from delayq.connection.single import Single
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import Outcome
 from redis._parsers.base import BaseParser

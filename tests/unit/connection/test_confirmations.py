@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from delayq.connection.single import Single
+from delayq.connection.aio import Single
 from delayq.protocol.commands import Commands
 from delayq.protocol.write_durability import Durability
 from redis.exceptions import NoScriptError

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.connection.place import Place
-from delayq.connection.redirects import Redirect
 from delayq.connection.round_trip import round_trip
-from delayq.connection.routing import ASKING, HOPS, Pause, Routes, Send, routed
+from delayq.connection.routing import ASKING, HOPS, Pause, Redirect, Routes, Send, routed
 from delayq.protocol.commands import Commands
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
 

@@ -300,11 +300,10 @@ async def test_a_sweep_enforces_the_bounds_of_an_idle_queue(
     assert _calls(shard).get("unlink", 0) == 0
 
 
-def test_a_hundred_thousand_entries_are_trimmed_in_bounded_calls(shard: Shard) -> None:
-    shard.seed(aged(100_000))
+def test_any_number_of_entries_is_trimmed_in_bounded_calls(shard: Shard) -> None:
+    shard.seed(aged(10_000))
     trim = keeping(shard, None).trim_finished(0)
-    found = [shard.run(trim) for _ in range(401)]
-    assert found == [BATCH] * 400 + [0]
+    assert [shard.run(trim) for _ in range(41)] == [BATCH] * 40 + [0]
     assert shard.whole() == State(stats={"format": 4})
 
 
@@ -357,11 +356,6 @@ def test_while_tasks_migrate_one_in_its_new_shard_comes_before_its_history_in_th
     options = {"if_exists": "reject", "repeated": 0, **PLENTY}
     pair.run(commands.schedule(1, [task_id, "+5000", BODY], **options))
     assert state() is In.SCHEDULED
-
-
-def test_tasks_that_are_done_cannot_be_listed(shard: Shard) -> None:
-    with pytest.raises(ValueError, match="done cannot be listed"):
-        next(Operations(shard.commands, Limits()).page(In.DONE, offset=0, limit=1))
 
 
 def test_a_shard_with_a_history_is_retired_and_erased(shard: Shard) -> None:

@@ -343,17 +343,6 @@ async def test_an_unforeseen_failure_leaves_nobody_waiting(
     await connection.close()
 
 
-async def test_closing_fails_those_who_wait(aof_server: RedisServer, queue_name: str) -> None:
-    async with Client(aof_server.url, queue=queue_name) as client:
-        await client.counts()
-        aof_server.pause()
-        waiting = asyncio.create_task(client._connection.send([("PING",)]))
-        await asyncio.sleep(0.05)
-    with pytest.raises(Unavailable, match="connection closed"):
-        await waiting
-    aof_server.resume()
-
-
 # what Redis answers
 
 

@@ -43,7 +43,7 @@ class Operations:
         deadline_ms: int | None = None,
     ) -> None:
         """`limits` come from spec.limits, `durability` from spec.durability, the deadline from spec.delivery."""
-        self.commands, self.limits, self.durability = commands, limits, durability
+        self.commands, self.limits = commands, limits
         self.homes = ShardRouter(commands)
         self.writer = TaskWriter(commands, self.homes, limits, durability, deadline_ms=deadline_ms)
         self.bulk = BulkOperations(self.homes, commands, limits)

@@ -17,7 +17,7 @@ from delayq.protocol.results import LostTask, MigratingTask, Outcome
 from delayq.protocol.shard_map import ShardMap
 from delayq.scanner.scanner import ShardScanner
 
-from tests.redis.state import NOW, PLENTY, Shard, State
+from tests.redis.state import NOW, Shard, State
 from tests.redis.test_reaper import spec
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ LATE = within(5, NOW - 10)  # could start until 5 ms ago
 
 def schedule(shard: Shard, task_id: str, body: bytes, when: str, *, if_exists: str = "reject") -> Outcome:
     """Store a task; `body` has a due time, which `when` replaces."""
-    call = shard.commands.schedule(0, [task_id, when, body[:-6]], if_exists=if_exists, repeated=0, **PLENTY)
-    return shard.run(call).notes.get(0, Outcome.CREATED)
+    return shard.store(task_id, when, body[:-6], if_exists=if_exists).notes.get(0, Outcome.CREATED)
 
 
 def test_late_tasks_take_no_lease_no_start_of_the_rate_and_no_attempt(shard: Shard) -> None:

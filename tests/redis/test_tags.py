@@ -11,7 +11,7 @@ from delayq.protocol.envelope import Further, encode, with_fields
 from delayq.protocol.results import Bulk, MigratingTask, Outcome, Rescheduled, Selection
 from delayq.protocol.shard_map import ShardMap
 
-from tests.redis.state import NOW, PLENTY, State
+from tests.redis.state import NOW, State
 
 if TYPE_CHECKING:
     from delayq.protocol.results import BulkPage
@@ -34,8 +34,7 @@ def tagged(
 def store(
     shard: Shard, task_id: str, envelope: bytes, when: str = "+0", *, if_exists: str = "reject"
 ) -> Outcome:
-    options = {"if_exists": if_exists, "repeated": 0, **PLENTY}
-    stored = shard.run(shard.commands.schedule(0, [task_id, when, envelope[:-6]], **options))
+    stored = shard.store(task_id, when, envelope[:-6], if_exists=if_exists)
     return stored.notes.get(0, Outcome.CREATED)
 
 

@@ -10,7 +10,7 @@ import random
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.contract.acl import rule
 from redis import Redis
@@ -18,7 +18,7 @@ from redis import Redis
 from tests.processes import Gone, Process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from delayq.protocol.keys import Keys
 
@@ -117,6 +117,19 @@ class Killable:
     process: Process
     paused = False
 
+    def launch(self) -> None:
+        """Start it, and wait until it is ready."""
+        raise NotImplementedError
+
+    def run(self, ready: str, *argv: str, **options: Any) -> None:  # noqa: ANN401  Process.start's
+        """Start the process, and wait for a line that it writes."""
+        self.process = Process.start(*argv, **options)
+        try:
+            self.process.wait_line(ready)
+        except Gone:
+            self.process.kill()
+            raise
+
     def kill(self) -> None:
         """SIGKILL: what was not written is gone, and nobody is told."""
         self.process.kill()
@@ -130,6 +143,22 @@ class Killable:
     def resume(self) -> None:
         self.paused = False
         self.process.resume()
+
+
+K = TypeVar("K", bound=Killable)
+
+
+def on_a_free_port(make: Callable[[int], K], ports: range = PORTS) -> K:
+    """Launch it on a port that turns out to be free: the one way to know is to have taken it."""
+    while True:
+        server = make(free_port(ports))
+        try:
+            server.launch()
+        except Gone as gone:
+            if "Address already in use" not in str(gone):
+                raise
+        else:
+            return server
 
 
 @dataclass
@@ -163,33 +192,25 @@ class RedisServer(Killable):
         ports: range = PORTS,
         **fields: Any,  # noqa: ANN401  those above
     ) -> RedisServer:
-        """Start on a port that turns out to be free: the one way to know is to have taken it."""
+        """Start on a free port."""
         dir.mkdir(parents=True, exist_ok=True)
         ticks = {"hz": "500"} if movable_clock else {}
         settings = {"save": "", "appendonly": "yes" if appendonly else "no", **ticks, **(config or {})}
-        while True:
-            port = free_port(ports)
+
+        def made(port: int) -> RedisServer:
             server = cls(flavour, dir, settings, port, None, **fields)
             own = Clock(dir / "clock", port, socket=server.socket)
             server.clock = own if movable_clock is True else movable_clock or None
-            try:
-                server.launch()
-            except Gone as gone:
-                if "Address already in use" not in str(gone):
-                    raise
-            else:
-                return server
+            return server
+
+        return on_a_free_port(made, ports)
 
     def launch(self, ready: str = "Ready to accept connections") -> None:
         if self.clock is not None:
             self.clock.write()
         users(self.dir, rule(redis=SPEAKS[self.flavour], config_get=self.config_get))
-        self.process = Process.start(*self._argv(), env=self._environment(), cwd=self.dir)
-        try:
-            self.process.wait_line(ready)
-        except Gone:
-            self.process.kill()
-            raise
+        environment = {} if self.clock is None else self.clock.environment()
+        self.run(ready, *self._argv(), env=environment, cwd=self.dir)
 
     def _argv(self) -> list[str]:
         port = str(self.port)
@@ -202,9 +223,6 @@ class RedisServer(Killable):
             settings["enable-debug-command"] = "yes"
         said = [word for name, value in settings.items() for word in (f"--{name}", value)]
         return [*self.enter, str(binary(self.flavour)), *said]
-
-    def _environment(self) -> dict[str, str]:
-        return {} if self.clock is None else self.clock.environment()
 
     @property
     def url(self) -> str:

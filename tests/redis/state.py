@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from delayq import SyncClient
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
+    from delayq.protocol.replies import Stored
     from delayq.protocol.results import TaskView
+    from delayq.protocol.scripts import Argument
     from redis import Redis
 
     from tests.topologies.kinds import Servers
@@ -214,6 +216,11 @@ class Shard:
     def run(self, call: Call[T]) -> T:
         answer: T = self.connection.run([call])[0]
         return answer
+
+    def store(self, *flat: Argument, if_exists: str = "reject", **options: int) -> Stored:
+        """Schedule tasks: of each, its id, when it is due and its envelope without the due time."""
+        limits: dict[str, Any] = {"repeated": 0, **PLENTY, **options}
+        return self.run(self.commands.schedule(0, flat, if_exists=if_exists, **limits))
 
     def view(self, task_id: str) -> TaskView:
         """What `get` says of a task that has to be there."""

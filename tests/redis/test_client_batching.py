@@ -90,6 +90,7 @@ async def test_calls_that_wait_fail_when_the_client_closes(aof_server: RedisServ
     await client.close()
     found = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(each) for each in found} == {Unavailable}
+    assert all("connection closed" in str(each) for each in found)
     aof_server.resume()
 
 

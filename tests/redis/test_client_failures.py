@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, AsyncConnection
+from delayq.connection.aio import Single
 from delayq.connection.round_trip import round_trip, translated
-from delayq.connection.single import Single
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import Outcome
 from redis._parsers.base import BaseParser
@@ -341,17 +341,6 @@ async def test_an_unforeseen_failure_leaves_nobody_waiting(
         assert isinstance(failure.__cause__, KeyError)
     assert await connection.send([("PING",)]) == [b"PONG"]
     await connection.close()
-
-
-async def test_closing_fails_those_who_wait(aof_server: RedisServer, queue_name: str) -> None:
-    async with Client(aof_server.url, queue=queue_name) as client:
-        await client.counts()
-        aof_server.pause()
-        waiting = asyncio.create_task(client._connection.send([("PING",)]))
-        await asyncio.sleep(0.05)
-    with pytest.raises(Unavailable, match="connection closed"):
-        await waiting
-    aof_server.resume()
 
 
 # what Redis answers

@@ -10,7 +10,6 @@ from delayq import (
     PayloadTooLarge,
     QueueFull,
     SyncClient,
-    TaskExists,
 )
 from delayq.contract import Limits
 from delayq.protocol.commands import Commands
@@ -57,16 +56,6 @@ def test_a_full_queue_and_a_far_due_time_are_refused_and_leave_nothing(make: Mak
     client.schedule(None, delay_ms=100_000, task_id="more")
     with pytest.raises(DelayTooLong):
         client.reschedule("more", delay_ms=100_001)
-
-
-def test_an_id_in_use_is_refused_kept_or_replaced(client: SyncClient) -> None:
-    client.schedule(1, delay_ms=60_000, task_id="a")
-    with pytest.raises(TaskExists, match="task a exists already"):
-        client.schedule(2, delay_ms=1, task_id="a")
-    assert client.schedule(2, delay_ms=1, task_id="a", if_exists="keep").outcome is Outcome.KEPT
-    assert known(client, "a").body == b"1"
-    assert client.schedule(2, delay_ms=60_000, task_id="a", if_exists="replace").outcome is Outcome.REPLACED
-    assert known(client, "a").body == b"2"
 
 
 def test_a_running_task_cannot_be_moved_or_cancelled_but_followed(

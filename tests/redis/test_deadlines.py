@@ -17,7 +17,7 @@ from delayq.protocol.results import LostTask, MigratingTask, Outcome
 from delayq.protocol.shard_map import ShardMap
 from delayq.scanner.scanner import ShardScanner
 
-from tests.redis.state import NOW, PLENTY, Shard, State
+from tests.redis.state import NOW, Shard, State
 from tests.redis.test_reaper import spec
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ LATE = within(5, NOW - 10)  # could start until 5 ms ago
 
 def schedule(shard: Shard, task_id: str, body: bytes, when: str, *, if_exists: str = "reject") -> Outcome:
     """Store a task; `body` has a due time, which `when` replaces."""
-    call = shard.commands.schedule(0, [task_id, when, body[:-6]], if_exists=if_exists, repeated=0, **PLENTY)
-    return shard.run(call).notes.get(0, Outcome.CREATED)
+    return shard.store(task_id, when, body[:-6], if_exists=if_exists).notes.get(0, Outcome.CREATED)
 
 
 def test_late_tasks_take_no_lease_no_start_of_the_rate_and_no_attempt(shard: Shard) -> None:
@@ -72,27 +71,12 @@ def test_late_tasks_take_no_lease_no_start_of_the_rate_and_no_attempt(shard: Sha
     }
 
 
-def test_late_tasks_are_dropped_and_counted_if_the_document_says_so(shard: Shard) -> None:
-    commands = Commands(shard.commands.queue, drops_expired=True)
-    shard.seed(
-        State(
-            delayed={"a": NOW - 10},
-            retry={"b": NOW + 500},
-            attempts={"b": "1 0 no"},
-            tasks={"a": LATE, "b": LATE},
-            deadlines={"a": NOW - 4, "b": NOW - 4},
-        )
-    )
-    assert not shard.run(commands.claim(0, 10, LEASE_MS)).leases
-    assert shard.run(commands.expire(0)) == (1, 1)
-    found = shard.whole()
-    assert found.but(stats={}) == State()
-    assert (found.stats["expired"], found.stats["dropped"]) == (2, 2)
-
-
 @pytest.mark.parametrize(("drops", "counters"), [(False, 1), (True, 3)])
 @pytest.mark.parametrize("verb", ["claim", "expire", "isolate"])
-def test_a_call_counts_its_late_tasks_at_once(shard: Shard, verb: str, counters: int, *, drops: bool) -> None:
+def test_a_call_ends_its_late_tasks_and_counts_them_at_once(
+    shard: Shard, verb: str, counters: int, *, drops: bool
+) -> None:
+    """They are dead letters, or dropped if the document says so."""
     commands = Commands(shard.commands.queue, drops_expired=drops)
     tasks = dict.fromkeys(map(str, range(20)), LATE)
     index = dict.fromkeys(tasks, NOW - 10)
@@ -108,6 +92,8 @@ def test_a_call_counts_its_late_tasks_at_once(shard: Shard, verb: str, counters:
     assert shard.redis.info("commandstats")["cmdstat_hincrby"]["calls"] == counters
     found = shard.whole()
     assert (found.stats["expired"], found.stats.get("dropped")) == (20, 20 if drops else None)
+    dead = State(dlq=dict.fromkeys(tasks, NOW), dlq_info=dict.fromkeys(tasks, MISSED), tasks=tasks)
+    assert found.but(stats={}) == (State() if drops else dead)
 
 
 def test_a_late_suspect_does_not_run_again(shard: Shard) -> None:
@@ -118,6 +104,10 @@ def test_a_late_suspect_does_not_run_again(shard: Shard) -> None:
             tasks={"a": LATE, "b": within(20, NOW - 10)},
             deadlines={"a": NOW - 4, "b": NOW + 11},
         )
+    )
+    claimed = shard.run(shard.commands.isolate(0, 1, LEASE_MS))
+    assert (claimed.leases, claimed.suspects, shard.whole().wake) == ([], 1, 1), (
+        "another worker runs the rest"
     )
     claimed = shard.run(shard.commands.isolate(0, 5, LEASE_MS))
     assert ([lease.task.id for lease in claimed.leases], claimed.suspects) == (["b"], 0)
@@ -138,12 +128,6 @@ def test_a_late_suspect_that_an_older_process_moved_to_another_index_ends_once(
     found = shard.whole()
     assert (found.suspect, found.delayed, found.retry, found.stats["expired"]) == ({}, {}, {}, 2)
     assert found.dlq == ({} if drops else {"a": NOW, "b": NOW})
-
-
-def test_suspects_behind_late_ones_wake_a_worker(shard: Shard) -> None:
-    shard.seed(State(suspect={"a": 7, "b": 8}, tasks={"a": LATE, "b": within(9)}))
-    claimed = shard.run(shard.commands.isolate(0, 1, LEASE_MS))
-    assert (claimed.leases, claimed.suspects, shard.whole().wake) == ([], 1, 1)
 
 
 def test_the_follow_up_of_a_late_task_takes_its_place(shard: Shard) -> None:
@@ -268,16 +252,6 @@ def test_a_task_that_lost_its_index_keeps_its_deadline(shard: Shard) -> None:
     assert [lease.task.id for lease in shard.run(shard.commands.claim(0, 2, LEASE_MS)).leases] == ["b"]
 
 
-def test_done_and_cancelled_tasks_leave_nothing_behind(shard: Shard) -> None:
-    shard.seed(State())
-    for task_id in ("done", "cancelled"):
-        schedule(shard, task_id, within(10**6), "+0" if task_id == "done" else "+9")
-    [lease] = shard.run(shard.commands.claim(0, 9, LEASE_MS)).leases
-    shard.run(shard.commands.ack(0, [lease.member]))
-    shard.run(shard.commands.cancel("cancelled"))
-    assert shard.whole().but(stats={}, wake=0, alarm=0) == State()
-
-
 def test_a_task_that_migrates_has_its_deadline_where_it_arrives(shard: Shard) -> None:
     shard.seed(State())
     envelope = within(20, NOW + 50)
@@ -313,14 +287,6 @@ def test_a_key_of_another_type_fails_before_any_task_is_taken(shard: Shard, verb
         shard.run(call)
     shard.redis.delete(shard.keys.deadlines)
     assert shard.whole() == before
-
-
-def test_a_queue_without_deadlines_has_nothing_of_them(shard: Shard) -> None:
-    shard.seed(State())
-    schedule(shard, "a", within(None), "+0")
-    shard.run(shard.commands.claim(0, 1, LEASE_MS))
-    assert not shard.redis.exists(shard.keys.deadlines)
-    assert shard.redis.hget(shard.keys.stats, "format") is None
 
 
 def test_the_deadline_of_the_call_comes_before_that_of_the_queue() -> None:

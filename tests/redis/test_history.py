@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.connection import AsyncConnection
-    from delayq.protocol.results import TaskView
 
     from tests.topologies.kinds import Servers
 
@@ -40,9 +39,7 @@ def schedule(
     shard: Shard, *ids: str, if_exists: str = "keep", when: str = "+0", repeated: int = 0
 ) -> list[Outcome]:
     flat = [item for task_id in ids for item in (task_id, when, BODY)]
-    notes = shard.run(
-        shard.commands.schedule(0, flat, if_exists=if_exists, repeated=repeated, **PLENTY)
-    ).notes
+    notes = shard.store(*flat, if_exists=if_exists, repeated=repeated).notes
     return [notes.get(nth, Outcome.CREATED) for nth in range(len(ids))]
 
 
@@ -57,10 +54,6 @@ def finish(shard: Shard, *ids: str, finished: Finished | None = HOUR) -> None:
     assert run(shard, keeping(shard, finished)) == [Settled.ACKED] * len(ids)
 
 
-def get(shard: Shard, task_id: str) -> TaskView | None:
-    return shard.run(shard.commands.get(task_id))
-
-
 def test_get_says_when_a_task_was_done_how_late_it_began_and_after_how_many_attempts(shard: Shard) -> None:
     commands = keeping(shard)
     schedule(shard, "a")
@@ -70,12 +63,10 @@ def test_get_says_when_a_task_was_done_how_late_it_began_and_after_how_many_atte
     shard.clock(NOW + 1100)
     [lease] = shard.run(commands.claim(0, 1, 60_000)).leases
     shard.clock(NOW + 1500)
-    view = get(shard, "a")
-    assert view is not None
+    view = shard.view("a")
     assert (view.state, view.finished_ms, view.attempts, view.late_ms) == (In.IN_FLIGHT, None, None, None)
     shard.run(settle_call(commands, [Settlement("ack", lease)], 3))
-    view = get(shard, "a")
-    assert view is not None
+    view = shard.view("a")
     assert (view.state, view.finished_ms, view.attempts, view.late_ms) == (In.DONE, NOW + 1500, 2, 30)
     assert (view.id, view.scheduled_ms, view.body, view.token) == ("a", NOW + 1070, b"", None)
     assert shard.run(commands.cancel("a")) == Cancelled.NOT_FOUND
@@ -111,7 +102,7 @@ def _calls(shard: Shard) -> dict[str, int]:
 
 def test_a_worker_keeps_a_history_only_if_the_document_says_so(shard: Shard) -> None:
     finish(shard, "a", finished=None)
-    assert get(shard, "a") is None
+    assert shard.run(shard.commands.get("a")) is None
     after = shard.whole()
     assert (after.but(stats={}, alarm=0, wake=0), after.stats.get("format")) == (State(), None)
     finish(shard, "a")
@@ -129,9 +120,7 @@ def test_only_keep_does_not_store_a_finished_task_again(
     finish(shard, "a", "ü:1")
     before = shard.whole()
     if full and if_exists == "keep":  # also of a queue that would take no other task
-        flat: list[Any] = ["a", "+5", BODY]
-        options = PLENTY | {"max_length": 0}
-        stored = shard.run(shard.commands.schedule(0, flat, if_exists="keep", repeated=1, **options))
+        stored = shard.store("a", "+5", BODY, if_exists="keep", repeated=1, max_length=0)
         assert stored.notes == {0: Outcome.KEPT}
     else:
         assert schedule(shard, "a", "ü:1", "new", if_exists=if_exists) == [outcome, outcome, "created"]
@@ -145,11 +134,10 @@ def test_keep_stores_a_task_again_from_the_ms_on_in_which_its_entry_is_too_old(s
     finish(shard, "a")
     shard.clock(NOW + 3_599_999)
     assert schedule(shard, "a", when="+60000") == [Outcome.KEPT]
-    view = get(shard, "a")
-    assert view is not None
+    view = shard.view("a")
     assert view.state is In.DONE
     shard.clock(NOW + 3_600_000)
-    assert get(shard, "a") is None
+    assert shard.run(shard.commands.get("a")) is None
     assert schedule(shard, "a", when="+60000") == [Outcome.CREATED]
     assert shard.whole().finished == {"a": NOW}
 
@@ -171,8 +159,7 @@ def test_a_task_that_exists_comes_before_its_history_and_its_next_end_replaces_t
     [lease] = shard.run(commands.claim(0, 1, 60_000)).leases
     assert schedule(shard, "a", if_exists="replace", when="+500") == [Outcome.FOLLOWS]
     shard.run(settle_call(commands, [Settlement("ack", lease)], 1))
-    view = get(shard, "a")
-    assert view is not None
+    view = shard.view("a")
     assert (view.state, view.at_ms) == (In.SCHEDULED, NOW + 500)
     assert schedule(shard, "a") == [Outcome.KEPT]
     assert shard.whole().finished == {"a": NOW}
@@ -300,11 +287,10 @@ async def test_a_sweep_enforces_the_bounds_of_an_idle_queue(
     assert _calls(shard).get("unlink", 0) == 0
 
 
-def test_a_hundred_thousand_entries_are_trimmed_in_bounded_calls(shard: Shard) -> None:
-    shard.seed(aged(100_000))
+def test_any_number_of_entries_is_trimmed_in_bounded_calls(shard: Shard) -> None:
+    shard.seed(aged(10_000))
     trim = keeping(shard, None).trim_finished(0)
-    found = [shard.run(trim) for _ in range(401)]
-    assert found == [BATCH] * 400 + [0]
+    assert [shard.run(trim) for _ in range(41)] == [BATCH] * 40 + [0]
     assert shard.whole() == State(stats={"format": 4})
 
 
@@ -357,11 +343,6 @@ def test_while_tasks_migrate_one_in_its_new_shard_comes_before_its_history_in_th
     options = {"if_exists": "reject", "repeated": 0, **PLENTY}
     pair.run(commands.schedule(1, [task_id, "+5000", BODY], **options))
     assert state() is In.SCHEDULED
-
-
-def test_tasks_that_are_done_cannot_be_listed(shard: Shard) -> None:
-    with pytest.raises(ValueError, match="done cannot be listed"):
-        next(Operations(shard.commands, Limits()).page(In.DONE, offset=0, limit=1))
 
 
 def test_a_shard_with_a_history_is_retired_and_erased(shard: Shard) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from delayq.contract import Limits
@@ -13,10 +13,9 @@ from delayq.protocol.shard_map import ShardMap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.redis.state import NOW, PLENTY, Shard, State, envelope, shard_on
+from tests.redis.state import NOW, Shard, State, envelope, shard_on
 
 if TYPE_CHECKING:
-    from delayq.protocol.replies import Stored
     from delayq.protocol.results import Claimed, Wait
 
     from tests.servers import RedisServer
@@ -149,43 +148,36 @@ def test_in_no_stretch_of_time_more_begin_than_the_rate_and_one_burst(
         shard.redis.flushdb()
 
 
-def store(shard: Shard, *flat: str | bytes, max_bytes: int, if_exists: str = "reject") -> Stored:
-    options: dict[str, Any] = {"if_exists": if_exists, "repeated": 0, "max_bytes": max_bytes, **PLENTY}
-    return shard.run(shard.commands.schedule(0, flat, **options))
-
-
 WEIGHT = 1 + len(envelope())  # of a task with a name of one letter
 
 
 def test_what_does_not_fit_into_the_bytes_is_refused_and_the_rest_is_stored(shard: Shard) -> None:
     """To the byte; ids count, and so do dead letters."""
     shard.seed(State(dlq={"d": NOW - 1}))
-    answer = store(shard, "a", "+1", BODY, "b", "+1", BODY, "c", "+1", BODY, max_bytes=3 * WEIGHT)
+    answer = shard.store("a", "+1", BODY, "b", "+1", BODY, "c", "+1", BODY, max_bytes=3 * WEIGHT)
     assert answer.notes == {2: Outcome.HEAVY}
-    assert store(shard, "b", "+1", BODY, "bb", "+1", BODY, max_bytes=4 * WEIGHT).notes == {
+    assert shard.store("b", "+1", BODY, "bb", "+1", BODY, max_bytes=4 * WEIGHT).notes == {
         0: Outcome.EXISTS,
         1: Outcome.HEAVY,
     }
     assert set(shard.whole().delayed) == {"a", "b"}
     shard.run(shard.commands.purge(0, ["d"]))
-    assert store(shard, "c", "+1", BODY, max_bytes=3 * WEIGHT).notes == {}
+    assert shard.store("c", "+1", BODY, max_bytes=3 * WEIGHT).notes == {}
 
 
 def test_a_replacement_may_be_no_heavier_than_there_is_room_for(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW + 1, "b": NOW + 2}))
     heavier = encode("x" * 10, None, None)[0]
     full = 2 * WEIGHT
-    assert store(shard, "a", "+1", heavier, max_bytes=full, if_exists="replace").notes == {0: Outcome.HEAVY}
-    assert store(shard, "a", "+9", BODY, max_bytes=full, if_exists="replace").notes == {0: Outcome.REPLACED}
-    assert store(shard, "a", "+9", BODY, max_bytes=1, if_exists="replace").notes == {0: Outcome.REPLACED}
+    assert shard.store("a", "+1", heavier, max_bytes=full, if_exists="replace").notes == {0: Outcome.HEAVY}
+    assert shard.store("a", "+9", BODY, max_bytes=full, if_exists="replace").notes == {0: Outcome.REPLACED}
+    assert shard.store("a", "+9", BODY, max_bytes=1, if_exists="replace").notes == {0: Outcome.REPLACED}
     more = full + len(heavier) - len(BODY)
-    assert store(shard, "a", "+1", heavier, max_bytes=more, if_exists="replace").notes == {
-        0: Outcome.REPLACED
-    }
+    assert shard.store("a", "+1", heavier, max_bytes=more, if_exists="replace").notes == {0: Outcome.REPLACED}
     assert shard.whole().delayed == {"a": NOW + 1, "b": NOW + 2}
 
 
 def test_a_negative_counter_permits_no_more_than_the_limit(shard: Shard) -> None:
     """A queue that is older than the counter deletes tasks that it never counted."""
     shard.redis.hset(shard.keys.stats, "bytes", -1000)
-    assert store(shard, "a", "+1", BODY, "b", "+1", BODY, max_bytes=WEIGHT).notes == {1: Outcome.HEAVY}
+    assert shard.store("a", "+1", BODY, "b", "+1", BODY, max_bytes=WEIGHT).notes == {1: Outcome.HEAVY}

@@ -8,10 +8,10 @@ import pytest
 from delayq import InvalidTask, NewTask, SyncClient
 from delayq.errors import DelayQError
 from delayq.protocol.envelope import Further, encode, with_fields
-from delayq.protocol.results import Bulk, MigratingTask, Outcome, Rescheduled, Selection, Verdict
+from delayq.protocol.results import Bulk, MigratingTask, Outcome, Rescheduled, Selection
 from delayq.protocol.shard_map import ShardMap
 
-from tests.redis.state import NOW, PLENTY, State
+from tests.redis.state import NOW, State
 
 if TYPE_CHECKING:
     from delayq.protocol.results import BulkPage
@@ -34,8 +34,7 @@ def tagged(
 def store(
     shard: Shard, task_id: str, envelope: bytes, when: str = "+0", *, if_exists: str = "reject"
 ) -> Outcome:
-    options = {"if_exists": if_exists, "repeated": 0, **PLENTY}
-    stored = shard.run(shard.commands.schedule(0, [task_id, when, envelope[:-6]], **options))
+    stored = shard.store(task_id, when, envelope[:-6], if_exists=if_exists)
     return stored.notes.get(0, Outcome.CREATED)
 
 
@@ -82,8 +81,10 @@ def test_a_task_is_found_by_each_of_its_tags_from_the_same_call_that_stores_it(s
     assert lease.task.tags == ("x", "ü:1")
 
 
-def test_a_queue_without_tags_keeps_its_format(shard: Shard) -> None:
+def test_a_queue_without_tags_and_deadlines_keeps_its_format_and_has_no_key_of_them(shard: Shard) -> None:
     store(shard, "a", b"\x11{}......")
+    shard.run(shard.commands.claim(0, 1, 1000))
+    assert not shard.redis.exists(shard.keys.tags, shard.keys.deadlines)
     assert "format" not in shard.whole().stats
 
 
@@ -104,6 +105,7 @@ def test_the_entries_of_a_task_end_with_it(shard: Shard, end: str) -> None:
 
 
 def test_a_page_finds_tasks_in_every_state_and_cancels_those_that_wait(shard: Shard) -> None:
+    """Also with full memory."""
     before = shard.seed(EVERY_HOME)
     assert bulk(shard, "count", tag="x") == (b"", Bulk(4, 0, 1, 1), [], [])
     assert sorted(bulk(shard, "list", tag="x").listed) == [
@@ -111,7 +113,8 @@ def test_a_page_finds_tasks_in_every_state_and_cancels_those_that_wait(shard: Sh
     ]
     assert bulk(shard, "dead", tag="x").listed == [("dead", NOW - 9)]
     assert shard.whole() == before
-    assert bulk(shard, "cancel", tag="x").found == Bulk(4, 0, 1, 1)
+    with shard.full_memory():
+        assert bulk(shard, "cancel", tag="x").found == Bulk(4, 0, 1, 1)
     after = before.without(
         *("delayed", "retry", "suspect", "parked"),
         **{index: {} for index in ("delayed", "retry", "suspect", "parked")},
@@ -219,16 +222,6 @@ def test_a_follow_up_is_found_by_its_own_tags(shard: Shard) -> None:
     assert shard.whole().but(stats={}, wake=0, alarm=0) == State()
 
 
-def test_a_recovered_task_leaves_an_entry_that_is_removed_later(shard: Shard) -> None:
-    shard.seed(State(processing={"a:1": NOW - 1}, tasks={"a": A}, tags={"x a": 0}))
-    shard.run(shard.commands.lock("a", "me", 1000, lock="recovery_lock"))
-    options: dict[str, str | int] = {"reason": "", "wait_ms": 1, "max_crashes": 1, "failed": 0}
-    shard.run(shard.commands.recover(0, b"a:1", "me", Verdict.COMPLETE, expiry_ms=NOW - 1, **options))
-    assert bulk(shard, "count", tag="x").found == Bulk()
-    shard.run(shard.commands.reconcile(0, "tags", 0, count=100))
-    assert shard.whole().tags == {}
-
-
 def test_a_reschedule_from_a_time_changes_nothing_that_is_due_at_another(shard: Shard) -> None:
     before = shard.seed(State(delayed={"a": NOW + 5}, tasks={"a": A}))
     call = shard.commands.reschedule("a", str(NOW + 7), max_delay_ms=99, was_ms=NOW + 4)
@@ -243,12 +236,6 @@ def test_a_task_arrives_with_its_entries_and_one_in_migration_is_reported(shard:
     shard.redis.zadd(shard.keys.moving, {"a": 7})
     assert bulk(shard, "cancel", tag="x") == (b"", Bulk(), [b"a"], [])
     shard.redis.delete(shard.keys.moving)
-
-
-def test_a_full_redis_still_cancels(shard: Shard) -> None:
-    shard.seed(EVERY_HOME)
-    with shard.full_memory():
-        assert bulk(shard, "cancel", tag="x").found.tasks == 4
 
 
 # clients
@@ -358,12 +345,9 @@ def test_dead_letters_are_listed_by_tag_and_kind(make: Make, shard: Shard) -> No
     ("tags", "says"),
     [
         (["a b"], "tags of task t: expected 1 to 64 bytes without spaces or control characters, got 'a b'"),
-        ([""], "expected 1 to 64 bytes"),
         (["ü" * 33], "expected 1 to 64 bytes"),
-        (["a\x00"], "control characters"),
         ([1], "got 1"),
         ("customer", "expected a list of strings, got 'customer'"),
-        (7, "expected a list of strings, got 7"),
         ([str(n) for n in range(9)], "expected at most 8, got 9"),
     ],
 )

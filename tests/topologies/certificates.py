@@ -31,8 +31,6 @@ class Tls:
 
     dir: Path
     names: tuple[str, ...] = NAMES
-    ask_clients: bool = True
-    """Whether a server refuses who has no certificate."""
     authority: trustme.CA = field(default_factory=trustme.CA)
 
     def __post_init__(self) -> None:
@@ -49,9 +47,9 @@ class Tls:
         self.issue(self.server, *self.names)
         self.issue(self.client, "client.test")
 
-    def issue(self, pair: Pair, *names: str, authority: trustme.CA | None = None) -> None:
-        """Write a certificate for some names, by another authority if told so."""
-        issued = (authority or self.authority).issue_cert(*names)
+    def issue(self, pair: Pair, *names: str) -> None:
+        """Write a certificate for some names."""
+        issued = self.authority.issue_cert(*names)
         issued.private_key_pem.write_to_path(str(pair.key))
         pair.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
 
@@ -61,7 +59,7 @@ class Tls:
             "tls-cert-file": str(self.server.cert),
             "tls-key-file": str(self.server.key),
             "tls-ca-cert-file": str(self.ca),
-            "tls-auth-clients": "yes" if self.ask_clients else "no",
+            "tls-auth-clients": "yes",
             "tls-replication": "yes",
             "tls-cluster": "yes",
         }

@@ -17,12 +17,11 @@ from tests.processes import Gone, Process
 from tests.servers import (
     LOOPBACK,
     PASSWORD,
-    PORTS,
     USER,
     Killable,
     RedisServer,
     binary,
-    free_port,
+    on_a_free_port,
     users,
 )
 from tests.topologies.waiting import until
@@ -62,22 +61,18 @@ class Sentinel(Killable):
         dir: Path,  # noqa: A002  as for a server
         primary: RedisServer,
         down_after_ms: int,
-        config: Mapping[str, str],
         **options: Any,  # noqa: ANN401  the fields above
     ) -> Sentinel:
         dir.mkdir(parents=True, exist_ok=True)
-        while True:
-            sentinel = cls(flavour, dir, free_port(PORTS), **options)
-            sentinel.write(primary, down_after_ms, config)
-            try:
-                sentinel.launch()
-            except Gone as gone:
-                if "Address already in use" not in str(gone):
-                    raise
-            else:
-                return sentinel
 
-    def write(self, primary: RedisServer, down_after_ms: int, config: Mapping[str, str]) -> None:
+        def made(port: int) -> Sentinel:
+            sentinel = cls(flavour, dir, port, **options)
+            sentinel.write(primary, down_after_ms)
+            return sentinel
+
+        return on_a_free_port(made)
+
+    def write(self, primary: RedisServer, down_after_ms: int) -> None:
         users(self.dir, sentinel_rule())
         port = str(self.port)
         ports = {"port": port} if self.tls is None else {"port": "0", "tls-port": port, **self.tls.settings()}
@@ -92,7 +87,6 @@ class Sentinel(Killable):
             f"sentinel down-after-milliseconds {MASTER}": str(down_after_ms),
             f"sentinel failover-timeout {MASTER}": "10000",
             f"sentinel parallel-syncs {MASTER}": "2",
-            **config,
         }
         (self.dir / "sentinel.conf").write_text(
             "".join(f"{name} {value}\n" for name, value in settings.items())
@@ -100,12 +94,7 @@ class Sentinel(Killable):
 
     def launch(self) -> None:
         argv = (*self.enter, str(binary(self.flavour)), str(self.dir / "sentinel.conf"), "--sentinel")
-        self.process = Process.start(*argv, cwd=self.dir)
-        try:
-            self.process.wait_line("[+]monitor master")
-        except Gone:
-            self.process.kill()
-            raise
+        self.run("[+]monitor master", *argv, cwd=self.dir)
 
     def client(self) -> Redis:
         """The harness' own, which may ask for anything."""
@@ -145,7 +134,6 @@ class Sentinels:
         down_after_ms: int = 1000,
         movable_clock: bool = False,
         config: Mapping[str, str] | None = None,
-        sentinel_config: Mapping[str, str] | None = None,
         tls: Tls | None = None,
         machines: Sequence[Machine] = (),
         **options: Any,  # noqa: ANN401  RedisServer.start's
@@ -182,7 +170,6 @@ class Sentinels:
                         dir=dir / f"sentinel-{number}",
                         primary=made.servers[0],
                         down_after_ms=down_after_ms,
-                        config=sentinel_config or {},
                         tls=tls,
                         **places[number],
                     )

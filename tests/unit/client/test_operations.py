@@ -9,7 +9,9 @@ from delayq.protocol.commands import Commands
 from delayq.protocol.results import State
 
 
-def test_orphans_cannot_be_listed_for_they_are_in_no_index() -> None:
-    page = Operations(Commands("q"), Limits()).page(State.ORPHAN, offset=0, limit=1)
-    with pytest.raises(ValueError, match="no index"):
-        next(page)
+@pytest.mark.parametrize(
+    ("state", "why"), [(State.ORPHAN, "no index"), (State.DONE, "done cannot be listed")]
+)
+def test_states_without_an_index_cannot_be_listed(state: State, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        next(Operations(Commands("q"), Limits()).page(state, offset=0, limit=1))

@@ -15,7 +15,7 @@ from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.connection.blocking_discovery import BlockingDiscovery
 from delayq.connection.discovery import discovery_of
 from delayq.connection.place import Place
-from delayq.connection.redirects import Redirect
+from delayq.connection.routing import Redirect
 from delayq.errors import Unavailable
 from delayq.protocol.commands import Commands
 

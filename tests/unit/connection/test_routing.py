@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.connection.place import Place
-from delayq.connection.redirects import Redirect
 from delayq.connection.round_trip import round_trip
-from delayq.connection.routing import ASKING, HOPS, Pause, Routes, Send, routed
+from delayq.connection.routing import ASKING, HOPS, Pause, Redirect, Routes, Send, answered_calls, routed
 from delayq.protocol.commands import Commands
-from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    ResponseError,
+    TryAgainError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,3 +183,23 @@ def test_in_a_cluster_each_script_names_a_key_that_is_never_there(*, apart: bool
     else:
         nothing = "delayq:{orders:0}:nothing"
         assert command[2:] == (many + 1, *keys[:many], nothing, *keys[many:])
+
+
+def confirmations(*steps: list[Any]) -> list[Any]:
+    """Of two calls that took several steps. Each may have gone to another server, after a fail-over in between."""
+    commands = Commands("orders")
+    asked = answered_calls([commands.counts(0), commands.cancel("a")], [MARK, TAIL], "here")
+    next(asked)
+    for replies in steps[:-1]:
+        asked.send((HERE, replies))
+    with pytest.raises(StopIteration) as done:
+        asked.send((HERE, steps[-1]))
+    confirmed: list[Any] = done.value.value[1]
+    return confirmed
+
+
+def test_each_step_that_ran_a_call_is_confirmed_by_its_own_server() -> None:
+    """Where no script was known, nothing was done that the first step could confirm."""
+    unknown = NoScriptError("No matching script")
+    assert confirmations([[], unknown, 1, 0], [b"missing", 1, 1]) == [[1, 0], [1, 1]]
+    assert confirmations([unknown, unknown, 1, 0], [[], b"missing", 2, 1]) == [[2, 1]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from delayq.connection import Address, sentinels, slots
 from delayq.connection.place import Place
-from delayq.connection.redirects import Redirect, is_cluster_down, is_transient, is_unblocked, redirect
+from delayq.connection.routing import Redirect, is_cluster_down, is_transient, is_unblocked, redirect
 from delayq.connection.topology_state import ClusterTopology, SentinelTopology, no_master
 from delayq.errors import Unavailable
 from delayq.protocol.keys import Keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from delayq.client.base import QueueClient, all_stored
 from delayq.client.batching import ScheduleBatches
@@ -26,7 +26,7 @@ from delayq.protocol.results import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from delayq.client.base import Groups, Rows, Views
+    from delayq.client.base import Filters, Groups, Rows, Views
     from delayq.client.dead_letters import Redriven
     from delayq.client.routing import Operation
 
@@ -197,55 +197,45 @@ class Client(QueueClient):
     async def count_many(
         self,
         *,
-        tag: str | None = None,
-        kind: str | None = None,
-        due_from_ms: int | None = None,
-        due_before_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
+        **chosen: Unpack[Filters],
     ) -> Bulk:
         """Count the tasks that have all that is given; at least one is needed. A dry run of cancel_many.
 
         Due times are from `due_from_ms` on and before `due_before_ms`. `progress` receives the numbers so far after
         each round trip. `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
         """
-        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
-        return await self._do(self._operations.bulk.count(chosen, progress))
+        return await self._do(self._operations.bulk.count(Selection(**chosen), progress))
 
     async def cancel_many(
         self,
         *,
-        tag: str | None = None,
-        kind: str | None = None,
-        due_from_ms: int | None = None,
-        due_before_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
+        **chosen: Unpack[Filters],
     ) -> Bulk:
         """Cancel the tasks that have all that is given, and follow-ups; parameters as for count_many.
 
         Covers each task stored before the call, unless it is in flight or dead; later ones may be covered, too. After
         an error, call again: the numbers do not include what the failed call has cancelled.
         """
-        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
-        return await self._do(self._operations.bulk.cancel(chosen, progress))
+        return await self._do(self._operations.bulk.cancel(Selection(**chosen), progress))
 
     async def reschedule_many(
         self,
         *,
         due_ms: int | None = None,
         shift_ms: int | None = None,
-        tag: str | None = None,
-        kind: str | None = None,
-        due_from_ms: int | None = None,
-        due_before_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
+        **chosen: Unpack[Filters],
     ) -> Bulk:
         """Change due times to `due_ms`, or by `shift_ms` (below 0: earlier); parameters as for count_many.
 
         Covers the same tasks as cancel_many, each once. After an error, a call with `due_ms` may be repeated; one with
         `shift_ms` would shift tasks again.
         """
-        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
-        return await self._do(self._operations.bulk.reschedule(chosen, due_ms, shift_ms, progress))
+        return await self._do(
+            self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress)
+        )
 
     async def get(self, task_id: str) -> TaskView | None:
         """Return everything that is stored about a task; None when it is not in the queue."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias, TypedDict
 
 from delayq.client.dead_letters import DeadLetters
 from delayq.client.document import read
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "list[TaskRow]"
 Groups: TypeAlias = "list[DeadGroup]"
 Views: TypeAlias = "list[TaskView]"
+
+
+class Filters(TypedDict, total=False):
+    """Which tasks a bulk operation is about: those that have all that is given. See Selection."""
+
+    tag: str | None
+    kind: str | None
+    due_from_ms: int | None
+    due_before_ms: int | None
 
 
 class QueueClient:

@@ -64,7 +64,7 @@ class ScheduleBatches:
         """
         chunk = self._writer.chunk(task, if_exists)
         if self._writer.confirms:
-            return (await self._run(self._writer.store(chunk, if_exists), connection)).one(0)
+            return (await self._run(self._writer.store(chunk, if_exists), connection)).one()
         group = Group(chunk.shard_map, chunk.shard, chunk.passing, if_exists)
         waiting = self._waiting.get(group)
         if waiting is not None:
@@ -82,7 +82,7 @@ class ScheduleBatches:
             raise
         finally:
             start_next()
-        return results.one(0)
+        return results.one()
 
     def _start_next(self, connection: AsyncConnection, group: Group, behind: list[Waiting]) -> None:
         """Send the calls `behind` a round trip, unless that was done already."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from delayq.client.base import QueueClient, all_stored
 from delayq.client.encoding import NewTask
@@ -24,7 +24,7 @@ from delayq.protocol.results import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from delayq.client.base import Groups, Rows, Views
+    from delayq.client.base import Filters, Groups, Rows, Views
     from delayq.client.dead_letters import Redriven
     from delayq.client.routing import Operation
     from delayq.connection.ticket import Ticket
@@ -143,43 +143,31 @@ class SyncClient(QueueClient):
     def count_many(
         self,
         *,
-        tag: str | None = None,
-        kind: str | None = None,
-        due_from_ms: int | None = None,
-        due_before_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
+        **chosen: Unpack[Filters],
     ) -> Bulk:
         """See Client.count_many."""
-        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
-        return self._do(self._operations.bulk.count(chosen, progress))
+        return self._do(self._operations.bulk.count(Selection(**chosen), progress))
 
     def cancel_many(
         self,
         *,
-        tag: str | None = None,
-        kind: str | None = None,
-        due_from_ms: int | None = None,
-        due_before_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
+        **chosen: Unpack[Filters],
     ) -> Bulk:
         """See Client.cancel_many."""
-        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
-        return self._do(self._operations.bulk.cancel(chosen, progress))
+        return self._do(self._operations.bulk.cancel(Selection(**chosen), progress))
 
     def reschedule_many(
         self,
         *,
         due_ms: int | None = None,
         shift_ms: int | None = None,
-        tag: str | None = None,
-        kind: str | None = None,
-        due_from_ms: int | None = None,
-        due_before_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
+        **chosen: Unpack[Filters],
     ) -> Bulk:
         """See Client.reschedule_many."""
-        chosen = Selection(tag, kind, due_from_ms, due_before_ms)
-        return self._do(self._operations.bulk.reschedule(chosen, due_ms, shift_ms, progress))
+        return self._do(self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress))
 
     def get(self, task_id: str) -> TaskView | None:
         """See Client.get."""

@@ -30,36 +30,21 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Numbers:
-    """Sums up the pages of a count or a cancellation."""
+class Pages:
+    """Sums up the pages of a count, a cancellation, or of dead letters, which it collects."""
 
     action: BulkAction
     found: Bulk = field(default_factory=Bulk)
+    died: dict[str, int] = field(default_factory=dict)  # dead letters, and their times of death
 
     def begin(self) -> None:
         """All shards are read from the start: what is cancelled is not found again, all others are."""
         self.found = Bulk(*self.found[:2]) if self.action == "cancel" else Bulk()
-
-    def use(self, _pinned: Commands, _shard: int, page: BulkPage) -> Operation[None]:
-        """Add a page."""
-        self.found = Bulk(*map(sum, zip(self.found, page.found, strict=True)))
-        yield from ()
-
-
-@dataclass
-class DeadLetterIds:
-    """Collects dead letters with their times of death."""
-
-    died: dict[str, int] = field(default_factory=dict)
-    action: BulkAction = "dead"
-    found = Bulk()
-
-    def begin(self) -> None:
-        """All shards are read from the start."""
         self.died.clear()
 
     def use(self, _pinned: Commands, _shard: int, page: BulkPage) -> Operation[None]:
         """Add a page."""
+        self.found = Bulk(*map(sum, zip(self.found, page.found, strict=True)))
         self.died.update(page.listed)
         yield from ()
 
@@ -128,15 +113,15 @@ class BulkOperations:
 
     def count(self, chosen: Selection, progress: Progress | None = None) -> Operation[Bulk]:
         """Count the selected tasks."""
-        return self._walk(Numbers("count"), chosen, progress)
+        return self._walk(Pages("count"), chosen, progress)
 
     def cancel(self, chosen: Selection, progress: Progress | None = None) -> Operation[Bulk]:
         """Cancel the selected tasks that are not in flight and not dead, and follow-ups."""
-        return self._walk(Numbers("cancel"), chosen, progress)
+        return self._walk(Pages("cancel"), chosen, progress)
 
     def dead(self, chosen: Selection) -> Operation[dict[str, int]]:
         """Return the selected dead letters with their times of death."""
-        found = DeadLetterIds()
+        found = Pages("dead")
         yield from self._walk(found, chosen, None)
         return found.died
 
@@ -157,9 +142,7 @@ class BulkOperations:
         moves = Moves(self._router, self._limits.max_delay_seconds * 1000, due_ms, shift_ms or 0)
         return self._walk(moves, chosen, progress)
 
-    def _walk(
-        self, job: Numbers | DeadLetterIds | Moves, chosen: Selection, progress: Progress | None
-    ) -> Operation[Bulk]:
+    def _walk(self, job: Pages | Moves, chosen: Selection, progress: Progress | None) -> Operation[Bulk]:
         """Read all shards to the end. Begins again when the shard map has changed meanwhile."""
         _check(chosen)
         for _ in range(TRIES):
@@ -182,7 +165,7 @@ class BulkOperations:
         self,
         pinned: Commands,
         shards: Iterable[int],
-        job: Numbers | DeadLetterIds | Moves,
+        job: Pages | Moves,
         chosen: Selection,
         progress: Progress | None,
     ) -> Operation[bool]:

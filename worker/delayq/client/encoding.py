@@ -145,7 +145,7 @@ class TaskEncoder:
         if deadline_ms is None:
             deadline_ms = self._deadline_ms
         else:
-            _check_deadline(task_id, deadline_ms)
+            _check_ms(task_id, "deadline_ms", deadline_ms)
         if debounces or latest_ms is not None:
             _check_debounce(task_id, latest_ms, delay_ms, debounces=debounces, named=task.task_id is not None)
         if kind is not None or deadline_ms is not None or latest_ms is not None or tags:
@@ -203,10 +203,6 @@ def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int
         expected = f"expected a whole number from 1 to {envelope.MAX_KIND_VERSION}"
         raise InvalidTask(task_id, f"version of task {task_id}: {expected}, got {version!r:.60}")
     return kind, version
-
-
-def _check_deadline(task_id: str, deadline_ms: object) -> None:
-    _check_ms(task_id, "deadline_ms", deadline_ms)
 
 
 def _check_debounce(

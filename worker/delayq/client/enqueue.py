@@ -101,38 +101,25 @@ class Results:
             why = str(replies) if isinstance(replies, DelayQError) else ""
             self.shortfall = Shortfall(asked, confirmed, why)
 
-    def one(self, at: int) -> Scheduled:
-        """Return the stored task of this position; raises why it was refused or not confirmed."""
-        if at in self.refused:
-            raise self.refused[at]
-        found = self.stored[at]
-        if self.shortfall is not None and at in self.unconfirmed:
-            raise _not_confirmed(self.shortfall, [found], [found], {})
-        return found
+    def one(self) -> Scheduled:
+        """Return the one stored task; raises why it was refused or not confirmed."""
+        if self.refused:
+            raise self.refused[0]
+        self.check_confirmed()
+        return self.stored[0]
 
     def check_confirmed(self) -> None:
         """Raise NotConfirmed if some stored tasks were not confirmed."""
         if self.shortfall is not None and self.unconfirmed:
             unconfirmed = [self.stored[at] for at in sorted(self.unconfirmed)]
-            raise _not_confirmed(
-                self.shortfall, self.scheduled, unconfirmed, dict(sorted(self.refused.items()))
+            raise NotConfirmed(
+                self.shortfall.message([each.id for each in unconfirmed]),
+                scheduled=self.scheduled,
+                unconfirmed=unconfirmed,
+                refused=dict(sorted(self.refused.items())),
+                confirmed=self.shortfall.confirmed,
+                wanted=self.shortfall.asked.wanted,
             )
-
-
-def _not_confirmed(
-    shortfall: Shortfall,
-    scheduled: list[Scheduled],
-    unconfirmed: list[Scheduled],
-    refused: dict[int, Refused],
-) -> NotConfirmed:
-    return NotConfirmed(
-        shortfall.message([each.id for each in unconfirmed]),
-        scheduled=scheduled,
-        unconfirmed=unconfirmed,
-        refused=refused,
-        confirmed=shortfall.confirmed,
-        wanted=shortfall.asked.wanted,
-    )
 
 
 class TaskWriter:
@@ -184,11 +171,11 @@ class TaskWriter:
         _check(if_exists)
         results, in_flight = Results(), None
         try:
-            for assumed in self._together(
-                self._encoder.chunks(
-                    *(tasks, results.refused, self._placement.shard_map), debounces=if_exists == "debounce"
-                )
-            ):
+            encoded = self._encoder.chunks(
+                *(tasks, results.refused, self._placement.shard_map), debounces=if_exists == "debounce"
+            )
+            together = CONFIRMED_CHUNKS if self._confirming else 1
+            while assumed := tuple(islice(encoded, together)):
                 chunks = yield from self._ready(assumed)
                 request = self._each(chunks, if_exists, results)
                 ticket = yield Start(request.calls, request.confirm)
@@ -214,10 +201,6 @@ class TaskWriter:
             yield from self._confirming.check(chunk.shard for chunk in chunks)
         return chunks
 
-    def _together(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
-        while together := tuple(islice(chunks, CONFIRMED_CHUNKS if self._confirming else 1)):
-            yield together
-
     def _store(self, chunk: Chunk, if_exists: IfExists) -> Call[Stored]:
         return self._commands.pinned_to(chunk.shard_map).schedule(
             *(chunk.shard, chunk.flat),
@@ -228,7 +211,11 @@ class TaskWriter:
         )
 
     def _each(self, chunks: Sequence[Chunk], if_exists: IfExists, results: Results) -> Each:
-        return Each([self._store(chunk, if_exists) for chunk in chunks], self._confirm_commands(results))
+        """Return the calls of one round trip. Their confirmation does not wait if one has failed already."""
+        confirm = None
+        if self._confirming is not None:
+            confirm = self._confirming.confirm_commands(hurry=results.shortfall is not None)
+        return Each([self._store(chunk, if_exists) for chunk in chunks], confirm)
 
     def _collect(  # noqa: PLR0917 -- the state of one request
         self,
@@ -321,12 +308,6 @@ class TaskWriter:
             "max_bytes": -(-(self._limits.max_bytes or 0) // parts),  # 0: no limit
             "max_delay_ms": self._limits.max_delay_seconds * 1000,
         }
-
-    def _confirm_commands(self, results: Results) -> ConfirmCommands | None:
-        """Return the confirmation of a round trip; without waiting if one has failed already."""
-        if self._confirming is None:
-            return None
-        return self._confirming.confirm_commands(hurry=results.shortfall is not None)
 
     def _refusal(self, task_id: str, outcome: Outcome) -> Refused:
         shards = self._commands.shard_map.shards

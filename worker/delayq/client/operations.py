@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Commands
     from delayq.protocol.write_durability import Durability
 
+# Of Counts: all other numbers of tasks and bytes.
+ADDED_UP = (
+    *("scheduled", "retrying", "due", "in_flight", "dead", "lapsed", "suspect", "parked"),
+    *("bytes", "history_bytes"),
+)
+
 
 class Operations:
     """The operations on one queue, within its limits."""
@@ -37,7 +43,7 @@ class Operations:
         deadline_ms: int | None = None,
     ) -> None:
         """`limits` come from spec.limits, `durability` from spec.durability, the deadline from spec.delivery."""
-        self.commands, self.limits, self.durability = commands, limits, durability
+        self.commands, self.limits = commands, limits
         self.homes = ShardRouter(commands)
         self.writer = TaskWriter(commands, self.homes, limits, durability, deadline_ms=deadline_ms)
         self.bulk = BulkOperations(self.homes, commands, limits)
@@ -47,7 +53,7 @@ class Operations:
     def schedule(self, task: NewTask, if_exists: IfExists) -> Operation[Scheduled]:
         """Store one task, or raise why it was refused or not confirmed."""
         results = yield from self.writer.store(self.writer.chunk(task, if_exists), if_exists)
-        return results.one(0)
+        return results.one()
 
     def schedule_many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip."""
@@ -133,21 +139,12 @@ def summed(found: Sequence[Counts]) -> Counts:
     following = [each.next_due_ms for each in found if each.next_due_ms is not None]
     names = {name for each in found for name in each.stats}
     return Counts(
+        **{name: sum(getattr(each, name) for each in found) for name in ADDED_UP},
         now_ms=max(each.now_ms for each in found),
-        scheduled=sum(each.scheduled for each in found),
-        retrying=sum(each.retrying for each in found),
-        due=sum(each.due for each in found),
-        in_flight=sum(each.in_flight for each in found),
-        dead=sum(each.dead for each in found),
         oldest_due_ms=min(oldest, default=None),
         next_due_ms=min(following, default=None),
         due_within={at: sum(each.due_within[at] for each in found) for at in found[0].due_within},
         due_by={at: sum(each.due_by[at] for each in found) for at in found[0].due_by},
         stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
-        lapsed=sum(each.lapsed for each in found),
-        bytes=sum(each.bytes for each in found),
-        history_bytes=sum(each.history_bytes for each in found),
         format=max(each.format for each in found),
-        suspect=sum(each.suspect for each in found),
-        parked=sum(each.parked for each in found),
     )

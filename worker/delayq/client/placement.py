@@ -11,7 +11,7 @@ from delayq.client.encoding import Chunk
 from delayq.protocol.shard_map import ShardMapOutdated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from delayq.client.routing import Operation, ShardRouter
     from delayq.protocol.commands import Commands
@@ -65,28 +65,17 @@ class Placement:
                 self._commands.apply_shard_map(error.shard_map)
                 chunks += _regrouped([each.chunk], self._commands.shard_map)
             else:
-                chunks += _at_home(each.chunk)
+                chunks += _regrouped([each.chunk], each.chunk.shard_map, at_home=True)
         return chunks
 
 
-def _regrouped(chunks: Iterable[Chunk], shard_map: ShardMap) -> list[Chunk]:
-    """Group the tasks of chunks by the first shard to call under another shard map."""
-    return _grouped(chunks, shard_map, shard_map.first_lookup)
-
-
-def _at_home(chunk: Chunk) -> list[Chunk]:
-    """Group the tasks of a chunk by their homes."""
-    shard_map = chunk.shard_map
-    return _grouped([chunk], shard_map, lambda task_id: (shard_map.home(task_id), False))
-
-
-def _grouped(
-    chunks: Iterable[Chunk], shard_map: ShardMap, lookup: Callable[[str], tuple[int, bool]]
-) -> list[Chunk]:
+def _regrouped(chunks: Iterable[Chunk], shard_map: ShardMap, *, at_home: bool = False) -> list[Chunk]:
+    """Group the tasks of chunks by the first shard to call under another shard map, or by their homes."""
     found: dict[tuple[int, bool, bool], Chunk] = {}
     for chunk in chunks:
         for nth, position in enumerate(chunk.positions):
-            where = lookup(chunk.flat[3 * nth])
+            task_id = chunk.flat[3 * nth]
+            where = (shard_map.home(task_id), False) if at_home else shard_map.first_lookup(task_id)
             new = found.setdefault((*where, chunk.doubtful), Chunk(shard_map, *where, [], [], chunk.doubtful))
             new.positions.append(position)
             new.flat.extend(chunk.flat[3 * nth : 3 * nth + 3])

@@ -1,12 +1,12 @@
 """Connections to Redis. Only this package imports redis. protocol/commands.py builds the commands they send.
 
 Address and login: address, url, place, login, tls.
-Without I/O, shared by both kinds: round_trip (calls to commands and replies to results), routing and redirects (slots
-that move), topology_state, slots and sentinels (which server is the master), outage (the cause of a failure).
-For asyncio: aio, on top of single (one multiplexer) or cluster (a multiplexer for each node). connectors open
-connections, discovery and query find the master, blocking_reads wait for wake tokens.
-For threads: sync, on top of a ticket with parts and a batch for each server. servers and pool hold the connections (a
-Wire each), blocking_discovery finds the master, deadline bounds the waits.
+Without I/O, shared by both kinds: round_trip (calls to commands, replies to results and errors), routing (slots that
+move), topology_state, slots and sentinels (which server is the master).
+For asyncio: aio, on top of one multiplexer, or of cluster (a multiplexer for each node). connectors open connections,
+discovery and query find the master, blocking_reads wait for wake tokens.
+For threads: sync, on top of a ticket with a batch for each server. pool holds the connections (a Wire each),
+blocking_discovery finds the master, deadline bounds the waits.
 """
 
 from __future__ import annotations

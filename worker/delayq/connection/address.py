@@ -64,18 +64,15 @@ class Address:
         The document's password and certificate are never sent to a server that the document does not name. With a URL,
         TLS comes from the URL only, so that there is one source.
         """
-        address = cls.from_spec(spec, secrets_dir) if url is None else cls.from_url(url)
-        return replace(
-            address,
-            timeout_seconds=float(spec.connection.timeout_seconds),
-            health_check_seconds=float(spec.connection.health_check_seconds),
-            max_connections=spec.connection.max_connections,
+        return (
+            cls.from_spec(spec, secrets_dir)
+            if url is None
+            else replace(cls.from_url(url), **_behaviour(spec))
         )
 
     @classmethod
     def from_spec(cls, spec: Redis, secrets_dir: Path) -> Address:
         """Return the address in spec.redis. InvalidDocument when a secret is not mounted."""
-        connection = spec.connection
         kind, places = _places(spec)
         sentinel = spec.sentinel
         return cls(
@@ -86,9 +83,7 @@ class Address:
             login=Login.of(spec.auth, secrets_dir),
             sentinel_login=Login.of(sentinel.auth if sentinel else None, secrets_dir),
             tls=Tls.of(spec.tls, secrets_dir),
-            timeout_seconds=float(connection.timeout_seconds),
-            health_check_seconds=float(connection.health_check_seconds),
-            max_connections=connection.max_connections,
+            **_behaviour(spec),
         )
 
     def patient(self, seconds: float) -> Address:
@@ -172,6 +167,16 @@ class Address:
 def secrets_dir() -> Path:
     """Return the directory of mounted secrets: $DELAYQ_SECRETS_DIR, or the one in which the operator mounts them."""
     return Path(os.environ.get("DELAYQ_SECRETS_DIR", SECRETS_DIR))
+
+
+def _behaviour(spec: Redis) -> dict[str, Any]:
+    """Return the fields of an Address that come from spec.redis.connection."""
+    connection = spec.connection
+    return {
+        "timeout_seconds": float(connection.timeout_seconds),
+        "health_check_seconds": float(connection.health_check_seconds),
+        "max_connections": connection.max_connections,
+    }
 
 
 def _places(spec: Redis) -> tuple[Kind, tuple[Place, ...]]:

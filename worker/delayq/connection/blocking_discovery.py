@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from delayq.connection.address import Address
     from delayq.connection.place import Place
-    from delayq.connection.redirects import Redirect
+    from delayq.connection.routing import Redirect
     from delayq.connection.topology_state import Topology
 
 # For one server to connect and reply. Shorter than for asyncio (query.py): the next server is queried only afterwards.

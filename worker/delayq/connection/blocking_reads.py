@@ -9,9 +9,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from delayq.connection.connectors import MasterConnector, connected, connector_of
 from delayq.connection.query import replies_of
-from delayq.connection.redirects import is_unblocked, redirect
 from delayq.connection.round_trip import reply_text, shown, translated
-from delayq.connection.routing import ASKING, HOPS
+from delayq.connection.routing import ASKING, HOPS, is_unblocked, redirect
 from delayq.connection.slots import slot_of
 from delayq.errors import DelayQError
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from delayq.connection.address import Address
     from delayq.connection.connectors import Connector
-    from delayq.connection.redirects import Redirect
     from delayq.connection.round_trip import Command
+    from delayq.connection.routing import Redirect
 
 BLOCK_SECONDS = 30  # how long one BLPOP lasts
 WATCHDOG_SECONDS = 40  # without a reply for longer, the connection is dead, even if TCP reports no error

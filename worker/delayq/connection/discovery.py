@@ -33,7 +33,7 @@ from delayq.errors import DelayQError, Unavailable
 if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.place import Place
-    from delayq.connection.redirects import Redirect
+    from delayq.connection.routing import Redirect
     from delayq.connection.topology_state import Topology
 
 

@@ -8,17 +8,17 @@ Redis cannot decide on which node that key would be. So the call is retried unti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from delayq.connection.redirects import Redirect, is_cluster_down, is_transient, redirect
+from delayq.connection.place import Place
 from delayq.connection.round_trip import confirmation, done, reply_text, round_trip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from delayq.connection.place import Place
     from delayq.connection.round_trip import Command
     from delayq.errors import DelayQError
     from delayq.protocol.commands import Call
@@ -33,12 +33,28 @@ UNCONFIRMED: Final = (
 """Why a call failed: a new connection cannot confirm the writes of the previous one, so it is unknown whether they are
 durable. With the same id, a repeated call does not store a second task."""
 
+# Error replies that redirect a call, or ask for a retry. Before 7.0, Redis wraps the error of a script:
+# `Error running script (call to f_…): …: -MOVED …`.
+_ELSEWHERE: Final = re.compile(r"(?:^|(?<=: -))(MOVED|ASK) (\d{1,5}) (\S*):(\d{1,5})(?=$|[\s,.])")
+_SOON: Final = re.compile(r"(?:^|(?<=: -))(?:TRYAGAIN|CLUSTERDOWN)\b")
+_UNBLOCKED: Final = re.compile(r"^UNBLOCKED\b")
+# A script accessed one of its keys that had just migrated to another node.
+_TORN: Final = re.compile(r"[Ss]cript attempted to access a non local key")
+
 
 class Holding(NamedTuple):
     """A server and the shards that it holds."""
 
     where: str
     shards: tuple[Keys, ...]
+
+
+class Redirect(NamedTuple):
+    """The node to call instead: permanently (MOVED), or for this call (ASK), because the slot is migrating."""
+
+    kind: Literal["MOVED", "ASK"]
+    slot: int
+    place: Place
 
 
 class Routes(NamedTuple):
@@ -176,3 +192,28 @@ def _redirect_or_retry(reply: object, node: Place) -> Redirect | bool:
 
 def _done(reply: object, node: Place) -> bool:
     return not (isinstance(reply, NoScriptError) or _redirect_or_retry(reply, node))
+
+
+def redirect(text: str, node: Place) -> Redirect | None:
+    """Parse an error reply of `node`. Without a host in the reply, the host of that node counts."""
+    found = _ELSEWHERE.search(text)
+    if found is None:
+        return None
+    kind, slot, host, port = found.groups()
+    place = Place(node.host if host in {"", "?"} else host, int(port))
+    return Redirect("MOVED" if kind == "MOVED" else "ASK", int(slot), place)
+
+
+def is_transient(text: str) -> bool:
+    """Whether a retry on the same node may succeed soon."""
+    return bool(_SOON.search(text) or _TORN.search(text))
+
+
+def is_cluster_down(text: str) -> bool:
+    """Whether the node reports that the Cluster, or the slot, is not served."""
+    return text.startswith("CLUSTERDOWN") or ": -CLUSTERDOWN" in text
+
+
+def is_unblocked(text: str) -> bool:
+    """Whether Redis ended a blocking command because the server was demoted or the slot has moved."""
+    return bool(_UNBLOCKED.search(text))

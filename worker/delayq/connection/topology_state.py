@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from delayq.connection.address import Address
     from delayq.connection.place import Place
-    from delayq.connection.redirects import Redirect
     from delayq.connection.round_trip import Command
+    from delayq.connection.routing import Redirect
     from delayq.connection.sentinels import Master
     from delayq.connection.slots import SlotMap
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
@@ -45,23 +44,3 @@ def test_kubectl_shows_what_matters(world: World) -> None:
     world.kubectl("wait", "--for=condition=Ready", "dq/orders", "--timeout=20s")
     # The numbers of tasks are blank while no scanner tells.
     eventually(lambda: rows(world.kubectl("get", "delayqueue"))[1][:4] == ["orders", "True", "3", "3"])
-
-
-def test_kubectl_drain_is_not_blocked_for_ever(world: World) -> None:
-    """A PodDisruptionBudget lets pods go one by one, also where there is only one."""
-    world.start(worker={"replicas": 1})
-    world.pretend_ready("worker")
-    world.until("Progressing")
-    (pod,) = world.pods("worker")
-    name = pod["metadata"]["name"]
-
-    def evicted() -> bool:
-        try:
-            world.cluster.rest.create(
-                f"{world.path('pods', name)}/eviction", {"kind": "Eviction", "metadata": {"name": name}}
-            )
-        except Refused:  # the budget has not counted it yet
-            return False
-        return True
-
-    eventually(evicted, what="the pod is evicted")

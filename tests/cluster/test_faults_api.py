@@ -50,7 +50,6 @@ def world(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> Iter
     [
         ("killed", 5),
         ("paused", 5),
-        pytest.param("paused", 30, marks=pytest.mark.full),
         pytest.param("killed", 90, marks=pytest.mark.full),
     ],
 )

@@ -6,8 +6,6 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq_operator.base import names
-
 if TYPE_CHECKING:
     from tests.cluster.operator import Operator
     from tests.cluster.world import World
@@ -19,12 +17,6 @@ REDIS: Final = {"standalone": {"host": "redis-invalid"}, "auth": {"passwordSecre
 
 def secret(name: str, password: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "stringData": {"password": password}}
-
-
-def revisions(world: World, component: str = "worker") -> int:
-    """ReplicaSets made so far: one for each pod template."""
-    selector = f"{names.QUEUE_LABEL}=orders,{names.COMPONENT_LABEL}={component}"
-    return len(world.items("replicasets", labelSelector=selector))
 
 
 CHANGES: Final[dict[str, tuple[dict[str, Any], tuple[int, int]]]] = {
@@ -48,14 +40,14 @@ def test_a_change_of_what_pods_read_replaces_them_once_and_one_of_scale_none(wor
     for spec in SCALINGS:
         world.edit(**spec)
         world.settle()
-        assert [revisions(world, each) for each in ("scanner", "worker")] == expected, spec
+        assert [world.revisions(each) for each in ("scanner", "worker")] == expected, spec
     assert world.events("RolledOut") == []
     for reason, (spec, changed) in CHANGES.items():
         world.edit(**spec)
         world.event("RolledOut", f"orders-{'worker' if changed[1] else 'scanner'}", reason)
         world.settle()
         expected = [before + more for before, more in zip(expected, changed, strict=True)]
-        assert [revisions(world, each) for each in ("scanner", "worker")] == expected, reason
+        assert [world.revisions(each) for each in ("scanner", "worker")] == expected, reason
     assert len(world.events("RolledOut")) == sum(expected) - 2
     assert world.events("Repaired") == []
 
@@ -81,7 +73,7 @@ def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment_a
     world.make("secrets", secret("login", PASSWORD))
     world.until("Accepted", "True")
     world.settle()
-    assert [revisions(world, each) for each in ("scanner", "worker")] == [1, 1]
+    assert [world.revisions(each) for each in ("scanner", "worker")] == [1, 1]
     assert world.events("RolledOut") == []
 
     world.patch("secrets", "keys", {"stringData": {"password": f"{PASSWORD}-2"}})
@@ -89,7 +81,7 @@ def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment_a
     world.patch("configmaps", "shop", {"data": {"REGION": "us"}})
     world.event("RolledOut", "orders-worker", "ConfigMap shop changed")
     world.settle()
-    assert [revisions(world, each) for each in ("scanner", "worker")] == [1, 3]
+    assert [world.revisions(each) for each in ("scanner", "worker")] == [1, 3]
     kinds = ("delayqueues", "deployments", "configmaps", "cronjobs", "events", "replicasets")
     seen = json.dumps([world.items(kind) for kind in kinds])
     for password in (PASSWORD, f"{PASSWORD}-2"):

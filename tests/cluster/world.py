@@ -250,6 +250,11 @@ class World:
 
     # --- Pods, which nothing runs here.
 
+    def revisions(self, component: str = "worker") -> int:
+        """ReplicaSets of the DelayQueue `orders` made so far: one for each pod template."""
+        selector = f"{names.QUEUE_LABEL}=orders,{names.COMPONENT_LABEL}={component}"
+        return len(self.items("replicasets", labelSelector=selector))
+
     def pods(self, component: str, name: str = "orders") -> list[Object]:
         selector = f"{names.QUEUE_LABEL}={name},{names.COMPONENT_LABEL}={component}"
         return self.items("pods", labelSelector=selector)

@@ -16,7 +16,7 @@ from delayq_operator.cache.resource import Resource
 
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.operator import Operator
 from tests.cluster.world import World
 
 if TYPE_CHECKING:
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 SEED: Final = 4
 MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
-
-
-@pytest.fixture
-def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(cluster, namespace)
 
 
 def start(kubeconfig: Path, namespace: str) -> Operator:

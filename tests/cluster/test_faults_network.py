@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.cluster.harness.waiting import eventually, lenient
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.operator import Operator
 from tests.cluster.proxy import Proxy
 from tests.cluster.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cluster.harness.control_plane import ControlPlane
 
@@ -31,9 +32,10 @@ def proxy(cluster: ControlPlane) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def world(cluster: ControlPlane, crd: str, namespace: str, proxy: Proxy) -> Iterator[World]:  # noqa: ARG001  the CRD
-    kubeconfig = proxy.through(install_rights(cluster, namespace))
-    operator = Operator.start(kubeconfig, namespace, f"--silence-seconds={SILENCE_SECONDS}").wait_ready()
+def world(cluster: ControlPlane, kubeconfig: Path, namespace: str, proxy: Proxy) -> Iterator[World]:
+    operator = Operator.start(
+        proxy.through(kubeconfig), namespace, f"--silence-seconds={SILENCE_SECONDS}"
+    ).wait_ready()
     yield World(cluster, operator, namespace)
     operator.process.stop()
 

@@ -14,7 +14,7 @@ import pytest
 from delayq_operator.kube.lease import LEASE_SECONDS
 
 from tests.cluster.harness.waiting import eventually, lenient
-from tests.cluster.operator import COMMAND, Operator, install_rights
+from tests.cluster.operator import COMMAND, Operator
 from tests.cluster.plugin import Plugin
 from tests.cluster.world import World
 from tests.processes import Process
@@ -33,11 +33,6 @@ WRITING: Final = {"create", "update", "patch", "delete"}
 LEADERSHIP_LOST: Final = 5
 STOP_SECONDS: Final = 3.0
 FEW_SECONDS: Final = 4.0  # a standby asks every second, and lists everything before it says that it leads
-
-
-@pytest.fixture
-def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(cluster, namespace)
 
 
 @pytest.fixture
@@ -190,10 +185,11 @@ def told_to_go(operator: Operator) -> float:
     return time.monotonic() - told_at
 
 
-@pytest.mark.usefixtures("crd")
-def test_the_newer_of_two_installations_stops_writing(cluster: ControlPlane, namespace: str) -> None:
+def test_the_newer_of_two_installations_stops_writing(
+    cluster: ControlPlane, kubeconfig: Path, namespace: str
+) -> None:
     """Two releases over one namespace do not overwrite each other: the older one serves, and reports the other."""
-    first = Operator.start(install_rights(cluster, namespace), namespace).wait_ready()
+    first = Operator.start(kubeconfig, namespace).wait_ready()
     world = World(cluster, first, namespace)
     second = None
     try:
@@ -221,16 +217,14 @@ def test_the_newer_of_two_installations_stops_writing(cluster: ControlPlane, nam
             second.process.stop()
 
 
-@pytest.mark.usefixtures("crd")
 def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(
-    cluster: ControlPlane, namespace: str
+    cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
     """Uninstalling takes its rights before it can give the Lease back: Kubernetes deletes the Lease with the pod."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     container = {"name": "x", "image": "x"}
     pod = cluster.rest.create(pods, {"metadata": {"name": "one"}, "spec": {"containers": [container]}})
     env = {"POD_NAME": "one", "POD_NAMESPACE": namespace, "POD_UID": pod["metadata"]["uid"]}
-    kubeconfig = install_rights(cluster, namespace)
     first = Operator.start(kubeconfig, namespace, **env).wait_ready()
     held = cluster.rest.get(LEASE.format(namespace))["metadata"]["uid"]
     first.process.kill()

@@ -27,11 +27,6 @@ PATIENCE_SECONDS: Final = 30.0
 WATCH_SECONDS: Final = 5  # of 300: rights are only checked when a watch begins
 
 
-@pytest.fixture
-def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(cluster, namespace)
-
-
 def start(kubeconfig: Path, namespace: str) -> Operator:
     return Operator.start(kubeconfig, namespace, f"--watch-seconds={WATCH_SECONDS}")
 

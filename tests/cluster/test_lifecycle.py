@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, condition, install_rights, queue
+from tests.cluster.operator import Operator, condition, queue
 from tests.cluster.world import World
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.rest import Object
 
@@ -185,12 +187,10 @@ def test_a_namespace_goes_with_its_queues(cluster: ControlPlane, world: World) -
 
 
 def test_an_operator_lets_the_queues_of_its_own_namespace_go(
-    cluster: ControlPlane,
-    crd: str,  # noqa: ARG001  the CRD is installed
-    namespace: str,
+    cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
     """Pods of a namespace go before DelayQueues: an operator that is stopped by that takes its finalizers away."""
-    operator = Operator.start(install_rights(cluster, namespace), namespace, "--own-namespace", namespace)
+    operator = Operator.start(kubeconfig, namespace, "--own-namespace", namespace)
     world = World(cluster, operator.wait_ready(), namespace)
     world.start(**DELETE)
     container = {"name": "x", "image": "x"}

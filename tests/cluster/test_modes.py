@@ -9,7 +9,7 @@ from delayq_operator.base import names
 
 from tests.cluster.chart import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.operator import Operator
 from tests.cluster.world import RECONCILES, World, running
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ def monitors(cluster: ControlPlane) -> Iterator[None]:
     serve_prometheus_kinds(cluster)
     yield
     serve_no_prometheus_kinds(cluster)
-
-
-@pytest.fixture
-def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(cluster, namespace)
 
 
 def lines(operator: Operator, event: str, kind: str) -> list[str]:

@@ -49,7 +49,7 @@ class Mounts:
         """
         empty = {each["name"] for each in self._pod["spec"].get("volumes", ()) if "emptyDir" in each}
         return {
-            mount["mountPath"]: str(self._dir / mount["name"] / mount.get("subPath", ""))
+            mount["mountPath"]: str(self._dir / mount["name"])
             for mount in container.get("volumeMounts", ())
             if mount["name"] not in empty
         }
@@ -110,8 +110,7 @@ class Mounts:
         plain = found.get("data", {})
         if kind == "secrets":
             return {key: base64.b64decode(value) for key, value in plain.items()}
-        binary = {key: base64.b64decode(value) for key, value in found.get("binaryData", {}).items()}
-        return {key: value.encode() for key, value in plain.items()} | binary
+        return {key: value.encode() for key, value in plain.items()}
 
 
 def command(container: Object, address: str, paths: Mapping[str, str], env: Mapping[str, str]) -> list[str]:

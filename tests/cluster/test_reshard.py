@@ -29,8 +29,12 @@ def held(connection: Redis) -> list[int]:
 
 
 def settled(world: World, shards: int) -> None:
-    told = world.until("ReshardingComplete", "True", timeout_s=PATIENCE_SECONDS)["message"]
-    assert told == (f"Tasks are in {shards} shards." if shards > 1 else "")
+    def there() -> bool:
+        told = world.until("ReshardingComplete", "True", timeout_s=PATIENCE_SECONDS)["message"]
+        assert told == (f"Tasks are in {shards} shards." if shards > 1 else "")
+        return True
+
+    eventually(there, timeout_s=PATIENCE_SECONDS, what=f"tasks are in {shards} shards")
 
 
 def test_shards_become_more_and_fewer_and_no_task_is_lost_or_late(

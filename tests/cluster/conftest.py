@@ -22,6 +22,7 @@ from tests.cluster.harness.resources import (
     make_namespace,
 )
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import install_rights
 from tests.cluster.world import World, serving
 from tests.servers import PREFERRED, RedisServer
 
@@ -99,6 +100,12 @@ def namespace(cluster: ControlPlane) -> Iterator[str]:
     yield name
     cluster.mend()  # before anything is asked of it
     delete_namespace(cluster, name)
+
+
+@pytest.fixture
+def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
+    """Of an operator of the test's own, with the chart's rights in its namespace."""
+    return install_rights(cluster, namespace)
 
 
 @pytest.fixture

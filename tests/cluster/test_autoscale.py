@@ -58,6 +58,25 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
     metric = partial(world.operator.metric, namespace=world.namespace, name="orders")
     assert metric("delayq_operator_worker_lead_seconds") == pytest.approx(orders.told("leadSeconds"), abs=1)
     assert metric("delayq_operator_worker_handler_seconds") > 0
+    a_worker_stays_while_it_holds_a_lease(orders, world)
+
+
+def a_worker_stays_while_it_holds_a_lease(orders: Scaled, world: World) -> None:
+    """However long a handler takes, and though nothing else is due: the task is begun once."""
+    world.edit(autoscaling={"cooldownSeconds": 0})
+    ids = orders.schedule(1, 0, gate=True)
+    eventually(lambda: orders.hash("at"), timeout_s=60, what="the task runs")
+    decisions = "delayq_operator_decision_seconds_count"
+    with world.numbers("deployments", "orders-worker", "spec", "replicas") as seen:
+        before = world.operator.metric(decisions)
+        more = partial(world.operator.metric, decisions)
+        eventually(lambda: more() >= before + 5, timeout_s=60, what="five decisions")
+        assert seen == [], "the number did not change while the handler ran"
+        orders.open()
+        orders.until_done(ids)
+        orders.until_replicas(0)
+    assert seen[-1] == 0
+    assert {orders.hash("attempts")[each] for each in ids} == {"1"}
 
 
 @pytest.mark.full  # under load the operator sometimes learns of one kind only; why is not known yet
@@ -73,23 +92,3 @@ def test_due_tasks_are_weighed_by_the_handler_time_of_their_kind(world: World, r
     found = [each["message"] for each in orders.events("ScaledUp")]
     slow = r"slots of 1(\.\d+)? s a task \(weighted by kind\)"
     assert [each for each in found if re.search(slow, each)], found
-
-
-@pytest.mark.usefixtures("process_node")
-def test_a_worker_stays_while_it_holds_a_lease(world: World, redis: RedisServer) -> None:
-    """However long a handler takes, and though nothing else is due: the task is begun once."""
-    orders = Scaled(world, redis, cooldownSeconds=0)
-    ids = orders.schedule(1, 0, gate=True)
-    eventually(lambda: orders.hash("at"), timeout_s=60, what="the task runs")
-    decisions = "delayq_operator_decision_seconds_count"
-    with world.numbers("deployments", "orders-worker", "spec", "replicas") as seen:
-        before = world.operator.metric(decisions)
-        eventually(
-            lambda: world.operator.metric(decisions) >= before + 5, timeout_s=60, what="five decisions"
-        )
-        assert seen == [], "the number did not change while the handler ran"
-        orders.open()
-        orders.until_done(ids)
-        orders.until_replicas(0)
-    assert seen[-1] == 0
-    assert orders.hash("attempts") == dict.fromkeys(ids, "1")

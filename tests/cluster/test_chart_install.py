@@ -131,11 +131,15 @@ OPEN: Final[Values] = {"policy": {"ownNamespace": True}}
 """Queues are allowed in the namespace of the release, which is the test's own."""
 
 
-def test_install_test_upgrade_uninstall(plane: ControlPlane, room: str) -> None:
-    """What an upgrade changes is changed, what people rely on stays, and uninstalling leaves queues and CRD."""
+def test_install_test_upgrade_uninstall(plane: ControlPlane, room: str, tmp_path: Path) -> None:
+    """What an upgrade changes is changed, also the CRD; what people rely on stays; uninstalling leaves queues and CRD.
+
+    Queues stored under the older CRD stay, and may use what the newer one has.
+    """
     alone = {"replicas": 1, "redis": {"persistence": {"enabled": False}}}
-    said = helm(plane, "install", room, merged(EVERYTHING, OPEN, alone), args=())
+    said = helm(plane, "install", room, merged(EVERYTHING, OPEN, alone), chart=older(tmp_path), args=())
     wait_served(plane)
+    assert "retention" not in spec_schema(plane.rest.get(CRD_PATH))["properties"]
     notes_say_what_to_do_next(plane, room, said)
     plane.rest.create(QUEUES.format(namespace=room), queue())
     password = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
@@ -147,6 +151,13 @@ def test_install_test_upgrade_uninstall(plane: ControlPlane, room: str) -> None:
     assert operator["spec"]["replicas"] == 3
     kept = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
     assert kept == password
+    change = {"spec": {"retention": {"deadLetterRetentionSeconds": 60}}}
+
+    def stored() -> bool:
+        body = plane.rest.patch(f"{QUEUES.format(namespace=room)}/orders", change)
+        return bool(body["spec"].get("retention", {}).get("deadLetterRetentionSeconds") == 60)
+
+    eventually(stored, what="the new field is served")
 
     assert "kept due to the resource policy" in uninstall(plane, room)
     assert plane.rest.get(f"{QUEUES.format(namespace=room)}/orders")["spec"]["handler"]
@@ -161,6 +172,16 @@ def test_install_test_upgrade_uninstall(plane: ControlPlane, room: str) -> None:
     assert "once test.redis says which Redis to use" in said  # without one, no test is promised
     assert "WARNING" not in said
     roles_of_the_cluster_work_with_delayqueues(plane, room)
+
+
+def older(folder: Path) -> Path:
+    """The chart, with a CRD that lacks a field."""
+    shutil.copytree(CHART, folder / "delayq")
+    crd = yaml.safe_load(CRD_FILE.read_text())
+    del spec_schema(crd)["properties"]["retention"]
+    text = CRD_FILE.read_text().split("spec:\n")[0]
+    (folder / "delayq" / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
+    return folder / "delayq"
 
 
 def notes_say_what_to_do_next(plane: ControlPlane, room: str, said: str) -> None:
@@ -228,31 +249,6 @@ def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
     selector = "--selector=app.kubernetes.io/component=test"
     found = [plane.kubectl(*kinds, f"--namespace={each}", selector).stdout for each in (namespace, "default")]
     return "".join(found)
-
-
-def test_an_upgrade_of_the_chart_upgrades_the_crd(plane: ControlPlane, room: str, tmp_path: Path) -> None:
-    """Queues stored under the older CRD stay, and may use what the newer one has."""
-    older = tmp_path / "delayq"
-    shutil.copytree(CHART, older)
-    crd = yaml.safe_load(CRD_FILE.read_text())
-    del spec_schema(crd)["properties"]["retention"]
-    text = CRD_FILE.read_text().split("spec:\n")[0]
-    (older / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
-
-    helm(plane, "install", room, OPEN, chart=older)
-    wait_served(plane)
-    plane.rest.create(QUEUES.format(namespace=room), queue())
-    assert "retention" not in spec_schema(plane.rest.get(CRD_PATH))["properties"]
-
-    helm(plane, "upgrade", room, OPEN)
-    assert "retention" in spec_schema(plane.rest.get(CRD_PATH))["properties"]
-    change = {"spec": {"retention": {"deadLetterRetentionSeconds": 60}}}
-
-    def stored() -> bool:
-        body = plane.rest.patch(f"{QUEUES.format(namespace=room)}/orders", change)
-        return bool(body["spec"].get("retention", {}).get("deadLetterRetentionSeconds") == 60)
-
-    eventually(stored, what="the new field is served")
 
 
 def spec_schema(crd: Object) -> Object:

@@ -32,12 +32,6 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
     }
 
 
-def columns(*, wide: bool) -> list[str]:
-    """The printer columns that kubectl shows always, or with --output=wide."""
-    declared = CRD["spec"]["versions"][0]["additionalPrinterColumns"]
-    return [column["name"].upper() for column in declared if wide or not column.get("priority")]
-
-
 def apply_status(cluster: Cluster, namespace: str, manager: str, status: dict[str, Any]) -> dict[str, Any]:
     body = {key: value for key, value in document().items() if key != "spec"} | {"status": status}
     path = f"{delayqueues(namespace)}/orders/status"
@@ -101,33 +95,3 @@ def test_the_status_is_written_through_its_subresource_only(cluster: Cluster, na
     apply_status(cluster, namespace, "two", {"conditions": [condition("Scaling")]})
     left = apply_status(cluster, namespace, "one", {})
     assert [item["type"] for item in left["status"]["conditions"]] == ["Scaling"]
-
-
-def test_kubectl_scales_and_shows_a_queue_by_each_of_its_names(cluster: Cluster, namespace: str) -> None:
-    path, here = f"{delayqueues(namespace)}/orders", f"--namespace={namespace}"
-    cluster.rest.create(delayqueues(namespace), document(autoscaling={"mode": "External"}))
-    assert cluster.rest.get(f"{path}/scale")["spec"] == {"replicas": 1}  # though it says no number
-    cluster.kubectl("scale", "dq/orders", "--replicas=3", here)
-    assert cluster.rest.get(path)["spec"]["worker"]["replicas"] == 3
-    status = {
-        "replicas": 2,
-        "selector": "delayq.dev/queue=orders",
-        "readyReplicas": 2,
-        "desiredReplicas": 3,
-        "backlog": {"due": 4, "scheduled": 1200, "inFlight": 2, "dead": 1, "nextDueTime": NOW},
-        "conditions": [condition("Ready")],
-    }
-    apply_status(cluster, namespace, "operator", status)
-    scale = cluster.rest.get(f"{path}/scale")
-    assert scale["spec"] == {"replicas": 3}
-    assert scale["status"] == {"replicas": 2, "selector": "delayq.dev/queue=orders"}
-    header, row = cluster.kubectl("get", "dq", here).stdout.splitlines()
-    assert header.split() == ["NAME", *columns(wide=False)]
-    *shown, age = row.split()
-    assert shown == ["orders", "True", "4", "1200", "2", "1", "2", "3", NOW]
-    assert re.fullmatch(r"\d+s", age)
-    header, row = cluster.kubectl("get", "delayq", "--output=wide", here).stdout.splitlines()
-    assert header.split() == ["NAME", *columns(wide=True)]
-    assert " AsAsked " in row
-    listed = cluster.kubectl("get", "delayqueue,delayqueues", here, "--output=name").stdout
-    assert set(listed.split()) == {"delayqueue.delayq.dev/orders"}

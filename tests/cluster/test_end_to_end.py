@@ -10,17 +10,15 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from delayq import SyncClient
-from delayq.contract import parse
+from delayq_operator.base import names
 
-from tests.cluster.harness.resources import found
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import QUEUES, condition, queue_with_code
+from tests.cluster.operator import queue_with_code
 
 if TYPE_CHECKING:
-    from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.node import ProcessNode
+    from tests.cluster.world import World
     from tests.servers import RedisServer
 
 HANDLER = """
@@ -33,47 +31,16 @@ async def handle(task):
 TASKS = 300
 
 
-class Shop:
-    """One DelayQueue on a real Redis, whose handler writes a ledger."""
-
-    def __init__(
-        self, cluster: ControlPlane, namespace: str, redis: RedisServer, handler: str = HANDLER
-    ) -> None:
-        self.cluster, self.namespace = cluster, namespace
-        self.path = f"{QUEUES.format(namespace=namespace)}/orders"
-        self.document = queue_with_code(cluster, namespace, redis, handler, worker={"replicas": 2})
-
-    def apply(self, **spec: Any) -> None:  # noqa: ANN401  parts of a document
-        body = {**self.document, "spec": self.document["spec"] | spec}
-        self.cluster.rest.create(self.path.rpartition("/")[0], body)
-
-    @property
-    def body(self) -> dict[str, Any]:
-        return self.cluster.rest.get(self.path)
-
-    def until(self, kind: str, status: str, *, timeout_s: float = 40) -> dict[str, Any]:
-        def there() -> dict[str, Any]:
-            body = self.body
-            assert condition(body, kind)["status"] == status, condition(body, kind)
-            return body
-
-        return eventually(there, timeout_s=timeout_s, what=f"{kind} is {status}")
-
-    def client(self, redis: RedisServer) -> SyncClient:
-        return SyncClient(redis.url, queue=parse(self.document).queue)
+def document(world: World, redis: RedisServer, handler: str = HANDLER, **spec: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A DelayQueue on a real Redis, whose handler writes a ledger."""
+    return queue_with_code(world.cluster, world.namespace, redis, handler, worker={"replicas": 2}, **spec)
 
 
-@pytest.fixture
-def shop(cluster: ControlPlane, namespace: str, redis: RedisServer) -> Shop:
-    return Shop(cluster, namespace, redis)
-
-
-@pytest.mark.usefixtures("operator")
-def test_tasks_run_when_they_fall_due(process_node: ProcessNode, shop: Shop, redis: RedisServer) -> None:
+def test_tasks_run_when_they_fall_due(process_node: ProcessNode, world: World, redis: RedisServer) -> None:
     """kubectl apply, wait for Ready, schedule: every task is handled once, also when pods are killed meanwhile."""
-    shop.apply()
-    shop.until("Ready", "True")
-    with shop.client(redis) as client:
+    world.make(names.PLURAL, document(world, redis))
+    world.until("Ready", "True", timeout_s=40)
+    with SyncClient(redis.url, queue="orders") as client:
         ids = {
             client.schedule({"n": number}, delay_ms=number * 10, task_id=f"t{number}").id
             for number in range(TASKS)
@@ -86,37 +53,35 @@ def test_tasks_run_when_they_fall_due(process_node: ProcessNode, shop: Shop, red
             eventually(
                 lambda: ids <= set(ledger.lrange("ledger", 0, -1)), timeout_s=60, what="all tasks are handled"
             )
-    assert shop.until("BackendAvailable", "True")
-    assert condition(shop.until("DurabilityAtRisk", "False"), "Accepted")["status"] == "True"
-    eventually(lambda: shop.body["status"]["backlog"]["due"] == 0)
+    for kind, status in (("BackendAvailable", "True"), ("DurabilityAtRisk", "False"), ("Accepted", "True")):
+        world.until(kind, status, timeout_s=40)
+    eventually(lambda: world.queue()["status"]["backlog"]["due"] == 0)
 
 
-@pytest.mark.usefixtures("operator")
 def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
-    process_node: ProcessNode, shop: Shop, redis: RedisServer
+    process_node: ProcessNode, world: World, redis: RedisServer
 ) -> None:
     """Without Redis the DelayQueue says so, and restarts no pod; with Redis back it is ready again.
 
     With deletionPolicy Delete it goes when its keys are gone from Redis, and nothing else's are. Deleted in the
     foreground, it goes after its children; the Job that erases the tasks is none.
     """
-    shop.apply(deletionPolicy="Delete")
-    shop.until("Ready", "True")
+    world.make(names.PLURAL, document(world, redis, deletionPolicy="Delete"))
+    world.until("Ready", "True", timeout_s=40)
     redis.kill()
-    shop.until("BackendAvailable", "False")
-    shop.until("Ready", "False")
+    world.until("BackendAvailable", "False", timeout_s=40)
+    world.until("Ready", "False", timeout_s=40)
     redis.restart()
-    shop.until("Ready", "True")
+    world.until("Ready", "True", timeout_s=40)
     assert [pod.containers[0].restarts for pod in process_node.pods.values()] == [0] * len(process_node.pods)
-    with shop.client(redis) as client:
+    with SyncClient(redis.url, queue="orders") as client:
         for number in range(50):
             client.schedule({"n": number}, delay_ms=3_600_000)
     with redis.client() as connection:
         connection.set("somebody:else", "1")
         assert connection.dbsize() > 1
-        shop.cluster.rest.delete(shop.path, {"propagationPolicy": "Foreground"})
-        eventually(lambda: not found(shop.cluster, shop.path), timeout_s=60, what="the DelayQueue is gone")
+        world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
+        eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=60, what="it is gone")
         # What says for a week that the queue was erased is no key of a queue.
         assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == ["somebody:else"]
-    jobs = shop.path.partition("/delayqueues")[0].replace("delayq.dev/v1alpha1", "batch/v1") + "/jobs"
-    eventually(lambda: not shop.cluster.rest.items(jobs, labelSelector="app.kubernetes.io/component=erase"))
+    eventually(lambda: not world.items("jobs", labelSelector=f"{names.COMPONENT_LABEL}=erase"))

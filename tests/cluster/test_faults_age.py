@@ -19,7 +19,7 @@ from kubernetes.aio.config import incluster_config
 
 from tests.cluster.harness import kubeconfig as kubeconfigs
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.operator import Operator
 from tests.cluster.world import World
 from tests.processes import Process
 
@@ -61,8 +61,7 @@ cli.delayq_operator()
 
 
 @pytest.fixture
-def world(cluster: ControlPlane, crd: str, namespace: str) -> Iterator[World]:  # noqa: ARG001  the CRD is installed
-    kubeconfig = install_rights(cluster, namespace)
+def world(cluster: ControlPlane, kubeconfig: Path, namespace: str) -> Iterator[World]:
     process = Process.start(
         *(sys.executable, "-c", WATCHED, "--worker-image=delayq-worker:test", "--port=0"),
         *("--log-format=console", "--namespace", namespace, "--lease-namespace", namespace),

@@ -34,11 +34,6 @@ def healthy(operator: Operator) -> bool:
 
 
 @pytest.fixture
-def kubeconfig(control_plane: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(control_plane, namespace)
-
-
-@pytest.fixture
 def world(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> Iterator[World]:
     operator = Operator.start(kubeconfig, namespace).wait_ready()
     yield World(control_plane, operator, namespace)
@@ -50,7 +45,6 @@ def world(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> Iter
     [
         ("killed", 5),
         ("paused", 5),
-        pytest.param("paused", 30, marks=pytest.mark.full),
         pytest.param("killed", 90, marks=pytest.mark.full),
     ],
 )

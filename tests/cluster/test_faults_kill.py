@@ -16,7 +16,7 @@ from delayq_operator.cache.resource import Resource
 
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.operator import Operator
 from tests.cluster.world import World
 
 if TYPE_CHECKING:
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 SEED: Final = 4
 MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
-
-
-@pytest.fixture
-def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(cluster, namespace)
 
 
 def start(kubeconfig: Path, namespace: str) -> Operator:
@@ -182,27 +177,6 @@ def settled(world: World) -> bool:
         concurrency = document["spec"].get("worker", {}).get("concurrency")
         assert concurrency in (None, spec["worker"]["concurrency"]), name
     return True
-
-
-def test_what_happened_while_no_operator_was_there_is_made_up_for(world: World, kubeconfig: Path) -> None:
-    """With deletionPolicy Retain a DelayQueue just goes, with Delete it waits; edits are done and losses made good."""
-    world.start("retained")
-    world.start("erased", deletionPolicy="Delete")
-    world.start("robbed")
-    world.operator.process.stop()
-    for name in ("retained", "erased"):
-        world.delete(names.PLURAL, name)
-    world.delete("deployments", "robbed-scanner")
-    world.edit("robbed", worker={"concurrency": 7}, networkPolicy={"enabled": True})
-    eventually(lambda: not world.there(names.PLURAL, "retained"), what="Retain does not need the operator")
-    assert Resource(world.queue("erased")).deleting
-
-    world.operator = start(kubeconfig, world.namespace).wait_ready()
-    eventually(lambda: world.there("jobs", "erased-erase"))
-    assert not world.there("deployments", "erased-worker")
-    eventually(lambda: only_these(world, {"robbed"}), what="both are gone, with all they had")
-    eventually(lambda: settled(world), what="the third is as it should be")
-    assert world.there("networkpolicies", "robbed-delayq")
 
 
 def test_an_erasing_whose_delayqueue_is_there_again_is_stopped(world: World, kubeconfig: Path) -> None:

@@ -27,11 +27,6 @@ PATIENCE_SECONDS: Final = 30.0
 WATCH_SECONDS: Final = 5  # of 300: rights are only checked when a watch begins
 
 
-@pytest.fixture
-def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(cluster, namespace)
-
-
 def start(kubeconfig: Path, namespace: str) -> Operator:
     return Operator.start(kubeconfig, namespace, f"--watch-seconds={WATCH_SECONDS}")
 
@@ -95,7 +90,6 @@ def test_without_the_rights_to_watch_or_to_lead_it_ends_and_says_which_it_needs(
 ) -> None:
     """It could not see what happens; going on with what it last saw would be worse than a restart."""
     lacking = {
-        'cannot list resource "': "",
         'cannot watch resource "delayqueues"': "delayqueues",  # which kopf watches
         'cannot watch resource "secrets"': "secrets",
         'cannot get resource "leases"': "leases",
@@ -111,16 +105,14 @@ def test_without_the_rights_to_watch_or_to_lead_it_ends_and_says_which_it_needs(
 
 
 def without(cluster: ControlPlane, resource: str) -> Operator:
-    """An operator in a namespace of its own, that may not watch this resource; with none, that may do nothing."""
+    """An operator in a namespace of its own, that may not watch this resource, or has no rights to Leases."""
     namespace = f"test-{uuid4().hex[:8]}"
     make_namespace(cluster, namespace)
     kubeconfig = install_rights(cluster, namespace)
     if resource == "leases":
         cluster.rest.delete(f"{RBAC.format(namespace)}/rolebindings/{ACCOUNT}-leader")
-    elif resource:
-        restrict(cluster, namespace, resource, "watch")
     else:
-        withdraw(cluster, namespace)
+        restrict(cluster, namespace, resource, "watch")
     return start(kubeconfig, namespace)
 
 

@@ -1,4 +1,4 @@
-"""A DelayQueue with a guard: who mounts its Secret, and what is told and done while its database is away."""
+"""A DelayQueue with a guard: what is told and done while its Secret or its database is away."""
 
 from __future__ import annotations
 
@@ -36,46 +36,6 @@ def secret(world: World, name: str, **data: str) -> None:
     world.make("secrets", {"metadata": {"name": name}, "stringData": data})
 
 
-# --- What is made. No pod runs here.
-
-
-def mounted(world: World, plural: str, component: str) -> set[str]:
-    """Secret/key of all that the pods of a component find at /etc/delayq."""
-    spec = world.get(plural, f"orders-{component}")["spec"]
-    spec = spec["jobTemplate"]["spec"] if plural == "cronjobs" else spec
-    volumes = spec["template"]["spec"]["volumes"]
-    sources = next(each["projected"]["sources"] for each in volumes if each["name"] == "delayq")
-    found = [source["secret"] for source in sources if "secret" in source]
-    return {f"{each['name']}/{item['key']}" for each in found for item in each["items"]}
-
-
-def readers(world: World) -> dict[str, set[str]]:
-    loads = (("deployments", "scanner"), ("deployments", "worker"), ("cronjobs", "reaper"))
-    return {component: mounted(world, plural, component) for plural, component in loads}
-
-
-def test_each_process_finds_the_secrets_that_it_reads_and_no_others(world: World) -> None:
-    """As the API server has it; what somebody asks for later arrives, and what nobody asks for any more goes."""
-    secret(world, "shop-db", url="postgresql://db/shop")
-    secret(world, "shop-locks", urls="redis://a\nredis://b\nredis://c")
-    secret(world, "shop-signing", key="secret")
-    world.start(guard=GUARD)
-    world.until("Accepted", "True")
-    database = {"shop-db/url"}
-    assert readers(world) == {"scanner": set(), "worker": database, "reaper": database}
-    world.edit(recovery={"check": {"guard": {}}})
-    eventually(lambda: readers(world) == dict.fromkeys(("scanner", "worker", "reaper"), database))
-    world.event("RolledOut", "spec.recovery.check added")
-    signed = {"url": "https://shop/state", "signingSecretRef": {"name": "shop-signing"}}
-    world.edit(
-        guard={"sqlUnique": None, "redlock": {"urlsSecretRef": {"name": "shop-locks"}}},
-        recovery={"check": {"guard": None, "http": signed}},
-    )
-    key = {"shop-signing/key"}
-    eventually(lambda: readers(world) == {"scanner": key, "worker": {"shop-locks/urls"}, "reaper": key})
-    world.until("Accepted", "True")
-
-
 def test_a_guard_is_accepted_once_its_secret_is_there(world: World) -> None:
     """Its pods would wait in ContainerCreating without a word; when the key comes, all is well."""
     world.start()
@@ -90,9 +50,6 @@ def test_a_guard_is_accepted_once_its_secret_is_there(world: World) -> None:
     world.patch("secrets", "shop-db", {"stringData": {"url": "postgresql://db/shop"}})
     world.until("Accepted", "True")
     assert world.until("GuardAvailable", "Unknown", "MetricsUnavailable")
-
-
-# --- What happens. Workers and scanners are real, and so are Redis and PostgreSQL.
 
 
 @dataclass

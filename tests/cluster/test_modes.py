@@ -1,17 +1,15 @@
-"""Ways to run the operator: many namespaces, kinds that come and go, rights for some, objects that are refused."""
+"""Kinds of monitors that come and go while the operator runs, and rights for some of them only."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import pytest
 from delayq_operator.base import names
 
 from tests.cluster.chart import serve_no_prometheus_kinds, serve_prometheus_kinds
-from tests.cluster.harness.resources import make_namespace
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import Operator, install_rights
+from tests.cluster.operator import Operator
 from tests.cluster.world import RECONCILES, World, running
 
 if TYPE_CHECKING:
@@ -21,43 +19,10 @@ if TYPE_CHECKING:
     from tests.cluster.harness.control_plane import ControlPlane
 
 
-MANY: Final = 12
 MONITORING: Final = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
 MONITORS: Final = {("podmonitors", "orders-delayq"), ("prometheusrules", "orders-delayq")}
 ROLE: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/delayq-operator"
 PATIENCE_SECONDS: Final = 20  # for which a reflector is denied before it gives up
-
-
-# --- Many namespaces.
-
-
-@pytest.fixture
-def namespaces(cluster: ControlPlane, crd: str) -> Iterator[list[str]]:  # noqa: ARG001  the CRD is installed
-    found = [f"test-{uuid4().hex[:8]}" for _ in range(MANY)]
-    for name in found:
-        make_namespace(cluster, name)
-    yield found
-    cluster.kubectl("delete", "namespace", *found, "--wait=false", check=False)
-
-
-def test_many_namespaces_are_served_by_one_operator(cluster: ControlPlane, namespaces: list[str]) -> None:
-    """Each takes a dozen watches, each of which keeps a connection: none waits for another's, nor does the Lease."""
-    scope = [argument for name in namespaces for argument in ("--namespace", name)]
-    kubeconfig = install_rights(cluster, namespaces[0], also=tuple(namespaces[1:]))
-    with running(Operator.start(kubeconfig, namespaces[0], *scope, everywhere=True)) as operator:
-        worlds = [World(cluster, operator, name) for name in namespaces]
-        for world in worlds:
-            world.create()
-        for world in worlds:
-            world.until("Progressing")
-            assert world.there("deployments", "orders-worker")
-        worlds[-1].edit(worker={"replicas": 3})
-        last = ("deployments", "orders-worker")
-        eventually(lambda: worlds[-1].get(*last)["spec"]["replicas"] == 3, what="edits are seen")
-        assert operator.metric("delayq_operator_leader") == 1
-
-
-# --- Kinds that come and go.
 
 
 @pytest.fixture
@@ -66,11 +31,6 @@ def monitors(cluster: ControlPlane) -> Iterator[None]:
     serve_prometheus_kinds(cluster)
     yield
     serve_no_prometheus_kinds(cluster)
-
-
-@pytest.fixture
-def kubeconfig(cluster: ControlPlane, crd: str, namespace: str) -> Path:  # noqa: ARG001  the CRD is installed
-    return install_rights(cluster, namespace)
 
 
 def lines(operator: Operator, event: str, kind: str) -> list[str]:

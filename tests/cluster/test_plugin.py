@@ -23,6 +23,7 @@ def dq(world: World) -> Plugin:
 
 def test_status_says_what_is_wrong_and_with_which_pod(dq: Plugin, world: World) -> None:
     """Conditions, pods and events of one queue; what is not as it should be has a mark."""
+    assert dq.out("status") == "no DelayQueues here\n"
     world.start(worker={"replicas": 2}, reaper={"suspend": True})  # whose pods come by the minute
     world.event("Created")
     said = dq.out("status", "orders")
@@ -45,23 +46,22 @@ def test_status_says_what_is_wrong_and_with_which_pod(dq: Plugin, world: World) 
     said = dq.out("status", "orders", "--events=0")
     assert said.startswith(f"orders in {world.namespace}: ready for ")
     assert ("EVENT" in said, "\n!  Ready" in said) == (False, False)
+    it_has_the_outputs_and_the_selector_of_kubectl_get(dq, world)
 
 
-def test_status_has_the_outputs_and_the_selector_of_kubectl_get(dq: Plugin, world: World) -> None:
+def it_has_the_outputs_and_the_selector_of_kubectl_get(dq: Plugin, world: World) -> None:
     """Without a name, it is a line for each queue of the namespace, or of all of them."""
-    assert dq.out("status") == "no DelayQueues here\n"
-    world.start("orders")
-    world.start("parcels")
+    world.create("parcels")
+    world.until("Ready", "False", name="parcels")
     header, *lines = dq.through_kubectl("status").splitlines()
     assert header.split()[:3] == ["NAME", "READY", "DUE"]
-    assert [line.split()[:2] for line in lines] == [["orders", "False"], ["parcels", "False"]]
+    assert [line.split()[:2] for line in lines] == [["orders", "True"], ["parcels", "False"]]
     header, *lines = dq.out("status", "-A").splitlines()
     assert header.split()[0] == "NAMESPACE"
     assert [world.namespace, "orders"] in [line.split()[:2] for line in lines]
     world.kubectl("label", "delayqueue/parcels", "team=post")
-    assert dq.out("status", "-o", "name").split() == [
-        f"delayqueue.delayq.dev/{each}" for each in ("orders", "parcels")
-    ]
+    named = dq.out("status", "-o", "name").split()
+    assert named == [f"delayqueue.delayq.dev/{each}" for each in ("orders", "parcels")]
     assert dq.out("status", "-l", "team=post", "-o", "jsonpath={.items[*].metadata.name}") == "parcels\n"
     header, line = dq.out("status", "-l", "team=post", "-o", "wide").splitlines()
     assert header.split()[-3:] == ["SCANNERS", "REDIS", "AGE"]

@@ -74,10 +74,6 @@ def annotated(**annotations: str | None) -> Body:
 
 CHANGES: Final[tuple[tuple[Body, str], ...]] = (
     (IMAGE, "does not change what a pod runs"),
-    ({"spec": {"activeDeadlineSeconds": 1}}, "does not change what a pod runs"),
-    ({"spec": {"tolerations": [{"key": "x", "operator": "Exists"}]}}, "does not change what a pod runs"),
-    ({"metadata": {"labels": {"app": "other"}}}, "changes annotations only"),
-    ({"metadata": {"labels": {"app": None}}}, "changes annotations only"),
     ({"metadata": {"labels": None}}, "changes annotations only"),
     ({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c"]}}, "changes annotations only"),
     (
@@ -85,7 +81,6 @@ CHANGES: Final[tuple[tuple[Body, str], ...]] = (
         "changes annotations only",
     ),
     (annotated(mine="1"), f"changes {COST} only"),
-    (annotated(theirs="2"), f"changes {COST} only"),
     (annotated(theirs=None), f"changes {COST} only"),
     ({"metadata": {"annotations": None}}, f"changes {COST} only"),
     (IMAGE | annotated(**{COST: "1"}), "does not change what a pod runs"),

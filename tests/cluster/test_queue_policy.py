@@ -10,16 +10,18 @@ import pytest
 from delayq_operator.base import names
 
 from tests.cluster.chart import CHART, RELEASE
-from tests.cluster.harness.resources import delayqueues, delete_namespace, found, make_namespace
+from tests.cluster.harness.resources import delayqueues, delete_namespace, make_namespace
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, condition, install_rights, queue
-from tests.cluster.world import running
+from tests.cluster.world import World, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.control_plane import ControlPlane
 
 pytestmark = pytest.mark.usefixtures("crd")
 
@@ -114,98 +116,73 @@ def harmless() -> dict[str, Any]:
     }
 
 
-def worker(cluster: Cluster, namespace: str) -> dict[str, Any]:
-    return dict(cluster.rest.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/orders-worker"))
-
-
-def accepted(
-    cluster: Cluster, namespace: str, reason: str = "", words: str = "", *, name: str = "orders"
+def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(
+    cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
-    """Wait until `Accepted` has this reason; without one, until it is absent: the document is valid."""
-    path = f"{delayqueues(namespace)}/{name}"
-
-    def told() -> bool:
-        entry = condition(cluster.rest.get(path), "Accepted")
-        known = entry["status"] == ("False" if reason else "True")
-        return known and entry["reason"] == reason and words in entry["message"]
-
-    eventually(told, what=f"Accepted is {reason}")
-
-
-def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(cluster: Cluster, namespace: str) -> None:
     """The Deployment stays as it was, but for the number of its pods; what is corrected follows the spec again."""
-    rights = install_rights(cluster, namespace)
-    operator = Operator.start(rights, namespace, "--pod-security=privileged").wait_ready()
-    path = f"{delayqueues(namespace)}/orders"
-    cluster.rest.create(delayqueues(namespace), templated(hostPID=True))
-    accepted(cluster, namespace)
-    before = worker(cluster, namespace)
-    operator.process.stop()
-    operator = Operator.start(rights, namespace, "--worker-image=newer").wait_ready()
-    accepted(cluster, namespace, "PolicyViolation", "spec.worker.template.spec.hostPID: true is forbidden")
-    cluster.rest.patch(path, {"spec": {"worker": {"replicas": 3}}})
-    eventually(lambda: worker(cluster, namespace)["spec"]["replicas"] == 3, what="it is scaled")
-    after = worker(cluster, namespace)
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert after["spec"]["template"] == before["spec"]["template"]
-    cluster.rest.patch(path, {"spec": {"worker": {"template": None}}})
-    accepted(cluster, namespace)
-    eventually(lambda: worker(cluster, namespace)["spec"]["template"] != before["spec"]["template"])
-    operator.process.stop()
+    worker = ("deployments", "orders-worker")
+    with running(Operator.start(kubeconfig, namespace, "--pod-security=privileged")) as operator:
+        world = World(cluster, operator, namespace)
+        world.create(**templated(hostPID=True)["spec"])
+        world.until("Accepted", "True")
+        before = world.get(*worker)
+    with running(Operator.start(kubeconfig, namespace, "--worker-image=newer")) as world.operator:
+        told = eventually(lambda: refusal(world, "orders", "PolicyViolation"), what="it is refused")
+        assert "spec.worker.template.spec.hostPID: true is forbidden" in told
+        world.edit(worker={"replicas": 3})
+        eventually(lambda: world.get(*worker)["spec"]["replicas"] == 3, what="it is scaled")
+        after = world.get(*worker)
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["spec"]["template"] == before["spec"]["template"]
+        world.edit(worker={"template": None})
+        world.until("Accepted", "True")
+        eventually(lambda: world.get(*worker)["spec"]["template"] != before["spec"]["template"])
 
 
-@pytest.fixture
-def own_namespace(cluster: Cluster) -> Iterator[str]:
-    """The namespace of an operator for all namespaces, which knows it and its own ServiceAccount, as in the chart."""
-    home = f"operator-{uuid4().hex[:8]}"
-    make_namespace(cluster, home)
-    rights = install_rights(cluster, home, everywhere=True)
-    args = (f"--own-namespace={home}", f"--own-service-account={ACCOUNT}")
-    with running(Operator.start(rights, home, *args, everywhere=True)):
-        yield home
-    delete_namespace(cluster, home)
+def refusal(world: World, name: str, reason: str) -> str:
+    """What `Accepted` says, once it has this reason; not waiting for its generation, for nothing edits the spec."""
+    entry = condition(world.queue(name), "Accepted")
+    return str(entry["message"]) if entry["reason"] == reason else ""
 
 
 def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
-    cluster: Cluster, own_namespace: str, namespace: str
+    cluster: ControlPlane, namespace: str
 ) -> None:
     """A template with the operator's account, a queue in its own namespace, and one that is too large to be kept."""
-    delete = {"deletionPolicy": "Delete"}
     reaper = {"reaper": {"template": {"spec": {"serviceAccountName": ACCOUNT}}}}
     large = {"worker": {"template": {"metadata": {"annotations": {"a": "x" * 400_000}}}}}
-    wrong: dict[tuple[str, str], tuple[dict[str, Any], str, str]] = {
-        ("account", namespace): (reaper, "PolicyViolation", "is the operator's own ServiceAccount"),
-        ("own", own_namespace): ({}, "PolicyViolation", "metadata.namespace"),
-        ("large", namespace): (large, "InvalidSpec", "expected at most 393,216 bytes"),
-    }
-    for (name, where), (spec, reason, words) in wrong.items():
-        path = f"{delayqueues(where)}/{name}"
-        children = f"/apis/{{}}/namespaces/{where}/{{}}/{name}-{{}}"
-        worker, job = (
-            children.format("apps/v1", "deployments", "worker"),
-            children.format("batch/v1", "jobs", "erase"),
-        )
-        cluster.rest.create(delayqueues(where), queue(name, **delete, **({} if name == "large" else spec)))
-        before = None
-        if name == "large":
-            eventually(partial(found, cluster, worker))
-            before = cluster.rest.get(worker)["spec"]
-            cluster.rest.patch(path, {"spec": spec})
-        accepted(cluster, where, reason, words, name=name)
-        if before is not None:
-            assert cluster.rest.get(worker)["spec"] == before, "what runs goes on"
-        else:
-            assert not found(cluster, worker)
-            assert names.ERASE_FINALIZER in cluster.rest.get(path)["metadata"]["finalizers"]
-        cluster.rest.delete(path)
-        eventually(partial(failed, cluster, path), what="Degraded says so")
-        assert not found(cluster, job)
-        if name == "account":
-            cluster.rest.patch(path, {"spec": {"reaper": {"template": None}}})
-            eventually(partial(found, cluster, job))
-        cluster.rest.patch(path, {"spec": {"deletionPolicy": "Retain"}})
-        eventually(lambda path=path: not found(cluster, path), what="it is gone")  # type: ignore[misc]
+    home = f"operator-{uuid4().hex[:8]}"
+    make_namespace(cluster, home)
+    own = (f"--own-namespace={home}", f"--own-service-account={ACCOUNT}")
+    rights = install_rights(cluster, home, everywhere=True)
+    with running(Operator.start(rights, home, *own, everywhere=True)) as operator:
+        shop, office = (World(cluster, operator, where) for where in (namespace, home))
+        shop.start("large", deletionPolicy="Delete")
+        before = shop.get("deployments", "large-worker")["spec"]
+        shop.edit("large", **large)
+        shop.create("account", deletionPolicy="Delete", **reaper)
+        office.create("own", deletionPolicy="Delete")
+        for world, name, reason, words in (
+            (shop, "account", "PolicyViolation", "is the operator's own ServiceAccount"),
+            (office, "own", "PolicyViolation", "metadata.namespace"),
+            (shop, "large", "InvalidSpec", "expected at most 393,216 bytes"),
+        ):
+            assert words in world.until("Accepted", "False", reason, name=name)["message"]
+            if name == "large":
+                assert world.get("deployments", "large-worker")["spec"] == before, "what runs goes on"
+            else:
+                assert not world.there("deployments", f"{name}-worker")
+                assert names.ERASE_FINALIZER in world.queue(name)["metadata"]["finalizers"]
+            world.delete(names.PLURAL, name)
+            world.until("Degraded", "True", "EraseFailed", name=name)
+            assert not world.there("jobs", f"{name}-erase")
+            if name == "account":
+                world.edit(name, reaper={"template": None})
+                eventually(partial(world.there, "jobs", "account-erase"), what="the Job")
+            world.edit(name, deletionPolicy="Retain")
+            eventually(partial(gone, world, name), what="it is gone")
+    delete_namespace(cluster, home)
 
 
-def failed(cluster: Cluster, path: str) -> bool:
-    return bool(condition(cluster.rest.get(path), "Degraded")["reason"] == "EraseFailed")
+def gone(world: World, name: str) -> bool:
+    return not world.there(names.PLURAL, name)

@@ -35,8 +35,13 @@ def stranger(name: str, **more: Any) -> Object:  # noqa: ANN401
     return {"metadata": {"name": name, **more}, "spec": spec}
 
 
-def test_a_minimal_document_makes_exactly_these_children(world: World) -> None:
-    """Four lines of spec make eight children, which belong to it and are ours; the first event names them."""
+def test_a_minimal_document_makes_exactly_these_children_and_what_is_not_wanted_any_more_goes(
+    world: World,
+) -> None:
+    """Four lines of spec make eight children, which belong to it and are ours; the first event names them.
+
+    Switching things off deletes just these children; other objects, labelled like ours or not, stay.
+    """
     world.start()
     assert world.children() == MINIMAL
     told = world.event("Created")
@@ -52,12 +57,37 @@ def test_a_minimal_document_makes_exactly_these_children(world: World) -> None:
         ours = [entry for entry in metadata["managedFields"] if entry["manager"] == "delayq-operator"]
         assert [entry["operation"] for entry in ours] == ["Apply"]
 
+    world.make("configmaps", {"metadata": {"name": "labelled", "labels": names.labels("orders", "config")}})
+    world.make("configmaps", {"metadata": {"name": "unlabelled"}})
+    policy = ("networkpolicies", "orders-delayq")
+    world.edit(networkPolicy={"enabled": True})
+    eventually(lambda: world.there(*policy))
+    world.edit(networkPolicy={"enabled": False}, podDisruptionBudget={"enabled": False})
+    budgets = {child for child in MINIMAL if child[0] == "poddisruptionbudgets"}
+    eventually(lambda: not {policy, *budgets} & world.children())
+    world.event("Pruned", "NetworkPolicy orders-delayq", "PodDisruptionBudget orders-worker")
+    assert world.children() == MINIMAL - budgets | {("configmaps", "labelled")}
+    assert world.there("configmaps", "unlabelled")
+    world.edit(podDisruptionBudget={"enabled": True})
+    eventually(lambda: {policy, *budgets} & world.children() == budgets)
+    assert world.events("Repaired") == []
 
-def test_fields_are_ours_and_replicas_the_scalers(world: World) -> None:
-    """The operator owns what it asks for; the number of workers is the scaler's once it was ever changed."""
+
+def test_no_edit_is_lost_and_fields_are_ours_but_for_replicas_which_are_the_scalers(world: World) -> None:
+    """However edits fall between the operator's own writes to the DelayQueue, the last one is done.
+
+    The operator owns what it asks for; the number of workers is the scaler's once it was ever changed.
+    """
     world.start(worker={"replicas": 2})
-    world.edit(worker={"replicas": 3})
-    eventually(lambda: world.get("deployments", "orders-worker")["spec"]["replicas"] == 3)
+    for number in range(1, 31):
+        world.edit(scanner={"replicas": number}, worker={"replicas": 33 - number})
+
+    def done() -> bool:
+        loads = [world.get("deployments", f"orders-{name}") for name in ("scanner", "worker")]
+        return [load["spec"]["replicas"] for load in loads] == [30, 3]
+
+    eventually(done, timeout_s=5, what="the last edit is done")
+    world.until("Progressing", timeout_s=5)
     worker = world.get("deployments", "orders-worker")
     container = ("spec", "template", "spec", "containers", 'k:{"name":"worker"}')
     assert managers(worker, *container, "image") == {names.OPERATOR}
@@ -102,44 +132,6 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
         world.delete("deployments", f"{name}-worker")
         world.until("Degraded", "False", "AsExpected", name=name)
         assert world.there("deployments", f"{name}-worker")
-
-
-def test_what_is_not_wanted_any_more_goes(world: World) -> None:
-    """Switching things off deletes just these children; other objects, labelled like ours or not, stay."""
-    world.start(networkPolicy={"enabled": True})
-    assert world.there("networkpolicies", "orders-delayq")
-    labels = names.labels("orders", "config")
-    world.make("configmaps", {"metadata": {"name": "labelled", "labels": labels}})
-    world.make("configmaps", {"metadata": {"name": "unlabelled"}})
-    world.edit(networkPolicy={"enabled": False}, podDisruptionBudget={"enabled": False})
-    gone = {
-        ("networkpolicies", "orders-delayq"),
-        ("poddisruptionbudgets", "orders-scanner"),
-        ("poddisruptionbudgets", "orders-worker"),
-    }
-    eventually(lambda: not gone & world.children())
-    world.event("Pruned", "NetworkPolicy orders-delayq", "PodDisruptionBudget orders-worker")
-    assert world.children() == MINIMAL - gone | {("configmaps", "labelled")}
-    assert world.there("configmaps", "unlabelled")
-    world.edit(podDisruptionBudget={"enabled": True})
-    eventually(lambda: gone & world.children() == gone - {("networkpolicies", "orders-delayq")})
-    assert world.events("Repaired") == []
-
-
-def test_no_edit_is_lost(world: World) -> None:
-    """However edits fall between the operator's own writes to the DelayQueue, the last one is done."""
-    world.start()
-    for number in range(1, 31):
-        world.edit(scanner={"replicas": number}, worker={"replicas": 31 - number})
-
-    def done() -> bool:
-        scanner, worker = (
-            world.get("deployments", f"orders-{name}")["spec"]["replicas"] for name in ("scanner", "worker")
-        )
-        return (scanner, worker) == (30, 1)
-
-    eventually(done, timeout_s=5, what="the last edit is done")
-    world.until("Progressing", timeout_s=5)
 
 
 BROKEN: Final[dict[str, dict[str, Any]]] = {

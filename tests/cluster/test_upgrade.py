@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq import SyncClient
 
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.node import ProcessNode
 from tests.cluster.harness.resources import install_crd
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
-from tests.cluster.test_end_to_end import Shop
+from tests.cluster.test_end_to_end import document
 from tests.cluster.world import World, running
 from tests.upgrade.baselines import Baseline, baselines
 
@@ -84,18 +85,13 @@ def rolled(world: World, build: Build) -> None:
 
 
 @contextmanager
-def serving(shop: Shop, build: Build, image: Build) -> Iterator[World]:
+def serving(cluster: ControlPlane, namespace: str, build: Build, image: Build) -> Iterator[World]:
     """The operator of one build, with the image of another; from when it has seen all."""
-    with running(build.install(shop.cluster, shop.namespace, image.image)) as operator:
-        world = World(shop.cluster, operator, shop.namespace)
+    with running(build.install(cluster, namespace, image.image)) as operator:
+        world = World(cluster, operator, namespace)
         if world.there("delayqueues", "orders"):
             world.settle()
         yield world
-
-
-@pytest.fixture
-def shop(cluster: ControlPlane, namespace: str, redis: RedisServer) -> Shop:
-    return Shop(cluster, namespace, redis, HANDLER)
 
 
 @pytest.fixture
@@ -109,27 +105,28 @@ def node(cluster: ControlPlane, namespace: str, old: Build, tmp_path: Path) -> I
 @pytest.mark.slow
 @pytest.mark.usefixtures("node")
 def test_an_upgrade_and_a_rollback_of_all_lose_no_task_and_restart_no_pod_without_need(
-    shop: Shop, old: Build, redis: RedisServer
+    cluster: ControlPlane, namespace: str, old: Build, redis: RedisServer
 ) -> None:
     """The operator first, which leaves the pods alone; then their image; then all of it back."""
-    with serving(shop, old, old) as world:
-        shop.apply()
+    here = (cluster, namespace)
+    with serving(*here, old, old) as world:
+        world.make("delayqueues", document(world, redis, HANDLER))
         rolled(world, old)
-        document, before = shop.body["spec"], pods(world)
-        with shop.client(redis) as client:
+        spec, before = world.queue()["spec"], pods(world)
+        with SyncClient(redis.url, queue="orders") as client:
             ids = {
                 client.schedule({}, delay_ms=number * APART_MS, task_id=f"t{number}").id
                 for number in range(TASKS)
             }
-    with serving(shop, NEW, old) as world:
+    with serving(*here, NEW, old) as world:
         assert pods(world) == before
-        assert shop.body["spec"] == document
-    with serving(shop, NEW, NEW) as world:
+        assert world.queue()["spec"] == spec
+    with serving(*here, NEW, NEW) as world:
         rolled(world, NEW)
-    with serving(shop, old, old) as world:
+    with serving(*here, old, old) as world:
         rolled(world, old)
-        assert shop.body["spec"] == document
-    with redis.client() as connection, shop.client(redis) as client:
+        assert world.queue()["spec"] == spec
+    with redis.client() as connection, SyncClient(redis.url, queue="orders") as client:
         eventually(lambda: not client.counts().waiting, timeout_s=TASKS * APART_MS / 1000 + 30)
         eventually(lambda: not client.counts().in_flight)
         ledger = [line.split() for line in connection.lrange("ledger", 0, -1)]

@@ -250,6 +250,11 @@ class World:
 
     # --- Pods, which nothing runs here.
 
+    def revisions(self, component: str = "worker") -> int:
+        """ReplicaSets of the DelayQueue `orders` made so far: one for each pod template."""
+        selector = f"{names.QUEUE_LABEL}=orders,{names.COMPONENT_LABEL}={component}"
+        return len(self.items("replicasets", labelSelector=selector))
+
     def pods(self, component: str, name: str = "orders") -> list[Object]:
         selector = f"{names.QUEUE_LABEL}={name},{names.COMPONENT_LABEL}={component}"
         return self.items("pods", labelSelector=selector)
@@ -298,48 +303,3 @@ def managers(body: Object, *path: str) -> set[str]:
         if at is not None:
             owners.add(entry["manager"])
     return owners
-
-
-ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
-
-
-@contextmanager
-def forbidden(cluster: ControlPlane, world: World, group: str, plural: str) -> Iterator[None]:
-    """Have an admission policy forbid the making of one kind in the namespace."""
-    name = f"forbid-{world.namespace}"
-    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [plural]}
-    match = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
-    policy = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": match},
-        "validations": [{"expression": "false", "message": "not here", "reason": "Forbidden"}],
-    }
-    specs = {
-        "validatingadmissionpolicies": policy,
-        "validatingadmissionpolicybindings": {"policyName": name, "validationActions": ["Deny"]},
-    }
-    for path, spec in specs.items():
-        cluster.rest.create(f"{ADMISSION}/{path}", {"metadata": {"name": name}, "spec": spec})
-    try:
-        eventually(lambda: _is_forbidden(world, plural), what="the admission policy is in force")
-        yield
-    finally:
-        for path in specs:
-            cluster.rest.delete(f"{ADMISSION}/{path}/{name}")
-
-
-PROBES: Final[dict[str, dict[str, Any]]] = {
-    "networkpolicies": {"podSelector": {}},
-    "jobs": {
-        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}},
-    },
-}
-
-
-def _is_forbidden(world: World, plural: str) -> bool:
-    body = {"metadata": {"generateName": "probe-"}, "spec": PROBES[plural]}
-    try:
-        world.cluster.rest.create(world.path(plural), body, dryRun="All")
-    except Refused as error:
-        return "not here" in str(error)
-    return False

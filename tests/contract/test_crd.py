@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq.contract.kinds import Text
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from tests.unit.contract.crd import Schema
 
-ROOT_DIRECTORY = Path(__file__).parents[2]
 
 # --- The same words.
 

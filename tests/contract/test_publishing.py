@@ -21,10 +21,6 @@ def steps(workflow: str) -> list[dict[str, Any]]:
     return [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
 
 
-def test_ci_runs_the_script_that_developers_run() -> None:
-    assert [step["run"] for step in steps("ci") if "run" in step][-1] == "bash .ci/run"
-
-
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_a_workflow_may_write_only_where_a_job_says_so(workflow: str) -> None:
     assert WORKFLOWS[workflow]["permissions"] == {"contents": "read"}
@@ -59,11 +55,6 @@ def test_all_addresses_are_of_one_repository() -> None:
 
 ABOUT: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
-CATEGORIES = {
-    *("ai-machine-learning", "database", "integration-delivery", "monitoring-logging"),
-    *("networking", "security", "storage", "streaming-messaging"),
-}
-"""All that Artifact Hub has."""
 
 
 def annotation(name: str) -> Any:  # noqa: ANN401 -- lists and text
@@ -75,13 +66,6 @@ def test_the_chart_names_its_home_its_sources_and_an_icon_of_this_checkout() -> 
     assert (ABOUT["home"], ABOUT["sources"]) == (home, [home])
     icon = ROOT / ABOUT["icon"].removeprefix(f"{home}/raw/main/")
     assert icon.read_text().startswith("<svg ")
-
-
-def test_the_chart_says_its_category_license_changes_and_links() -> None:
-    assert annotation("category") in CATEGORIES
-    assert annotation("license") == PROJECT["license"]
-    assert {change["kind"] for change in annotation("changes")} <= {"added", "changed", "fixed", "security"}
-    assert {link["url"] for link in annotation("links")} <= set(PROJECT["urls"].values())
 
 
 def test_the_chart_lists_its_crd_as_it_is() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.examples.running import blocks
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
     import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "bulk-operations.md").read_text()
-PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = "\n".join(re.findall(r"^```bash\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)).split("\n")
+PROGRAMS = blocks(PAGE)
+COMMANDS = "\n".join(blocks(PAGE, "bash")).split("\n")
 
 
 def test_the_programs_and_the_commands_of_the_page_do_what_it_says(

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from delayq.connection import Address, SyncConnection
 from delayq.protocol.commands import Commands
 
+from tests.examples.running import blocks
+
 if TYPE_CHECKING:
     import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = blocks(PAGE)
 URL = "redis://localhost:6379/0"
 
 

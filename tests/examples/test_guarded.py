@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pytest
-from delayq import SyncClient
+from typing import TYPE_CHECKING, Final
 
 from tests.databases import Postgres
-from tests.processes import DELAYQ, Process
+from tests.examples.running import client, copied, done, served
+from tests.processes import DELAYQ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "guarded"
-PAID = [(1, 2000), (2, 2000), (3, 2000)]
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Postgres]:
-    database = Postgres.start(tmp_path / "database")
-    yield database
-    database.kill()
-
-
-@pytest.fixture
-def example(tmp_path: Path, database: Postgres) -> Path:
-    made = shutil.copytree(EXAMPLE, tmp_path / "guarded", ignore=shutil.ignore_patterns(".delayq"))
-    (made / "secrets" / "shop-db" / "url").write_text(database.url().replace("+psycopg", ""))
-    for statement in (made / "schema.sql").read_text().split(";\n")[:-1]:
-        database.sql(statement)
-    return made
-
-
-def command(*argv: str, cwd: Path) -> Process:
-    return Process.start(*argv, cwd=cwd, env={**os.environ, "DELAYQ_SECRETS_DIR": "secrets"})
+PAID: Final = [(1, 2000), (2, 2000), (3, 2000)]
+ENV: Final = {"DELAYQ_SECRETS_DIR": "secrets"}
 
 
 def until_done(example: Path) -> None:
     """Until nothing waits and nothing runs; what is scheduled waits for a second at least."""
-    url = (example / ".delayq" / "redis.url").read_text().strip()
     deadline = time.monotonic() + 60
-    with SyncClient.from_document(example / "queue.yaml", url=url) as refunds:
+    with client(example) as refunds:
         counts = refunds.counts()
         while counts.waiting + counts.retrying + counts.in_flight:
             assert time.monotonic() < deadline, counts
@@ -55,20 +28,22 @@ def until_done(example: Path) -> None:
         assert counts.dead == 0
 
 
-def test_every_refund_is_paid_once_however_often_it_is_scheduled(example: Path, database: Postgres) -> None:
+def test_every_refund_is_paid_once_however_often_it_is_scheduled(tmp_path: Path) -> None:
     """As its README says, command by command."""
-    assert command(DELAYQ, "guard", "init", "--config", "queue.yaml", cwd=example).wait(timeout_s=60) == 0
-    run = command(DELAYQ, "run", "queue.yaml", cwd=example)
+    database, example = Postgres.start(tmp_path / "database"), copied("guarded", tmp_path)
     try:
-        run.wait_line("due 0", timeout_s=60)
-        for _ in range(2):
-            assert command(sys.executable, "schedule.py", cwd=example).wait(timeout_s=60) == 0
-            until_done(example)
-            assert database.sql("SELECT customer, cents FROM accounts ORDER BY customer") == PAID
-        [(done,)] = database.sql("SELECT count(*) FROM delayq_processed WHERE state = 'done'")
-        assert done == 12
-        seen = command(DELAYQ, "guard", "seen", "queue.yaml", "refund-7", cwd=example)
-        assert seen.wait(timeout_s=60) == 0
-        assert seen.output == "refund-7 has taken effect"
+        (example / "secrets" / "shop-db" / "url").write_text(database.url().replace("+psycopg", ""))
+        for statement in (example / "schema.sql").read_text().split(";\n")[:-1]:
+            database.sql(statement)
+        done(DELAYQ, "guard", "init", "--config", "queue.yaml", cwd=example, env=ENV)
+        with served(example, **ENV):
+            for _ in range(2):
+                done("python", "schedule.py", cwd=example, env=ENV)
+                until_done(example)
+                assert database.sql("SELECT customer, cents FROM accounts ORDER BY customer") == PAID
+            [(count,)] = database.sql("SELECT count(*) FROM delayq_processed WHERE state = 'done'")
+            assert count == 12
+            seen = done(DELAYQ, "guard", "seen", "queue.yaml", "refund-7", cwd=example, env=ENV)
+            assert seen == "refund-7 has taken effect"
     finally:
-        run.stop(timeout_s=60)
+        database.kill()

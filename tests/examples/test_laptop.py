@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.examples.running import blocks
 from tests.processes import DELAYQ, Process, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "laptop.md").read_text()
-[DOCUMENT] = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-HANDLER, CORRECTION = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+[DOCUMENT] = blocks(PAGE, "yaml")
+HANDLER, CORRECTION = blocks(PAGE)
 COMMANDS = [shlex.split(line) for line in re.findall(r"^\$ (delayq .+)$", PAGE, re.MULTILINE)]
 
 

@@ -2,64 +2,49 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 from delayq import SyncClient
 from delayq.client.document import read
 
-from tests.processes import DELAYQ, Process
+from tests.processes import DELAYQ, running
 from tests.servers import PASSWORD, PREFERRED, USER
 from tests.topologies.certificates import Tls
 from tests.topologies.cluster import Cluster
 from tests.topologies.sentinels import MASTER, Sentinels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import pytest
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION, CLUSTER = ROOT / "examples" / "production", ROOT / "examples" / "cluster"
 TASKS = 20
 
 
-class Run:
-    """A copy of an example with Redis elsewhere, and its processes."""
-
-    def __init__(
-        self, example: Path, directory: Path, *, redis: dict[str, Any], secrets: dict[str, str]
-    ) -> None:
-        document = yaml.safe_load((example / "queue.yaml").read_text())
-        for topology, fields in redis.items():
-            document["spec"]["redis"][topology] |= fields
-        self.file, self.secrets = directory / "queue.yaml", directory / "secrets"
-        self.file.write_text(yaml.safe_dump(document))
-        for path, text in secrets.items():
-            (self.secrets / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.secrets / path).write_text(text)
-        self.processes: list[Process] = []
-
-    def start(self, role: str) -> Process:
-        env = {**os.environ, "DELAYQ_SECRETS_DIR": str(self.secrets), "PYTHONUNBUFFERED": "1"}
-        argv = (DELAYQ, role, "--config", str(self.file), "--port", "0", "--log-level", "debug")
-        self.processes.append(Process.start(*argv, cwd=self.file.parent, env=env))
-        return self.processes[-1]
-
-    def stop(self) -> None:
-        for process in self.processes:
-            process.stop(timeout_s=60)
-
-    def handles_what_is_scheduled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("DELAYQ_SECRETS_DIR", str(self.secrets))
-        worker = self.start("worker")
-        self.start("scanner")
-        with SyncClient.from_document(self.file) as client:
-            for number in range(TASKS):
-                client.schedule(None, delay_ms=100, task_id=f"order-{number}")
+def handles_what_is_scheduled(
+    example: Path, folder: Path, patch: pytest.MonkeyPatch, *, redis: dict[str, Any], secrets: dict[str, str]
+) -> None:
+    """Run a copy of an example with Redis elsewhere: a worker and a scanner."""
+    document = yaml.safe_load((example / "queue.yaml").read_text())
+    for topology, fields in redis.items():
+        document["spec"]["redis"][topology] |= fields
+    (folder / "queue.yaml").write_text(yaml.safe_dump(document))
+    for path, text in secrets.items():
+        (folder / "secrets" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "secrets" / path).write_text(text)
+    patch.setenv("DELAYQ_SECRETS_DIR", str(folder / "secrets"))
+    options = ("--config", "queue.yaml", "--port", "0", "--log-level", "debug")
+    with (
+        running(DELAYQ, "worker", *options, cwd=folder) as worker,
+        running(DELAYQ, "scanner", *options, cwd=folder),
+        SyncClient.from_document(folder / "queue.yaml") as client,
+    ):
         for number in range(TASKS):
-            worker.wait_line(rf"reminding of order-{number}\b", timeout_s=60)
+            client.schedule(None, delay_ms=100, task_id=f"order-{number}")
+        for number in range(TASKS):
+            worker.wait_line(rf"reminding of order-{number}\b")
 
 
 def login(*names: str) -> dict[str, str]:
@@ -67,16 +52,8 @@ def login(*names: str) -> dict[str, str]:
     return found | {f"{name}/password": PASSWORD for name in names}
 
 
-@pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    runs: list[Run] = []
-    yield runs
-    for run in runs:
-        run.stop()
-
-
 def test_the_queue_of_production_runs_on_sentinels_with_tls_and_users(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = yaml.safe_load((PRODUCTION / "queue.yaml").read_text())["spec"]["redis"]["tls"]["serverName"]
     tls = Tls(tmp_path / "tls", names=("localhost", "127.0.0.1", name))
@@ -88,26 +65,20 @@ def test_the_queue_of_production_runs_on_sentinels_with_tls_and_users(
             "redis-client/tls.crt": tls.client.cert,
             "redis-client/tls.key": tls.client.key,
         }
-        secrets = login("redis-login", "sentinel-login") | {
-            path: file.read_text() for path, file in files.items()
-        }
+        secrets = {path: file.read_text() for path, file in files.items()}
+        secrets |= login("redis-login", "sentinel-login")
         redis = {"sentinel": {"masterName": MASTER, "nodes": nodes}}
-        runs.append(Run(PRODUCTION, tmp_path, redis=redis, secrets=secrets))
-        runs[0].handles_what_is_scheduled(monkeypatch)
-        runs[0].stop()
+        handles_what_is_scheduled(PRODUCTION, tmp_path, monkeypatch, redis=redis, secrets=secrets)
     finally:
         sentinels.stop()
 
 
-def test_the_queue_of_the_cluster_runs_on_one(
-    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_queue_of_the_cluster_runs_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster.start(PREFERRED, dir=tmp_path / "redis")
     try:
         nodes = [{"host": each.host, "port": each.port} for each in cluster.nodes[:3]]
-        runs.append(Run(CLUSTER, tmp_path, redis={"cluster": {"nodes": nodes}}, secrets=login("redis-login")))
-        runs[0].handles_what_is_scheduled(monkeypatch)
-        runs[0].stop()
+        redis = {"cluster": {"nodes": nodes}}
+        handles_what_is_scheduled(CLUSTER, tmp_path, monkeypatch, redis=redis, secrets=login("redis-login"))
     finally:
         cluster.stop()
 

@@ -16,15 +16,14 @@ from delayq.protocol.envelope import Task
 from delayq.recovery import checks
 from delayq.recovery.checks.http import read
 
+from tests.examples.running import blocks
+
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "recovery.md").read_text()
-DOCUMENTS, [FUNCTION], [JSON] = (
-    re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    for kind in ("yaml", "python", "json")
-)
+DOCUMENTS, [FUNCTION], [JSON] = (blocks(PAGE, kind) for kind in ("yaml", "python", "json"))
 
 
 def document(block: str) -> DelayQueue:

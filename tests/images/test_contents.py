@@ -91,19 +91,14 @@ def test_an_image_starts_its_command_itself_as_a_user_that_is_not_root(image: Im
     assert labels["org.opencontainers.image.licenses"] == PROJECT["license"]
 
 
-def test_there_is_nothing_to_build_with(image: Image) -> None:
+def test_there_is_nothing_to_build_with_but_pip_where_others_extend_the_image(
+    image: Image, images: dict[str, Image]
+) -> None:
     names = [member.name for layer in image.layers for member in content(layer).members]
     assert [name for name in names if TOOLS.search(name)] == []
     assert [name for name in names if re.search(r"/(hatchling|uv)(-[\d.]+\.dist-info)?/", name)] == []
-
-
-def test_pip_is_in_images_that_others_extend_only(image: Image, images: dict[str, Image]) -> None:
-    pip = [
-        m.name
-        for layer in own(image)
-        for m in layer.members
-        if m.name.endswith("/site-packages/pip/__init__.py")
-    ]
+    ours = [member.name for layer in own(image) for member in layer.members]
+    pip = [name for name in ours if name.endswith("/site-packages/pip/__init__.py")]
     assert len(pip) == (image is not images["operator"])
 
 

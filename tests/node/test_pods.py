@@ -29,8 +29,11 @@ def test_helm_test_sees_a_task_handled(operator: Release) -> None:
     assert "passed" in lines
 
 
-def test_a_handler_that_cannot_be_imported_is_told_and_its_correction_is_enough(world: NodeWorld) -> None:
-    """The container crashes over and over; the condition has its words, and none of Kubernetes' alone."""
+def test_a_handler_that_cannot_be_imported_and_an_image_that_is_not_there_are_told(world: NodeWorld) -> None:
+    """The container crashes over and over; the condition has its words, and none of Kubernetes' alone.
+
+    A correction is enough. No worker goes before the new one is ready: with a wrong image the old one goes on.
+    """
     world.make_code("import no_such_shop\n")
     world.begin(wait="", worker={"replicas": 1})
     world.told("CrashLoopBackOff", "No module named 'no_such_shop'")
@@ -40,13 +43,6 @@ def test_a_handler_that_cannot_be_imported_is_told_and_its_correction_is_enough(
     assert "No module named 'no_such_shop'" in ready["message"]
     world.patch("configmaps", "code", {"data": {"recorder.py": CODE}})
     world.recovered(1)
-    world.schedule({f"t{nth}": None for nth in range(20)})
-    world.account()
-
-
-def test_an_image_that_is_not_there_is_told_while_the_old_workers_go_on(world: NodeWorld) -> None:
-    """No worker goes before the new one is ready, so the queue is served all the time."""
-    world.begin(worker={"replicas": 1})
     (old,) = world.wait_running(1)
     world.edit(worker={"image": "localhost/delayq-worker:mistyped"})
     world.told("ImagePullBackOff", "localhost/delayq-worker:mistyped")

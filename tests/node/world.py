@@ -14,7 +14,6 @@ from uuid import uuid4
 
 from delayq import NewTask, SyncClient
 from delayq.protocol.keys import Keys
-from delayq_operator.base import names
 
 from tests.cluster.harness.resources import delete_namespace, make_namespace
 from tests.cluster.harness.waiting import eventually
@@ -177,11 +176,6 @@ class NodeWorld(World):
         """This machine's number of the delayq process of a pod."""
         (pid,) = self.node.pids(pod)
         return pid
-
-    def revisions(self, component: str = "worker") -> int:
-        """ReplicaSets made so far: one for each pod template."""
-        selector = f"{names.QUEUE_LABEL}={QUEUE},{names.COMPONENT_LABEL}={component}"
-        return len(self.items("replicasets", labelSelector=selector))
 
     # --- Tasks.
 

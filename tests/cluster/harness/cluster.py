@@ -42,23 +42,20 @@ class Cluster:
         self,
         *args: str,
         input: str | None = None,  # noqa: A002  subprocess' own word for it
-        kubeconfig: Path | None = None,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl, as administrator unless another kubeconfig is given."""
-        return self._run("kubectl", *args, text=input, who=kubeconfig, check=check)
+        """Run kubectl as administrator."""
+        return self._run("kubectl", *args, text=input, check=check)
 
-    def helm(
-        self, *args: str, kubeconfig: Path | None = None, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
-        """Run helm, as administrator unless another kubeconfig is given."""
-        return self._run("helm", *args, text=None, who=kubeconfig, check=check)
+    def helm(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run helm as administrator."""
+        return self._run("helm", *args, text=None, check=check)
 
     def _run(
-        self, program: str, *args: str, text: str | None, who: Path | None, check: bool
+        self, program: str, *args: str, text: str | None, check: bool
     ) -> subprocess.CompletedProcess[str]:
         # HOME is ours: caches of an earlier cluster on the same port would mislead kubectl and helm.
-        environment = os.environ | {"KUBECONFIG": str(who or self.kubeconfig), "HOME": str(self.dir)}
+        environment = os.environ | {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.dir)}
         done = subprocess.run(
             [binary(program), *args],
             input=text,

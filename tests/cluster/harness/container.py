@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tests.cluster.harness.probe import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from tests.cluster.harness.rest import Object
     from tests.cluster.harness.server import LoggedProcess
@@ -32,7 +32,6 @@ class Container:
 
     spec: Object
     address: str
-    env: Mapping[str, str]
     launch: Callable[[], LoggedProcess]
     restarted: Callable[[int], bool]
     """Whether a process that ended with this code is started again."""
@@ -115,9 +114,7 @@ class Container:
         self.process = self.launch()
         self._state = {"running": {"startedAt": stamp()}}
         self._probes = {
-            name: Probe(self.spec[name], self.spec, self.address, self.env, now)
-            for name in PROBES
-            if name in self.spec
+            name: Probe(self.spec[name], self.spec, self.address, now) for name in PROBES if name in self.spec
         }
 
     def _ended(self, code: int, now: float) -> None:

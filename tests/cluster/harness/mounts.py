@@ -49,7 +49,7 @@ class Mounts:
         """
         empty = {each["name"] for each in self._pod["spec"].get("volumes", ()) if "emptyDir" in each}
         return {
-            mount["mountPath"]: str(self._dir / mount["name"] / mount.get("subPath", ""))
+            mount["mountPath"]: str(self._dir / mount["name"])
             for mount in container.get("volumeMounts", ())
             if mount["name"] not in empty
         }
@@ -68,15 +68,11 @@ class Mounts:
         if TOKENS in paths:
             account = self._pod["spec"].get("serviceAccountName", "default")
             found["KUBECONFIG"] = str(self._cluster.kubeconfig_for(self._namespace, account))
-        for source in container.get("envFrom", ()):
-            found |= {
-                source.get("prefix", "") + name: value.decode()
-                for name, value in self._source(source).items()
-            }
         for variable in container.get("env", ()):
             value = variable.get("value", "")
-            if "valueFrom" in variable:
-                value = self._value(variable["valueFrom"], address)
+            if "valueFrom" in variable:  # of the pod: nothing that runs here asks for a key of a Secret
+                path = variable["valueFrom"]["fieldRef"]["fieldPath"]
+                value = address if path == "status.podIP" else str(_walk(self._pod, path))
             found[variable["name"]] = translated(expanded(value, found), paths)
         if build := self._images.get(container["image"]):
             found["PYTHONPATH"] = f"{build / 'worker'}:{found.get('PYTHONPATH', '')}"
@@ -97,13 +93,8 @@ class Mounts:
                 yield from ((item["path"], content[item["key"]]) for item in chosen if "key" in item)
 
     def _source(self, source: Object) -> dict[str, bytes]:
-        """The content of a ConfigMap or Secret, as volumes and envFrom refer to them; nothing for other kinds."""
-        for field, kind in (
-            ("configMap", "configmaps"),
-            ("configMapRef", "configmaps"),
-            ("secret", "secrets"),
-            ("secretRef", "secrets"),
-        ):
+        """The content of a ConfigMap or Secret, as volumes refer to them; nothing for other kinds."""
+        for field, kind in (("configMap", "configmaps"), ("secret", "secrets")):
             if (reference := source.get(field)) is not None:
                 name = reference.get("name") or reference["secretName"]
                 return self._content(kind, name, optional=reference.get("optional", False))
@@ -119,20 +110,7 @@ class Mounts:
         plain = found.get("data", {})
         if kind == "secrets":
             return {key: base64.b64decode(value) for key, value in plain.items()}
-        binary = {key: base64.b64decode(value) for key, value in found.get("binaryData", {}).items()}
-        return {key: value.encode() for key, value in plain.items()} | binary
-
-    def _value(self, source: Object, address: str) -> str:
-        if (path := source.get("fieldRef", {}).get("fieldPath")) is not None:
-            return address if path == "status.podIP" else str(_walk(self._pod, path))
-        for field, kind in (("configMapKeyRef", "configmaps"), ("secretKeyRef", "secrets")):
-            if (reference := source.get(field)) is not None:
-                optional = reference.get("optional", False)
-                content = self._content(kind, reference["name"], optional=optional)
-                if reference["key"] not in content and not optional:
-                    raise NotYetError(f"couldn't find key {reference['key']} in {kind} {reference['name']}")
-                return content.get(reference["key"], b"").decode()
-        return ""
+        return {key: value.encode() for key, value in plain.items()}
 
 
 def command(container: Object, address: str, paths: Mapping[str, str], env: Mapping[str, str]) -> list[str]:

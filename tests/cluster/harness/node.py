@@ -131,7 +131,7 @@ class ProcessNode:
             self.pods[uid].seen = pod
         elif bound_to == self.name and pod["status"]["phase"] in {"Pending", "Running"}:
             self._start(pod)
-        elif not bound_to and "deletionTimestamp" not in metadata and not pod["spec"].get("schedulingGates"):
+        elif not bound_to and "deletionTimestamp" not in metadata:
             self._bind(metadata["name"])
 
     def _bind(self, name: str) -> None:

@@ -44,7 +44,6 @@ class Pod(threading.Thread):
         self.address = address
         self.dir = directory
         self.containers: list[Container] = []
-        self._inits: list[Container] = []
         self._cluster = cluster
         self._mounts = mounts.Mounts(cluster, seen, directory, images)
         self._path = f"/api/v1/namespaces/{seen['metadata']['namespace']}/pods/{seen['metadata']['name']}"
@@ -60,13 +59,13 @@ class Pod(threading.Thread):
                 self._step(time.monotonic())
                 time.sleep(STEP_SECONDS)
         finally:
-            for container in [*self._inits, *self.containers]:
+            for container in self.containers:
                 container.kill()
 
     def _over(self) -> bool:
         """Whether everything ended, was said so, and, if the pod is to be deleted, was let go."""
-        containers = [*self._inits, *self.containers]
-        ended = all(each.finished for each in containers) if containers else bool(self._deleted)
+        started = bool(self.containers)
+        ended = all(each.finished for each in self.containers) if started else bool(self._deleted)
         if not ended or not self._report():
             return False
         return not self._deleted or self._ask(self._let_go)
@@ -81,7 +80,7 @@ class Pod(threading.Thread):
             self._close(now)
         elif not self.containers and not self._create():
             time.sleep(RETRY_SECONDS)
-        for container in self._due():
+        for container in self.containers:
             container.step(now)
         self._report()
 
@@ -89,8 +88,6 @@ class Pod(threading.Thread):
         spec = self.seen["spec"]
         try:
             self._mounts.write()
-            once = {"Always": "OnFailure"}.get(spec["restartPolicy"], spec["restartPolicy"])
-            self._inits = [self._container(each, once) for each in spec.get("initContainers", ())]
             self.containers = [self._container(each, spec["restartPolicy"]) for each in spec["containers"]]
         except (mounts.NotYetError, urllib3.exceptions.HTTPError) as error:
             self._waiting = str(error)
@@ -111,27 +108,16 @@ class Pod(threading.Thread):
         def last_words() -> str:
             return (self.dir / f"{spec['name']}.log").read_text(errors="replace")[-LAST_WORDS:]
 
-        return Container(spec, self.address, env, launch, restarted, last_words)
-
-    def _due(self) -> list[Container]:
-        """The first init container that has not ended well; when there is none, all others."""
-        unfinished = next((each for each in self._inits if not each.finished or each.exit_code != 0), None)
-        if unfinished is None:
-            return self.containers
-        if unfinished.finished:  # and failed: nothing after it is ever started
-            for container in [*self._inits, *self.containers]:
-                container.finished = True
-        return [unfinished]
+        return Container(spec, self.address, launch, restarted, last_words)
 
     def _close(self, now: float) -> None:
         """SIGTERM once, SIGKILL when the grace period is over."""
-        everything = [*self._inits, *self.containers]
         if not self._kill_at:
             self._kill_at = now + self.seen["metadata"].get("deletionGracePeriodSeconds", 30)
-            for container in everything:
+            for container in self.containers:
                 container.send(signal.SIGTERM)
         elif now >= self._kill_at:
-            for container in everything:
+            for container in self.containers:
                 container.send(signal.SIGKILL)
 
     def _report(self) -> bool:
@@ -163,9 +149,8 @@ class Pod(threading.Thread):
         return False
 
     def _status(self) -> Object:
-        initialized = all(each.exit_code == 0 for each in self._inits)
         ready = bool(self.containers) and all(each.ready for each in self.containers)
-        facts = {"PodScheduled": True, "Initialized": initialized, "ContainersReady": ready, "Ready": ready}
+        facts = {"PodScheduled": True, "Initialized": True, "ContainersReady": ready, "Ready": ready}
         return {
             "phase": self._phase(),
             "message": self._waiting if not self.containers else None,
@@ -174,7 +159,6 @@ class Pod(threading.Thread):
             "podIPs": [{"ip": self.address}],
             "startTime": self._started_at,
             "conditions": [self._condition(kind, holds=holds) for kind, holds in facts.items()],
-            "initContainerStatuses": [each.status() for each in self._inits],
             "containerStatuses": [each.status() for each in self.containers],
         }
 

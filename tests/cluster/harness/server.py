@@ -134,14 +134,6 @@ class Server:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
 
-    @property
-    def exit_code(self) -> int:
-        return self._running().wait()
-
-    @property
-    def pid(self) -> int:
-        return self._running().pid
-
     def stop(self) -> None:
         """SIGTERM, then SIGKILL when that was not enough in time; nothing when it does not run."""
         if self.process is not None:

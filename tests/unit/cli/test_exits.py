@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 from delayq.cli.exits import errors_as_exits
-from delayq.errors import DelayQError, InvalidDocument
+from delayq.errors import DelayQError
 
 DOCTOR = "delayq doctor orders checks each requirement"
-
-
-def test_an_error_in_a_field_names_the_document(capsys: pytest.CaptureFixture[str]) -> None:
-    field = 'spec.handler.python.callable: no module "shop"'
-    for why, told in ((field, f"a.yaml: {field}"), ("a.yaml: no such file", "a.yaml: no such file")):
-        with pytest.raises(SystemExit) as exited, errors_as_exits(document="a.yaml"):
-            raise InvalidDocument(why)
-        assert (exited.value.code, capsys.readouterr().err) == (3, f"{told}\n")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from delayq.cli import target
 from delayq.cli.exits import CommandError
 from delayq.cli.target import resolve
 from delayq.errors import InvalidDocument
-from delayq.local import datadir
 
 from tests.unit.cli.runner import run
 from tests.unit.cli.test_documents import RIGHT
@@ -103,10 +102,6 @@ def test_no_password_is_ever_shown(url: str) -> None:
     result = run("status", "orders", "--redis", url)
     assert result.exit_code == 2
     assert not any(part in result.output for part in ("secret", "cret", "'se'"))
-
-
-def test_the_file_of_a_run_is_where_a_run_writes_it() -> None:
-    assert (target.DATA_DIR, target.URL_FILE) == (datadir.NAME, datadir.URL_FILE)
 
 
 @pytest.mark.parametrize(

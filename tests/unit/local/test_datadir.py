@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delayq.local.datadir import URL_FILE, DataDir, published
-from delayq.local.errors import DataDirUnusable
+from delayq.local.errors import CannotRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,5 +39,5 @@ def test_beside_an_embedded_redis_a_run_with_another_one_warns(
 def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said = f"cannot use the data directory {tmp_path}/file/data: Not a directory"
-    with pytest.raises(DataDirUnusable, match=said):
+    with pytest.raises(CannotRun, match=said):
         DataDir.take(tmp_path / "file" / "data")

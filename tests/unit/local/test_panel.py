@@ -65,4 +65,4 @@ def test_a_lateness_in_a_wide_bucket_is_shown_as_its_bound(late_seconds: float, 
     bounds, window = (*LATENESS_BUCKETS, float("inf")), Window()
     hist = {part: {le: 10.0 * (part != PARTS[0] or le >= late_seconds) for le in bounds} for part in PARTS}
     window.add("worker-1", 1.0, hist)
-    assert status_line(Counts(0, 0, 0, 0, 0, 0, None, None), window.lateness(1.0)).endswith(said)
+    assert status_line(Counts(0, 0, 0, 0, 0, 0, None, None), window.lateness_ms(1.0)).endswith(said)

@@ -21,15 +21,12 @@ from delayq.contract.durability import DurabilitySpec
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import DelayQError, InvalidDocument
+from delayq.local import datadir
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
     from delayq.contract.kinds import Text
 
-# `delayq run` writes the URL of its Redis to this file. local/datadir.py has the same names, which a test compares:
-# importing that module would load half of delayq.
-DATA_DIR: Final = ".delayq"
-URL_FILE: Final = "redis.url"
 LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
 ANSWER_SECONDS = 1.0
 
@@ -45,7 +42,7 @@ def of_url(url: str) -> Address:
 
 def of_run(document: Path) -> Address | None:
     """Return the Redis of a running `delayq run` of this document, and print a note: it is not spec.redis."""
-    file = document.parent / DATA_DIR / URL_FILE
+    file = document.parent / datadir.NAME / datadir.URL_FILE
     try:
         running = Address.from_url(file.read_text().strip())
     except (OSError, UnicodeDecodeError, InvalidDocument):

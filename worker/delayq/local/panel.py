@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from delayq.contract import DelayQueue, Handler, KindHandler
     from delayq.local.binary import Server
-    from delayq.local.measures import Lateness
     from delayq.local.relay import Relay
     from delayq.protocol.results import Counts
     from delayq.protocol.shard_map import ShardMap
@@ -85,7 +84,7 @@ def _target(spec: Handler | KindHandler) -> str:
     return spec.http.url if spec.http else " ".join(spec.exec.command) if spec.exec else ""
 
 
-def status_line(counts: Counts, lateness: Lateness | None) -> str:
+def status_line(counts: Counts, lateness_ms: tuple[float, float] | None) -> str:
     """`due 0 · scheduled 1,000 · in flight 3 · retrying 12 · dead 1 · late p50 0.8 ms p99 3.1 ms`."""
     line = (
         f"due {counts.due:,} · scheduled {counts.scheduled:,} · in flight {counts.in_flight:,}"
@@ -93,9 +92,9 @@ def status_line(counts: Counts, lateness: Lateness | None) -> str:
     )
     if counts.parked:
         line += f" · parked {counts.parked:,}"
-    if lateness is None:
+    if lateness_ms is None:
         return line
-    return f"{line} · late p50 {_ms(lateness.p50_ms)} p99 {_ms(lateness.p99_ms)}"
+    return f"{line} · late p50 {_ms(lateness_ms[0])} p99 {_ms(lateness_ms[1])}"
 
 
 def _ms(value: float) -> str:

@@ -101,4 +101,4 @@ async def _status(client: Client, window: Window) -> str:
         counts = await client.counts()
     except DelayQError as error:
         return str(error)
-    return panel.status_line(counts, window.lateness(time.monotonic()))
+    return panel.status_line(counts, window.lateness_ms(time.monotonic()))

@@ -79,3 +79,16 @@ def test_a_worker_of_several_queues_refuses_code_that_could_end_it(tmp_path: Pat
     assert result.exit_code == 3
     said = "document 1: a worker of several queues needs http handlers only, and no guard, in each; "
     assert f"{said}choose one with --queue: orders, mails" in result.stderr
+
+
+def test_a_queue_is_found_by_name_in_a_file_of_several_by_doctor_and_forecast_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    handler = {"python": {"callable": "json:dumps"}}
+    names = ("orders", "mails")
+    documents = [described(name, redis=STANDALONE, handler=handler) for name in names]
+    (tmp_path / "queue.yaml").write_text("---\n".join(documents))
+    found = run("doctor", "mails")
+    assert (found.exit_code, "✓ handler     json:dumps" in found.stdout) == (4, True)
+    assert run("forecast", "mails").exit_code == 4

@@ -31,10 +31,10 @@ def test_a_document_says_everything(here: Path) -> None:
     assert (target.queue, target.shards, target.key_prefix) == ("orders", 4, "delayq")
     assert (target.address.where, target.source) == ("redis.shop.svc:6379", "spec.redis")
     assert resolve("queue.yaml", redis=URL).address.where == "127.0.0.1:1"
-    assert resolve("orders").document == Path("queue.yaml"), "a name finds the document beside it"
+    assert resolve("orders").path == Path("queue.yaml"), "a name finds the document beside it"
     assert target.hint == "delayq doctor queue.yaml checks each requirement"
     (here / "here").write_text(RIGHT)
-    assert resolve("here").document == Path("here"), "a file needs no suffix"
+    assert resolve("here").path == Path("here"), "a file needs no suffix"
     for option in (("--shards", "2"), ("--key-prefix", "x")):
         assert "the document sets both" in run("status", "queue.yaml", *option).stderr
 
@@ -42,7 +42,7 @@ def test_a_document_says_everything(here: Path) -> None:
 def test_a_name_finds_the_document_in_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "other.yaml").write_text(RIGHT)
     monkeypatch.setenv("DELAYQ_CONFIG", str(here / "other.yaml"))
-    assert resolve("orders").document == here / "other.yaml"
+    assert resolve("orders").path == here / "other.yaml"
     with pytest.raises(CommandError, match="is the document of queue orders, not of mails"):
         resolve("mails")
 

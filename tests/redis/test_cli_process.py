@@ -9,16 +9,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.processes import DELAYQ, running
 from tests.redis.commands import document
-from tests.unit.cli.runner import run
-
-if TYPE_CHECKING:
-    from tests.servers import RedisServer
 
 pytestmark = pytest.mark.slow
 
@@ -37,18 +33,6 @@ def delayq(*args: str, url: str = "", **streams: Any) -> subprocess.CompletedPro
         [DELAYQ, *args], env=env, text=True, timeout=60, check=False, **streams
     )
     return done
-
-
-def test_exit_codes_are_those_of_the_page(redis_url: str) -> None:
-    Path("wrong.yaml").write_text("kind: DelayQueue")
-    for code, args in (
-        (0, ("schedule", "orders", "1", "--id", "a")),
-        (2, ("schedule", "orders", "{")),
-        (3, ("status", "wrong.yaml")),
-        (5, ("schedule", "orders", "1", "--id", "a")),
-        (6, ("task", "get", "orders", "nope")),
-    ):
-        assert run(*args, DELAYQ_REDIS_URL=redis_url).exit_code == code
 
 
 @pytest.mark.parametrize(
@@ -134,13 +118,3 @@ def read_until(terminal: int, wanted: bytes) -> bytes:
             seen += os.read(terminal, 65_536)
     assert wanted in seen
     return seen
-
-
-def test_what_delayq_run_left_is_found_by_schedule(redis_server: RedisServer, here: Path) -> None:
-    document(here, 1)
-    Path(".delayq").mkdir()
-    Path(".delayq/redis.url").write_text(redis_server.url + "\n")
-    done = delayq("schedule", "queue.yaml", '{"order": 7}', "--in", "30m", "--id", "order-7")
-    assert done.stderr == "note: using the Redis of the running delayq run (.delayq/redis.url)\n"
-    assert done.stdout.startswith("scheduled order-7, due ")
-    assert done.returncode == 0

@@ -105,16 +105,10 @@ def test_slots_that_no_server_has_are_told_with_their_shards_and_how_to_go_on(tm
         assert "no node serves the slots of shards 0" in found["cluster"]["message"]
 
 
-def test_a_single_server_is_no_cluster(sentinels: Sentinels) -> None:
-    port = sentinels.primary().port
-    found = findings(f"redis+cluster://127.0.0.1:{port}", code=4)
+def test_a_server_of_another_mode_names_the_field_for_it(cluster: Cluster, sentinels: Sentinels) -> None:
+    found = findings(f"redis+cluster://127.0.0.1:{sentinels.primary().port}", code=4)
     assert "cluster support disabled" in found["cluster"]["message"]
     assert "spec.redis.standalone" in found["cluster"]["hint"]
-
-
-def test_a_cluster_is_no_single_server_and_a_sentinel_keeps_no_tasks(
-    cluster: Cluster, sentinels: Sentinels
-) -> None:
     found = findings(cluster.nodes[0].url, code=4)
     assert "spec.redis.cluster" in found["mode"]["hint"]
     assert "scripts" not in found

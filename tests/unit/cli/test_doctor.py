@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.cli.doctor import server, topology
-from delayq.cli.doctor.command import verdict
-from delayq.cli.doctor.findings import Level, failed, ok, unreachable, warning
-from delayq.connection.place import Place
-from delayq.connection.slots import SlotMap
+from delayq.cli.doctor import server
+from delayq.cli.doctor.findings import Level
 from delayq.contract.durability import DurabilitySpec
 from delayq.contract.metrics import DURABILITY_RISKS
-from delayq.protocol.commands import Commands
-from delayq.protocol.keys import SLOTS
 from delayq.scanner.durability import ServerInfo
 
 if TYPE_CHECKING:
@@ -25,11 +20,8 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("facts", "warned"),
     [
-        ({"redis_version": "5.0.14"}, True),
-        ({"redis_version": "7.0.15"}, True),
         ({"redis_version": "8.2.1"}, True),
         ({"redis_version": "8.2.2"}, False),
-        ({"redis_version": "8.4.0"}, False),
         ({"redis_version": "7.2.4", "valkey_version": "8.1.3"}, True),
         ({"redis_version": "7.2.4", "valkey_version": "9.0.0"}, False),
         ({}, False),
@@ -45,33 +37,14 @@ def test_a_build_older_than_the_fix_of_its_lua_is_a_warning_with_how_to_find_out
         assert "changelog" in each.hint
 
 
-def test_a_cluster_that_stopped_may_lack_a_majority_or_one_slot() -> None:
-    stopped = SlotMap((Place("a", 6379),) * SLOTS, frozenset({Place("a", 6379)}), healthy=False)
-    found = topology._state(stopped, Commands("orders").shards)
-    assert (found.level, found.message.partition(";")[0]) == (Level.FAILED, "cluster_state:fail")
-    for said in ("majority of its masters", "redis-cli --cluster check", "cluster-require-full-coverage no"):
-        assert said in found.hint
-
-
 ON = {"aof_enabled": "1"}
 EVERYSEC = {"appendfsync": "everysec"}
 
 
-@pytest.mark.parametrize(
-    ("told", "level", "said"),
-    [
-        (ServerInfo(ON, EVERYSEC), Level.OK, "append-only file on, appendfsync everysec"),
-        (ServerInfo(ON), Level.OK, "not known: on the server, redis-cli CONFIG GET appendfsync"),
-        (ServerInfo({"aof_enabled": "0"}), Level.WARNING, "append-only file off"),
-        (ServerInfo(ON | {"aof_last_write_status": "err"}, EVERYSEC), Level.FAILED, "could not be written"),
-    ],
-)
-def test_what_may_lose_tasks_is_told(told: ServerInfo, level: Level, said: str) -> None:
-    [found] = server.persistence(told)
-    assert (found.level, said in found.message) == (level, True)
-
-
 def test_every_risk_of_a_file_is_told_and_the_gravest_first() -> None:
+    [fine] = server.persistence(ServerInfo(ON))
+    assert fine.level is Level.OK
+    assert "not known: on the server, redis-cli CONFIG GET appendfsync" in fine.message
     bad = {
         "aof_last_write_status": "err",
         "rdb_last_bgsave_status": "err",
@@ -94,8 +67,6 @@ CONFIRMING = ServerInfo(ON, EVERYSEC, waitaof=True)
 @pytest.mark.parametrize(
     ("told", "wanted", "level", "said"),
     [
-        (ServerInfo(ON | REPLICA), {"confirm": "Replicated"}, Level.OK, "Replicated"),
-        (ServerInfo(ON | REPLICA), {"confirm": "Replicated", "replicas": 2}, Level.FAILED, "1 of 2 replicas"),
         (ServerInfo(ON, EVERYSEC, waitaof=False), FSYNCED, Level.FAILED, "cannot confirm"),
         (ServerInfo(ON, {"appendfsync": "always"}, waitaof=True), FSYNCED, Level.OK, "Fsynced"),
         (CONFIRMING, FSYNCED | {"timeout_milliseconds": 2999}, Level.WARNING, "often takes longer"),
@@ -117,10 +88,8 @@ LAGGING = {"connected_slaves": "2", "slave1": "state=online,lag=60", **REPLICA}
     [
         (server.version, {"redis_version": "4.0.14"}, Level.FAILED, "Redis 4.0.14"),
         (server.version, {"redis_version": "6.0.16"}, Level.WARNING, "Redis 6.0.16"),
-        (server.version, {"redis_version": "6.2.0"}, Level.OK, "Redis 6.2.0"),
         (server.version, {"redis_version": "7.2.4", "valkey_version": "9.0.0"}, Level.OK, "Valkey 9.0.0"),
         (server.version, {}, Level.WARNING, "unknown"),
-        (server.memory, {"used_memory": "10", "maxmemory": "100"}, Level.OK, "used"),
         (server.memory, {"used_memory": "85", "maxmemory": "100"}, Level.WARNING, "used"),
         (server.memory, {"used_memory": "100", "maxmemory": "100"}, Level.FAILED, "used"),
         (server.eviction, {"maxmemory_policy": "allkeys-lru"}, Level.WARNING, "may evict waiting tasks"),
@@ -133,13 +102,3 @@ def test_a_fact_is_compared_with_what_delayq_needs_and_its_consequence_is_told(
 ) -> None:
     found = check(facts if check in {server.version, server.memory} else ServerInfo(facts))
     assert (found.level, said in found.message) == (level, True)
-
-
-def test_the_worst_finding_is_the_exit_code() -> None:
-    fine, doubtful = ok("a", ""), warning("b", "", "")
-    bad, gone = failed("c", "", ""), unreachable("d", "", "")
-    for strict in (False, True):
-        assert verdict([fine], strict=strict) == 0
-        assert verdict([fine, doubtful], strict=strict) == int(strict)
-        assert verdict([fine, bad], strict=strict) == 1
-        assert verdict([bad, gone], strict=strict) == 4

@@ -22,9 +22,7 @@ def test_without_a_word_it_says_what_there_is() -> None:
     [
         (["nonsense"], "error: No such command 'nonsense'.\nhint:  delayq --help\n"),
         (["status"], "error: Missing argument 'QUEUE'.\nhint:  delayq status --help\n"),
-        (["status", "q", "--nonsense"], "error: No such option"),
         (["status", "q", "--interval", "-1s"], "error: '--interval': expected a duration like"),
-        (["schedule", "q", "1", "--in", "x"], "error: '--in': expected a duration like"),
         (["schedule", "q", "1", "--at", "2026-12-01"], "error: '--at': expected a time with its zone"),
         (["schedule", "q", "1", "--header", "x"], "error: '--header': expected name=value, got \"x\""),
         (["dlq", "redrive", "q", "x", "--rate", "fast"], "error: '--rate': expected a rate above 0"),

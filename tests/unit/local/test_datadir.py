@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq.local.datadir import URL_FILE, DataDir, published
+from delayq.local.errors import CannotRun
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 FIRST, SECOND = "redis://127.0.0.1:1/0", "redis://127.0.0.1:2/0"
 
@@ -34,3 +34,10 @@ def test_beside_an_embedded_redis_a_run_with_another_one_warns(
     with published(tmp_path, SECOND):
         assert caplog.messages == ["redis_not_published"]
     embedded.release()
+
+
+def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = f"cannot use the data directory {tmp_path}/file/data: Not a directory"
+    with pytest.raises(CannotRun, match=said):
+        DataDir.take(tmp_path / "file" / "data")

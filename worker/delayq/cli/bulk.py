@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli import inputs
-from delayq.cli.exits import FAILED, CommandError
-from delayq.cli.formats import clean, iso, length, tasks
+from delayq.cli.exits import CommandError
+from delayq.cli.formats import iso, length, tasks
 from delayq.cli.output import emit
+from delayq.client.blocking import SyncClient
 from delayq.protocol.results import Bulk, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from delayq.cli.output import Output
-    from delayq.client.blocking import SyncClient
+
+VERBS = {
+    "cancel": (SyncClient.cancel_many, "cancelled"),
+    "reschedule": (SyncClient.reschedule_many, "rescheduled"),
+}
+"""Verb → the client's method, and the verb in the past."""
 
 LEFT_ALONE = {
     "in_flight": "in flight",
@@ -55,17 +59,9 @@ def count(client: SyncClient, chosen: Selection, output: Output) -> None:
     emit(output, found._asdict(), f"{tasks(found.tasks)} wait{_follow_ups(found)}{_left_alone(found)}")
 
 
-def cancel(client: SyncClient, chosen: Selection, output: Output, *, yes: bool, dry_run: bool) -> None:
-    """Cancel the selected tasks."""
-    _change(
-        *(client, "cancel", "cancelled", client.cancel_many, chosen, output),
-        yes=yes,
-        dry_run=dry_run,
-    )
-
-
-def reschedule(
+def change(
     client: SyncClient,
+    verb: str,
     chosen: Selection,
     output: Output,
     *,
@@ -73,55 +69,28 @@ def reschedule(
     dry_run: bool,
     **when: Any,  # noqa: ANN401 -- due_ms or shift_ms
 ) -> None:
-    """Reschedule the selected tasks."""
-
-    def change(**rest: Any) -> Bulk:  # noqa: ANN401 -- of the client
-        return client.reschedule_many(**when, **rest)
-
-    _change(
-        *(client, "reschedule", "rescheduled", change, chosen, output),
-        yes=yes,
-        dry_run=dry_run,
-        to=f", due {iso(when['due_ms'])}" if "due_ms" in when else f" by {_signed(when['shift_ms'])}",
-    )
-
-
-def _change(  # noqa: PLR0913, PLR0917 -- what the commands differ in
-    client: SyncClient,
-    verb: str,
-    done: str,
-    change: Callable[..., Bulk],
-    chosen: Selection,
-    output: Output,
-    *,
-    yes: bool,
-    dry_run: bool,
-    to: str = "",
-) -> None:
+    """Cancel or reschedule the selected tasks."""
+    call, done = VERBS[verb]
+    to = f", due {iso(when['due_ms'])}" if "due_ms" in when else f" by {_signed(**when)}" if when else ""
     found = client.count_many(**chosen._asdict())
     whole = found.tasks + found.follow_ups
     if not dry_run:
         if whole and not yes:
-            _ask(f"{verb} {tasks(whole)} of queue {client.queue}{to}?")
+            inputs.confirm(
+                f"{verb} {tasks(whole)} of queue {client.queue}{to}?", "--dry-run counts the tasks"
+            )
 
         def show(so_far: Bulk) -> None:
             if sys.stderr.isatty():
                 click.echo(f"\r{done} {so_far.tasks:,} of about {tasks(whole)}", nl=False, err=True)
 
-        found = change(**chosen._asdict(), progress=show)
+        found = call(client, **chosen._asdict(), **when, progress=show)
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)
     text = f"would {verb}" if dry_run else done
     end = "; nothing changed" if dry_run else ""
     value = {**found._asdict(), "dry_run": dry_run}
     emit(output, value, f"{text} {tasks(found.tasks)}{_follow_ups(found)}{to}{_left_alone(found)}{end}")
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise CommandError(f"{question} stdin is not a terminal; pass --yes", "--dry-run counts the tasks")
-    if not click.confirm(clean(question), err=True):
-        raise CommandError("nothing changed", code=FAILED)
 
 
 def _follow_ups(found: Bulk) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from delayq.cli import inputs, views
-from delayq.cli.exits import FAILED, NOT_FOUND, CommandError, print_error
-from delayq.cli.formats import clean, length, seconds, tasks
+from delayq.cli.exits import NOT_FOUND, CommandError, print_error
+from delayq.cli.formats import length, seconds, tasks
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, one_line, output_option
 from delayq.cli.task import described, listing, page_options
@@ -239,18 +239,12 @@ def purge(client: SyncClient, *, letters: dict[str, int], yes: bool, dry_run: bo
     count, result = len(letters), f"would purge {tasks(len(letters), LETTERS)}; nothing changed"
     if not dry_run:
         if letters and not yes:
-            _ask(f"delete {tasks(count, LETTERS)} of queue {client.queue}? They cannot be restored.")
+            question = f"delete {tasks(count, LETTERS)} of queue {client.queue}? They cannot be restored."
+            inputs.confirm(question, "dlq export saves a copy")
         # One that was redriven since, and died again, is a new dead letter: it died after all that were listed.
         count = client.dlq_purge([*letters], before_ms=max(letters.values(), default=0) + 1)
         result = f"purged {tasks(count, LETTERS)}"
     emit(output, {"count": count, "dry_run": dry_run}, result)
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise CommandError(f"{question} stdin is not a terminal; pass --yes", "dlq export saves a copy")
-    if not click.confirm(clean(question), err=True):
-        raise CommandError("nothing changed", code=FAILED)
 
 
 def _exit_without(missing: set[str]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from delayq.cli.exits import FAILED, CommandError, errors_as_exits
-from delayq.cli.formats import clean, tasks
-from delayq.cli.inputs import DURATION
+from delayq.cli.exits import errors_as_exits
+from delayq.cli.formats import tasks
+from delayq.cli.inputs import DURATION, confirm
 from delayq.cli.output import dry_run_option
 from delayq.cli.process import process_options, setting_of
 from delayq.client.blocking import SyncClient
@@ -46,7 +46,10 @@ def erase(patience: int, *, yes: bool, dry_run: bool, **options: Any) -> None:  
             click.echo(f"would erase queue {setting.queue.queue} with {tasks(total)}; nothing changed")
             return
         if not (yes or (not sys.stdin.isatty() and _in_erase_job(options["config"]))):
-            _confirm(f"delete every task of queue {setting.queue.queue} in Redis at {setting.address.where}?")
+            question = (
+                f"delete every task of queue {setting.queue.queue} in Redis at {setting.address.where}?"
+            )
+            confirm(question, "--dry-run counts the tasks")
         run_eraser(setting, patience / 1000)
 
 
@@ -56,10 +59,3 @@ def _in_erase_job(config: str) -> bool:
     A command that `kubectl exec` starts in a pod has another process id.
     """
     return config == CONFIG_FILE and os.getpid() == 1
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise CommandError(f"{question} stdin is not a terminal; pass --yes", "--dry-run counts the tasks")
-    if not click.confirm(clean(question), err=True):
-        raise CommandError("nothing changed", code=FAILED)

@@ -49,16 +49,12 @@ class CommandError(click.ClickException):
 
 
 @contextmanager
-def errors_as_exits(hint: str = "", *, document: str = "") -> Iterator[None]:
-    """Print delayq's errors with `hint` to stderr, and exit with their code.
-
-    `document`: the path to name before an error in a field of it.
-    """
+def errors_as_exits(hint: str = "") -> Iterator[None]:
+    """Print delayq's errors with `hint` to stderr, and exit with their code."""
     try:
         yield
     except InvalidDocument as error:
-        field = str(error).startswith("spec.")
-        click.echo(safe(f"{document}: {error}" if document and field else str(error)), err=True)
+        click.echo(safe(str(error)), err=True)
         sys.exit(INVALID)
     except Unavailable as error:
         print_error(str(error), hint)

@@ -17,7 +17,6 @@ from delayq.cli.inputs import DURATION
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.target import resolve
-from delayq.client.document import read
 from delayq.contract import Worker
 from delayq.forecast import ROUNDS, Histogram, Now, Supply, outlook, spans
 from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS, Policy
@@ -99,7 +98,7 @@ def _hint(target: Target) -> str:
 
 def _terms(target: Target, most: int | None, handler_ms: int | None, lead: float | None) -> Terms:
     """Combine options, document and assumed defaults; the output lists the assumptions."""
-    spec = None if target.document is None else read(target.document).spec
+    spec = None if target.document is None else target.document.spec
     policy = Policy(slots=Worker().concurrency) if spec is None else Policy.of(spec)
     fixed = most is None and spec is not None and spec.autoscaling is None
     assumed = {

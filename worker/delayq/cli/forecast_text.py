@@ -13,7 +13,6 @@ from delayq.scaling.sentences import counted, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import tzinfo
 
     from delayq.forecast import Bin, Expected, Now, Supply
     from delayq.protocol.results import Counts
@@ -48,9 +47,8 @@ class Forecast(NamedTuple):
     """If tasks are overdue, the first span is theirs and has zero length."""
     terms: Terms
     counts: Counts
-    bins: Sequence[Bin] = ()
+    bins: Sequence[Bin]
     """Bins of the histogram, finer than the spans."""
-    zone: tzinfo | None = None
 
     @property
     def within_ms(self) -> int:
@@ -81,7 +79,7 @@ class Forecast(NamedTuple):
 
     def clock(self, at_ms: int) -> str:
         """Format an instant."""
-        return label(at_ms, self.now.at_ms, self.within_ms, self.zone)
+        return label(at_ms, self.now.at_ms, self.within_ms, None)
 
     def instant_ms(self, span: Expected) -> int | None:
         """Return when most tasks of a span fall due; without a narrow peak, when the first one does; else None."""
@@ -148,7 +146,7 @@ def shown(found: Forecast) -> Table | str:
         return _nothing(found)
     workers = counted(found.terms.supply.workers, "worker")
     late = f"LATE ({workers})" if found.terms.fixed else f"LATE (at most {workers})"
-    headings = [f"WHEN ({offset(found.now.at_ms, found.zone)})", ">DUE", "", ">WORKERS", late]
+    headings = [f"WHEN ({offset(found.now.at_ms, None)})", ">DUE", "", ">WORKERS", late]
     return Table(headings, list(_rows(found)))
 
 

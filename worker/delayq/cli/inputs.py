@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli.exits import CommandError
-from delayq.cli.formats import instant_ms, rate_per_second
+from delayq.cli.exits import FAILED, CommandError
+from delayq.cli.formats import clean, instant_ms, rate_per_second
 from delayq.client.durations import duration_ms
 from delayq.contract.problems import quote
 
@@ -31,6 +31,14 @@ def options(*those: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
         return command
 
     return add
+
+
+def confirm(question: str, hint: str) -> None:
+    """Ask on a terminal; CommandError with `hint` without one, and if the answer is no."""
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} stdin is not a terminal; pass --yes", hint)
+    if not click.confirm(clean(question), err=True):
+        raise CommandError("nothing changed", code=FAILED)
 
 
 class Read(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4 only

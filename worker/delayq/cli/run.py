@@ -5,34 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from delayq import local
-from delayq.cli.exits import FAILED, CommandError, errors_as_exits, print_error
+from delayq.cli.exits import FAILED, CommandError, errors_as_exits
 from delayq.cli.inputs import DURATION, LOG_LEVEL
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_all
+from delayq.local import supervisor
+from delayq.local.errors import CannotRun
+from delayq.local.plan import SPEC, Plan, Served, check_redis
 from delayq.service import extras
-
-if TYPE_CHECKING:
-    from delayq.service.logs import LogFormat
-
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--redis",
+    "redis_url",
     metavar="URL",
-    envvar="DELAYQ_REDIS_URL",
+    envvar=URL_VARIABLE,
     help="Use this Redis instead of an embedded one; `spec`: the one of spec.redis.",
 )
 @click.option(
     "--data-dir",
-    type=DIRECTORY,
+    type=click.Path(file_okay=False, path_type=Path),
     help="Directory of the embedded Redis' data.  [default: .delayq beside DOCUMENT]",
 )
 @click.option(
@@ -66,18 +64,13 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     default="warning",
     show_default=True,
 )
-def run(  # noqa: PLR0913 -- one parameter an option
+def run(
     documents: tuple[Path, ...],
     *,
-    redis: str | None,
-    data_dir: Path | None,
-    scanners: int,
+    redis_url: str | None,
     workers: int | None,
-    reaper: bool,
-    metrics_port: int | None,
     status_interval: int | None,
-    log_format: LogFormat,
-    log_level: str,
+    **options: Any,  # noqa: ANN401 -- fields of Plan
 ) -> None:
     """Run the queues of these files on this machine.
 
@@ -92,43 +85,31 @@ def run(  # noqa: PLR0913 -- one parameter an option
     documents, then scanners. The first Ctrl-C lets running handlers finish; the second one releases
     their tasks.
     """
-    redis_option = "" if URL_VARIABLE in os.environ or redis == local.SPEC else " --redis URL"
+    redis_option = "" if URL_VARIABLE in os.environ or redis_url == SPEC else " --redis URL"
     if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them
         raise CommandError(missing, code=FAILED)
     with errors_as_exits(f"delayq doctor {documents[0]}{redis_option} checks each requirement"):
         found = read_all(documents)
-        if redis == local.SPEC:
-            local.check_redis(found)
-        plan = local.Plan(
-            queues=tuple(
-                local.Served(
-                    document=each,
-                    workers=each.queue.spec.worker.replicas if workers is None else workers,
-                )
-                for each in found
-            ),
-            redis_url=redis,
-            data_dir=data_dir,
-            scanners=scanners,
-            reaper=reaper,
-            metrics_port=metrics_port,
-            log_format=log_format,
-            log_level=log_level,
-            status_seconds=None if status_interval is None else max(0.1, status_interval / 1000),
+        if redis_url == SPEC:
+            check_redis(found)
+        queues = [
+            Served(document=each, workers=each.queue.spec.worker.replicas if workers is None else workers)
+            for each in found
+        ]
+        status_seconds = None if status_interval is None else max(0.1, status_interval / 1000)
+        _run(Plan(queues=tuple(queues), redis_url=redis_url, status_seconds=status_seconds, **options))
+
+
+def _run(plan: Plan) -> None:
+    if plan.redis_url is None and plan.directories[1:]:
+        files = dict.fromkeys(str(each.document.path) for each in plan.queues)
+        raise CommandError(
+            f"{', '.join(files)} are in different directories: one Redis has one place for its data",
+            "--data-dir DIR names it; or give --redis URL",
         )
-        if redis is None and plan.directories[1:]:
-            raise CommandError(
-                f"{', '.join(map(str, documents))} are in different directories: one Redis has one place for its data",
-                "--data-dir DIR names it; or give --redis URL",
-            )
-        _run(plan)
-
-
-def _run(plan: local.Plan) -> None:
     try:
-        clean = local.run(plan)
-    except local.CannotRun as error:
-        print_error(str(error), error.hint)
-        sys.exit(FAILED)
+        clean = supervisor.run(plan)
+    except CannotRun as error:
+        raise CommandError(str(error), error.hint, FAILED) from error
     if not clean:
         sys.exit(FAILED)

@@ -58,6 +58,7 @@ task_options = inputs.options(
     click.option("--kind", metavar="KIND", help="Kind of the task, for queues with several kinds."),
     click.option(
         "--kind-version",
+        "version",
         metavar="N",
         type=click.IntRange(1, MAX_KIND_VERSION),
         default=1,
@@ -126,7 +127,7 @@ def schedule(
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
         raise CommandError("nothing was stored", code=FAILED)
     if file is None:
-        _one(client, if_exists, output, **task)
+        _one(client, output, if_exists=if_exists, **task)
     else:
         many.schedule(client, file, if_exists=if_exists, output=output)
     if unknown and not sys.stdin.isatty():
@@ -141,39 +142,27 @@ def _unknown(client: TargetClient) -> str:
     return clean(f"queue {client.queue} was never used before in Redis at {where}, and no document names it")
 
 
-def _one(  # noqa: PLR0913 -- one parameter an option
+def _one(
     client: SyncClient,
-    if_exists: IfExists,
     output: Output,
     *,
     payload: str | None,
-    task_id: str | None,
     delay_ms: int | None,
     due_ms: int | None,
     headers: tuple[tuple[str, str], ...],
     raw: bool,
     content_type: str | None,
-    kind: str | None,
-    kind_version: int,
-    deadline_ms: int | None,
-    debounce_ms: int | None,
-    tags: tuple[str, ...],
+    **rest: Any,  # noqa: ANN401 -- of the client
 ) -> None:
     if payload is None:
         raise CommandError("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
     when: Any = inputs.when(delay_ms, due_ms)
     stored = client.schedule(
         inputs.payload(payload, raw=raw or content_type not in (None, JSON_TYPE)),
-        task_id=task_id,
-        if_exists=if_exists,
         headers=inputs.headers(headers),
         content_type=content_type,
-        kind=kind,
-        version=kind_version,
-        deadline_ms=deadline_ms,
-        debounce_ms=debounce_ms,
-        tags=tags,
         **when,
+        **rest,
     )
     if due_ms is not None and stored.due_ms > due_ms:
         note("note: that time has passed, so it is due now")

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -21,15 +21,12 @@ from delayq.contract.durability import DurabilitySpec
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import DelayQError, InvalidDocument
+from delayq.local import datadir
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
     from delayq.contract.kinds import Text
 
-# `delayq run` writes the URL of its Redis to this file. local/datadir.py has the same names, which a test compares:
-# importing that module would load half of delayq.
-DATA_DIR: Final = ".delayq"
-URL_FILE: Final = "redis.url"
 LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
 ANSWER_SECONDS = 1.0
 
@@ -45,7 +42,7 @@ def of_url(url: str) -> Address:
 
 def of_run(document: Path) -> Address | None:
     """Return the Redis of a running `delayq run` of this document, and print a note: it is not spec.redis."""
-    file = document.parent / DATA_DIR / URL_FILE
+    file = document.parent / datadir.NAME / datadir.URL_FILE
     try:
         running = Address.from_url(file.read_text().strip())
     except (OSError, UnicodeDecodeError, InvalidDocument):
@@ -99,18 +96,31 @@ class Target:
     address: Address
     shards: int = 1
     key_prefix: str = "delayq"
-    limits: Limits
-    durability: DurabilitySpec = field(default_factory=DurabilitySpec)
-    deadline_ms: int | None = None  # of tasks without a deadline of their own
-    document: Path | None = None
+    path: Path | None = None  # of the document
+    document: DelayQueue | None = None
     source: Source = "--redis"
-    hold: str = ""  # the document's stopPolicy, if not None
+
+    @property
+    def limits(self) -> Limits:
+        """The document's limits, or the defaults."""
+        return Limits() if self.document is None else self.document.spec.limits
+
+    @property
+    def durability(self) -> DurabilitySpec:
+        """The document's spec.durability, or the defaults."""
+        return DurabilitySpec() if self.document is None else self.document.spec.durability
+
+    @property
+    def hold(self) -> str:
+        """The document's stopPolicy, if not None."""
+        policy = "None" if self.document is None else self.document.spec.stop_policy
+        return "" if policy == "None" else policy
 
     @property
     def hint(self) -> str:
         """Hint for an unreachable Redis, without the URL, which may contain a password."""
         option = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
-        return f"delayq doctor {self.document or self.queue}{option} checks each requirement"
+        return f"delayq doctor {self.path or self.queue}{option} checks each requirement"
 
     def client(self) -> TargetClient:
         """Return a client that connects on its first call."""
@@ -120,7 +130,7 @@ class Target:
             key_prefix=self.key_prefix,
             shards=self.shards,
             limits=self.limits,
-            deadline_ms=self.deadline_ms,
+            deadline_ms=None if self.document is None else self.document.spec.delivery.deadline_ms,
             durability=Durability.of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
@@ -152,7 +162,7 @@ def resolve(
         )
     prefix = "delayq" if key_prefix is None else key_prefix
     check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, prefix)
-    return Target(queue=queue, address=of_url(redis), shards=shards or 1, key_prefix=prefix, limits=Limits())
+    return Target(queue=queue, address=of_url(redis), shards=shards or 1, key_prefix=prefix)
 
 
 def document_of(queue: str, purpose: str) -> tuple[Path, DelayQueue]:
@@ -191,11 +201,8 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
         source=source,
         shards=spec.shards,
         key_prefix=spec.redis.key_prefix,
-        limits=spec.limits,
-        deadline_ms=spec.delivery.deadline_ms,
-        durability=spec.durability,
-        document=path,
-        hold="" if spec.stop_policy == "None" else spec.stop_policy,
+        path=path,
+        document=document,
     )
 
 

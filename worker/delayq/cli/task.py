@@ -111,7 +111,7 @@ def cancel(
     The run of a task in flight continues. For dead letters, use delayq dlq purge.
     """
     if selected := bulk.selection(ids, **chosen):
-        return bulk.cancel(client, selected, output, yes=yes, dry_run=dry_run)
+        return bulk.change(client, "cancel", selected, output, yes=yes, dry_run=dry_run)
     how = _would_be if dry_run else type(client).cancel
     outcomes = {task_id: how(client, task_id) for task_id in dict.fromkeys(ids)}
     done = [
@@ -175,7 +175,7 @@ def reschedule(  # noqa: PLR0913 -- one parameter an option
             when = {"shift_ms": (later_ms or 0) - (earlier_ms or 0)}
         else:
             when = {"due_ms": client.counts().now_ms + (delay_ms or 0) if due_ms is None else due_ms}
-        return bulk.reschedule(client, selected, output, yes=yes, dry_run=dry_run, **when)
+        return bulk.change(client, "reschedule", selected, output, yes=yes, dry_run=dry_run, **when)
     if task_id is None or (delay_ms is None and due_ms is None):
         raise CommandError("expected --in or --at, got neither", "--in 0s makes it due now")
     if dry_run:

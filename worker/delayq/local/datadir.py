@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
-from delayq.local.errors import DataDirUnusable
+from delayq.local.errors import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class DataDir:
 
     @classmethod
     def take(cls, path: Path) -> Self:
-        """Create and lock the directory; DataDirUnusable on errors."""
+        """Create and lock the directory; CannotRun on errors."""
         try:
             lock = _open(path)
             taken = cls(path, lock)
@@ -41,7 +41,7 @@ class DataDir:
             taken.redis.mkdir(mode=0o700, exist_ok=True)
             taken._url.unlink(missing_ok=True)  # of a killed run
         except OSError as error:
-            raise DataDirUnusable(
+            raise CannotRun(
                 f"cannot use the data directory {path}: {error.strerror}", "--data-dir DIR uses another one"
             ) from error
         return taken
@@ -136,7 +136,7 @@ def _wait_for(lock: int, path: Path) -> None:
             owner = _owner(lock)
             if owner is not None or time.monotonic() > deadline:
                 who = "the Redis of an earlier run" if owner is None else f"another delayq run (pid {owner})"
-                raise DataDirUnusable(
+                raise CannotRun(
                     f"{who} uses the data directory {path}",
                     f"stop it, share its Redis with --redis \"$(cat '{path / URL_FILE}')\", "
                     "or use another directory with --data-dir DIR",

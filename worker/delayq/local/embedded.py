@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from delayq.local.binary import MULTI_PART, find
 from delayq.local.ending import end, first
-from delayq.local.errors import NoServer
+from delayq.local.errors import CannotRun
 from delayq.local.keeper import Keeper, ended_by
 from delayq.local.panel import embedded_line
 from delayq.local.process import Command, tied
@@ -66,13 +66,15 @@ class RedisLogParser:
         return False
 
     def ended(self, code: int) -> None:
-        """Raise NoServer if Redis never became ready, except for a port in use."""
+        """Raise CannotRun if Redis never became ready, except for a port in use."""
         if self._ready or any(PORT_TAKEN in line for line in self._last):
             return
         error = " ".join(
             line.partition(" # ")[2] or line for line in self._last if " # " in line
         ) or ended_by(code)
-        raise NoServer(f"the embedded Redis ({self._server.path}) does not start: {error}", self._hint(error))
+        raise CannotRun(
+            f"the embedded Redis ({self._server.path}) does not start: {error}", self._hint(error)
+        )
 
     def _hint(self, error: str) -> str:
         redis = self._directory.redis
@@ -89,7 +91,7 @@ class Embedded:
     """The embedded server, restarted until the end of the run."""
 
     def __init__(self, directory: DataDir) -> None:
-        """Raise NoServer without a binary that can read the data."""
+        """Raise CannotRun without a binary that can read the data."""
         self.server, self._directory = find(), directory
         self._refuse_older()
         self._parser = RedisLogParser(self.server, directory)
@@ -105,7 +107,7 @@ class Embedded:
     async def open(self) -> str:
         """Start the server, wait without limit until it has loaded its data, publish its URL, and return a description.
 
-        Raises NoServer if it cannot start.
+        Raises CannotRun if it cannot start.
         """
         task = self.keeper.start()
         await first(asyncio.wait({task}), self.keeper.started.wait())
@@ -132,10 +134,10 @@ class Embedded:
         return Command(argv, dict(os.environ), self._directory.redis, inherited, umask=0o077)
 
     def _refuse_older(self) -> None:
-        """Raise NoServer for a Redis before 7 with files of Redis 7: it would ignore them and start empty."""
+        """Raise CannotRun for a Redis before 7 with files of Redis 7: it would ignore them and start empty."""
         parts = self._directory.redis / APPEND_ONLY_DIR
         if parts.is_dir() and self.server.version < MULTI_PART:
-            raise NoServer(
+            raise CannotRun(
                 f"{parts} was written by Redis 7 or newer, and {self.server.path} is {self.server.label}",
                 "put the newer redis-server on PATH again, or start without tasks with --data-dir DIR",
             )
@@ -153,4 +155,4 @@ def _free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise NoServer("no free port for the embedded Redis", "give --redis URL")
+    raise CannotRun("no free port for the embedded Redis", "give --redis URL")

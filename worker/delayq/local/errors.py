@@ -1,4 +1,4 @@
-"""Errors of `delayq run`. An invalid document or handler raises errors.InvalidDocument."""
+"""The error of `delayq run`. An invalid document or handler raises errors.InvalidDocument."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ from delayq.errors import DelayQError
 
 
 class CannotRun(DelayQError):
-    """A resource of `delayq run` is missing or in use."""
+    """A resource of `delayq run` is missing or in use: a server, a port, the data directory."""
 
     def __init__(self, message: str, hint: str) -> None:
         """`hint`: what the user can do."""
         super().__init__(message)
         self.hint = hint
-
-
-class DataDirUnusable(CannotRun):
-    """The data directory is not writable, or another run uses it."""
-
-
-class NoServer(CannotRun):
-    """There is no Redis server to embed, or it does not start."""

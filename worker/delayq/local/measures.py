@@ -1,10 +1,9 @@
-"""Read the metrics of a run's processes: lateness in the last minute, progress of resharding."""
+"""Read the metrics of a run's workers: lateness in the last minute."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,28 +20,6 @@ _BUCKET = re.compile(
 )
 
 Cumulative = dict[str, dict[float, float]]  # metric -> upper bound -> values up to it
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """Quantiles of due → started, in ms."""
-
-    p50_ms: float
-    p99_ms: float
-
-
-def resharded(exposition: str, queue: str) -> tuple[int, int]:
-    """Return how many tasks of the queue scanners have checked since resharding began, and of how many."""
-    checked, tasks = (
-        sum(
-            map(
-                float,
-                re.findall(rf'^{metric.name}{{queue="{queue}"[^}}]*}} (\S+)$', exposition, re.MULTILINE),
-            )
-        )
-        for metric in (metrics.RESHARDING_CHECKED_TASKS, metrics.RESHARDING_TASKS)
-    )
-    return round(checked), round(tasks)
 
 
 def histograms(exposition: str, queue: str) -> Cumulative:
@@ -97,12 +74,12 @@ class Window:
         if any(any(histogram.values()) for histogram in change.values()):
             self._changes.append((now, change))
 
-    def lateness(self, now: float) -> Lateness | None:
-        """Return the window's quantiles, approximated by the sum of the parts' quantiles, which is usually higher."""
+    def lateness_ms(self, now: float) -> tuple[float, float] | None:
+        """Return p50 and p99 of due → started, approximated by the sum of the parts' quantiles, usually higher."""
         while self._changes and self._changes[0][0] < now - WINDOW_SECONDS:
             self._changes.popleft()
         p50, p99 = (sum(self._quantile(q, part) or 0.0 for part in PARTS) * 1000 for q in (0.5, 0.99))
-        return Lateness(p50, p99) if self._changes else None
+        return (p50, p99) if self._changes else None
 
     def _quantile(self, q: float, part: str) -> float | None:
         total: dict[float, float] = {}

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from delayq.contract import DelayQueue, Handler, KindHandler
     from delayq.local.binary import Server
-    from delayq.local.measures import Lateness
     from delayq.local.relay import Relay
     from delayq.protocol.results import Counts
     from delayq.protocol.shard_map import ShardMap
@@ -25,23 +24,22 @@ def embedded_line(server: Server, directory: Path) -> str:
     return f"embedded {server.label} ({server.path}), data in {directory}/ (append-only file on)"
 
 
-def scanner_line(scanners: Sequence[Relay], shards: int, moving: str, *, queue: str = "") -> str:
-    """`1 of 1 shards led`. `moving`: the progress of resharding; `queue`: as in Relay.led."""
+def scanner_line(scanners: Sequence[Relay], shards: int, shard_map: ShardMap, *, queue: str = "") -> str:
+    """`1 of 1 shards led`. `queue`: as in Relay.led."""
     if not scanners:
         return "none: workers poll for due tasks"
     shards_led = set().union(*(each.led[queue] for each in scanners)) & set(range(shards))
-    led = ", ".join(filter(None, (f"{len(shards_led)} of {shards} shards led", moving)))
+    led = f"{len(shards_led)} of {shards} shards led{_moving(shard_map)}"
     return led if len(scanners) == 1 else f"{_up(scanners)} of {len(scanners)} up, {led}"
 
 
-def moving(shard_map: ShardMap, checked: int, tasks: int) -> str:
-    """`moving 3 → 6: 1,373 of 3,000 checked`; empty without resharding."""
+def _moving(shard_map: ShardMap) -> str:
+    """`, moving 3 → 6`; empty without resharding."""
     if shard_map.settled:
         return ""
-    if not shard_map.moves:
-        return f"about to move {shard_map.shards} → {shard_map.target}"
-    line = f"moving {shard_map.was} → {shard_map.target}"
-    return f"{line}: {checked:,} of {tasks:,} checked" if tasks else line
+    if shard_map.moves:
+        return f", moving {shard_map.was} → {shard_map.target}"
+    return f", about to move {shard_map.shards} → {shard_map.target}"
 
 
 def worker_line(workers: Sequence[Relay], queue: DelayQueue) -> str:
@@ -85,7 +83,7 @@ def _target(spec: Handler | KindHandler) -> str:
     return spec.http.url if spec.http else " ".join(spec.exec.command) if spec.exec else ""
 
 
-def status_line(counts: Counts, lateness: Lateness | None) -> str:
+def status_line(counts: Counts, lateness_ms: tuple[float, float] | None) -> str:
     """`due 0 · scheduled 1,000 · in flight 3 · retrying 12 · dead 1 · late p50 0.8 ms p99 3.1 ms`."""
     line = (
         f"due {counts.due:,} · scheduled {counts.scheduled:,} · in flight {counts.in_flight:,}"
@@ -93,9 +91,9 @@ def status_line(counts: Counts, lateness: Lateness | None) -> str:
     )
     if counts.parked:
         line += f" · parked {counts.parked:,}"
-    if lateness is None:
+    if lateness_ms is None:
         return line
-    return f"{line} · late p50 {_ms(lateness.p50_ms)} p99 {_ms(lateness.p99_ms)}"
+    return f"{line} · late p50 {_ms(lateness_ms[0])} p99 {_ms(lateness_ms[1])}"
 
 
 def _ms(value: float) -> str:

@@ -61,11 +61,6 @@ class Child(asyncio.SubprocessProtocol):
         )
         return child
 
-    @property
-    def pid(self) -> int:
-        """Process ID."""
-        return self._transport.get_pid()
-
     async def wait(self) -> int:
         """Return the exit code, negative for a signal, after the remaining output."""
         await self._exited.wait()

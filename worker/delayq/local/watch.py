@@ -11,7 +11,7 @@ import aiohttp
 
 from delayq.errors import DelayQError
 from delayq.local import panel
-from delayq.local.measures import Window, histograms, resharded
+from delayq.local.measures import Window, histograms
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
@@ -86,10 +86,8 @@ class Watch:
         [helpers] = [each for each in self._plan.helpers if served in each.queues]
         scanners = [self._relays[name] for name in helpers.scanner_names]
         workers = [self._relays[name] for name in names]
-        exported = [await self._metrics(each) for each in scanners if shard_map.moves]
-        moving = panel.moving(shard_map, *resharded("\n".join(exported), queue.queue))
         return [
-            f"scanner  {panel.scanner_line(scanners, shards, moving, queue=helpers.label(served))}",
+            f"scanner  {panel.scanner_line(scanners, shards, shard_map, queue=helpers.label(served))}",
             f"worker   {panel.worker_line(workers, queue)}",
             *([f"guard    {panel.guard_line(workers)}"] if queue.spec.guard is not None else []),
             f"         {status}",
@@ -101,4 +99,4 @@ async def _status(client: Client, window: Window) -> str:
         counts = await client.counts()
     except DelayQError as error:
         return str(error)
-    return panel.status_line(counts, window.lateness(time.monotonic()))
+    return panel.status_line(counts, window.lateness_ms(time.monotonic()))

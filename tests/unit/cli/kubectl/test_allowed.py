@@ -30,24 +30,9 @@ def show(**body: Any) -> Any:  # noqa: ANN401  an object of the API
     "body",
     [
         {"spec": {"containers": [{"env": [{"name": "A", "value": SECRET}]}]}},
-        {"spec": {"containers": [{"command": ["proxy", SECRET], "args": [SECRET]}]}},
-        {"spec": {"containers": [{"livenessProbe": {"httpGet": {"path": f"/x?token={SECRET}"}}}]}},
-        {
-            "spec": {
-                "containers": [
-                    {"livenessProbe": {"httpGet": {"httpHeaders": [{"name": "K", "value": SECRET}]}}}
-                ]
-            }
-        },
-        {"spec": {"volumes": [{"name": "v", "csi": {"volumeAttributes": {"key": SECRET, "pwd": SECRET}}}]}},
-        {"spec": {"handler": {"exec": {"command": ["pay", SECRET], "env": {"key": SECRET, "name": SECRET}}}}},
-        {"spec": {"handler": {"http": {"url": f"https://ada:{SECRET}@api/hooks/{SECRET}?k={SECRET}"}}}},
-        {"spec": {"handler": {"http": {"headers": {"host": SECRET, "Cookie": SECRET}}}}},
-        {"spec": {"anything": {"new": SECRET, "pwd": SECRET, "list": [SECRET]}}},
         {"metadata": {"name": "x", "annotations": {"vault/token": SECRET, "delayq.dev/document": SECRET}}},
         {"metadata": {"name": "x", "labels": {"key": SECRET}, "managedFields": [{"name": SECRET}]}},
         {"kind": "ConfigMap", "data": {"queue.yaml": SECRET, "name": SECRET}, "binaryData": {"key": SECRET}},
-        {"kind": "Secret", "data": {"name": SECRET}},
         {"kind": "DelayQueue", "spec": {"handler": {"exec": {"command": [SECRET], "env": {"name": SECRET}}}}},
         {"kind": "DelayQueue", "spec": {"handler": {"http": {"url": SECRET, "headers": {"host": SECRET}}}}},
         {"kind": "DelayQueue", "spec": {"worker": {"template": {"metadata": {"name": SECRET}}}}},

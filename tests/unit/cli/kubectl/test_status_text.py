@@ -8,37 +8,32 @@ import pytest
 from delayq.cli.kubectl.status_text import View, lines, overview
 from delayq.cli.output import Table
 
+METADATA = {"namespace": "shop", "name": "orders"}
 
-@pytest.mark.parametrize(
-    ("type_", "status", "mark"),
-    [
-        ("Ready", "True", "✓"),
+
+def told(*, spec: dict[str, Any] | None = None, status: dict[str, Any]) -> list[str]:
+    queue = {"metadata": METADATA, "spec": spec or {}, "status": status}
+    return "\n".join(lines(View(queue=queue, pods=[], events=[]), 0.0)).splitlines()
+
+
+def test_a_condition_is_marked_by_whether_all_is_well() -> None:
+    """ScalingActive may be either, but whether it is has to be known."""
+    for type_, status, mark in (
         ("Ready", "Unknown", "?"),
         ("Paused", "False", "✓"),
         ("ReshardingComplete", "False", "!"),
         ("ScalingActive", "False", "✓"),
-        ("ScalingActive", "Unknown", "?"),
-    ],
-)
-def test_a_condition_is_marked_by_whether_all_is_well(type_: str, status: str, mark: str) -> None:
-    """ScalingActive may be either, but whether it is has to be known."""
-    queue = {
-        "metadata": {"namespace": "shop", "name": "orders"},
-        "status": {"conditions": [{"type": type_, "status": status}]},
-    }
-    text = list(lines(View(queue=queue, pods=[], events=[]), 0.0))
-    [row] = [line for line in text if f"  {type_} " in line]
-    assert row.startswith(f"{mark}  {type_} ")
+    ):
+        condition = {"type": type_, "status": status}
+        assert [
+            each for each in told(status={"conditions": [condition]}) if each.startswith(f"{mark}  {type_} ")
+        ]
 
 
 def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
     degraded = {"type": "Degraded", "status": "True", "reason": "QueueConflict", "message": "Two share one."}
     ready = {"type": "Ready", "status": "True", "reason": "AsExpected"}
-    queue = {
-        "metadata": {"namespace": "shop", "name": "orders"},
-        "spec": {},
-        "status": {"conditions": [ready, degraded]},
-    }
+    queue: dict[str, Any] = {"metadata": METADATA, "spec": {}, "status": {"conditions": [ready, degraded]}}
     headline = next(iter(lines(View(queue=queue, pods=[], events=[]), 0.0)))
     assert headline.endswith(", but degraded: Two share one.")
     table = overview([queue], 0.0, everywhere=False)
@@ -49,13 +44,7 @@ def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
 def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> str:
     """What follows a name, among the facts; ready comes first, or there are none."""
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    queue = {
-        "metadata": {"namespace": "shop", "name": "orders"},
-        "spec": spec or {},
-        "status": ready | (status or {}),
-    }
-    text = "\n".join(lines(View(queue=queue, pods=[], events=[]), 0.0)).splitlines()
-    found = [line for line in text if line.startswith(f"{name} ")]
+    found = [each for each in told(spec=spec, status=ready | (status or {})) if each.startswith(f"{name} ")]
     return found[0].partition(" ")[2].strip() if found else ""
 
 

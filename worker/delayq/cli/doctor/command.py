@@ -112,8 +112,7 @@ def _redis(target: Target) -> Iterator[Finding]:
 
 def _commands(target: Target) -> Commands:
     """Return the queue's commands, with the shard map from Redis."""
-    limits = target.limits
-    commands = Commands(target.queue, prefix=target.key_prefix, shards=target.shards, limits=limits)
+    commands = Commands(target.queue, prefix=target.key_prefix, shards=target.shards, limits=target.limits)
     with closing(SyncConnection(target.address)) as connection, suppress(DelayQError, ValueError):
         fetch_shard_map(connection, commands)
     return commands
@@ -155,15 +154,7 @@ def _together(target: Target, commands: Commands) -> Iterator[Finding]:
             scripts = run_scripts(connection, commands, target.durability, served)
             yield scripts
             if scripts.level is not Level.FAILED:
-                documented = None if target.document is None else target.shards
-                yield from check_queue(
-                    connection,
-                    commands,
-                    documented=documented,
-                    served=served,
-                    limits=target.limits,
-                    hold=target.hold,
-                )
+                yield from check_queue(connection, commands, target, served)
         except DelayQError as error:
             yield _gone(error)
 

@@ -11,7 +11,6 @@ from delayq import guards
 from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
 from delayq.cli.exits import CommandError
 from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
-from delayq.client.document import read
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE, secret_path
 from delayq.errors import DelayQError, GuardUnavailable, InvalidDocument, Retry
@@ -30,7 +29,7 @@ REACH: Final = "does it run there, and does a firewall or NetworkPolicy allow th
 
 def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
     """Check the document's guard. `reached`: whether the queue's Redis is reachable."""
-    document = None if target.document is None else read(target.document)
+    document = target.document
     spec = None if document is None else document.spec.guard
     if document is None or spec is None or (spec.redis_lock and not reached):
         return
@@ -48,7 +47,7 @@ def guard(target: Target, *, reached: bool) -> Iterator[Finding]:
     except InvalidDocument as error:
         yield failed(NAME, str(error), "" if "not installed" in str(error) else _unusable(spec))
         return
-    yield asyncio.run(_asked(made, spec, f"delayq guard init {target.document}"))
+    yield asyncio.run(_asked(made, spec, f"delayq guard init {target.path}"))
 
 
 def _elsewhere(target: Target, spec: Guard) -> Finding | None:
@@ -60,7 +59,7 @@ def _elsewhere(target: Target, spec: Guard) -> Finding | None:
     said = (
         f"its Secret {secret.name} is not here: the condition GuardAvailable shows whether workers can use it"
     )
-    if target.document == Path(CONFIG_FILE):
+    if target.path == Path(CONFIG_FILE):
         return ok(NAME, said)
     return warning(NAME, said, _unusable(spec)) if target.source == "--redis" else None
 

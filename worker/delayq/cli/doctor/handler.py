@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from delayq import handlers
 from delayq.cli.doctor.findings import Finding, failed, ok
-from delayq.client.document import read
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
@@ -33,13 +32,13 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
 
     `elsewhere`: the code is in a cluster. It is also absent where the document is mounted: in a scanner's pod.
     """
-    if target.document is None or elsewhere or target.document == Path(CONFIG_FILE):
+    document, path = target.document, target.path
+    if document is None or path is None or elsewhere or path == Path(CONFIG_FILE):
         return
-    document = read(target.document)
     local = [each for each in document.spec.handler.each if each.http is None]
     if not local:
         return
-    beside, where = str(target.document.absolute().parent), ""
+    beside, where = str(path.absolute().parent), ""
     error = _error(document)  # as `delayq worker` in this directory
     if error is not None and any(each.python for each in local) and beside not in sys.path:
         sys.path.insert(0, beside)  # as `delayq run`

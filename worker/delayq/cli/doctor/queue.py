@@ -15,8 +15,8 @@ from delayq.protocol.keys import FORMAT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from delayq.cli.target import Target
     from delayq.connection import SyncConnection
-    from delayq.contract import Limits
     from delayq.protocol.commands import Commands
     from delayq.protocol.keys import Keys
     from delayq.protocol.results import Counts
@@ -40,22 +40,14 @@ def serving(connection: SyncConnection, commands: Commands) -> tuple[list[Findin
 
 
 def queue(
-    connection: SyncConnection,
-    commands: Commands,
-    *,
-    documented: int | None,
-    served: Sequence[int],
-    limits: Limits,
-    hold: str = "",
+    connection: SyncConnection, commands: Commands, target: Target, served: Sequence[int]
 ) -> Iterator[Finding]:
-    """Check the keys of the available shards.
-
-    `documented`: the document's number of shards, if any. `hold`: its stopPolicy, if not None.
-    """
-    yield from shards(commands, documented)
-    yield from formats(connection, commands, served)
+    """Check the keys of the available shards."""
+    found = _counts(connection, commands, served)
+    yield from shards(commands, None if target.document is None else target.shards)
+    yield from formats(found.format)
     yield leaders(connection, commands, served)
-    yield overdue(connection, commands, served, limits, hold=hold)
+    yield overdue(connection, commands, target, served, before=found)
 
 
 def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
@@ -75,9 +67,8 @@ def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
         yield warning("shards", said, "only a scanner that starts with the document changes that")
 
 
-def formats(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Iterator[Finding]:
+def formats(found: int) -> Iterator[Finding]:
     """Report keys of a newer delayq."""
-    found = _counts(connection, commands, served).format
     if found > FORMAT:
         said = f"a newer delayq wrote this queue, in format {found}; this delayq reads formats up to {FORMAT}"
         hint = "reapers and scanners of this version do not repair, move or erase it: run the newer version"
@@ -122,18 +113,17 @@ def _holder(reply: object, now_ms: int) -> str:
 
 
 def overdue(
-    connection: SyncConnection, commands: Commands, served: Sequence[int], limits: Limits, *, hold: str = ""
+    connection: SyncConnection, commands: Commands, target: Target, served: Sequence[int], *, before: Counts
 ) -> Finding:
     """Check overdue tasks: they are normal while workers claim them, or a hold or a limit delays them."""
-    before = _counts(connection, commands, served)
     if before.late_ms < LATE_MS:
         later = f"{tasks(before.scheduled)} scheduled, {before.due:,} due, {before.in_flight:,} in flight"
         return ok("tasks", f"{later}, {before.retrying:,} retrying, {before.dead:,} dead")
-    if hold:
+    if target.hold:
         waiting = f"{tasks(before.due)} due, the oldest for {length(before.late_ms)}"
-        return ok("tasks", f"{waiting}, held back by spec.stopPolicy {hold}")
+        return ok("tasks", f"{waiting}, held back by spec.stopPolicy {target.hold}")
     time.sleep(PATIENCE_SECONDS)
-    held = held_by(connection, commands, limits=limits, found=before, shards=served)
+    held = held_by(connection, commands, limits=target.limits, found=before, shards=served)
     after = _counts(connection, commands, served)
     claimed = after.stats.get("claimed", 0) - before.stats.get("claimed", 0)
     said = f"{tasks(after.due)} due, the oldest for {length(after.late_ms)}"

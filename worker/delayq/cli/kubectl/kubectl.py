@@ -53,16 +53,14 @@ class Kubectl:
         options = [f"{name}={value}" for name, value in where.items() if value is not None]
         return [os.environ.get(VARIABLE) or "kubectl", verb, *options, *rest]
 
-    def run(self, *args: str, text: str | None = None, namespace: str | None = None) -> Answer:
+    def run(self, *args: str, namespace: str | None = None) -> Answer:
         """Run kubectl, and return its output with any exit code."""
         argv = self.argv(*args, namespace=namespace)
         if args[0] not in STREAMS:
             argv.insert(2, f"--request-timeout={REQUEST_SECONDS}s")
-        given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
         try:
-            return subprocess.run(  # noqa: S603 -- the user's own kubectl
-                argv, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, **given
-            )
+            return subprocess.run(argv, timeout=PATIENCE_SECONDS, check=False, **streams)  # noqa: S603 -- the user's own kubectl
         except OSError as error:
             raise missing(argv[0], error) from None
         except subprocess.TimeoutExpired:
@@ -70,16 +68,16 @@ class Kubectl:
                 f"kubectl {args[0]} did not end within {PATIENCE_SECONDS:g} s", "", UNAVAILABLE
             ) from None
 
-    def text(self, *args: str, text: str | None = None, namespace: str | None = None) -> str:
+    def text(self, *args: str, namespace: str | None = None) -> str:
         """Return kubectl's stdout; raise its error."""
-        answer = self.run(*args, text=text, namespace=namespace)
+        answer = self.run(*args, namespace=namespace)
         if answer.returncode != 0:
             raise refusal(answer.stderr)
         return answer.stdout
 
-    def json(self, *args: str, text: str | None = None, namespace: str | None = None) -> Object:
+    def json(self, *args: str, namespace: str | None = None) -> Object:
         """Return kubectl's JSON output."""
-        found: Object = json.loads(self.text(*args, "--output=json", text=text, namespace=namespace))
+        found: Object = json.loads(self.text(*args, "--output=json", namespace=namespace))
         return found
 
     def items(self, *args: str, namespace: str | None = None) -> list[Object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,10 +40,10 @@ def where_params() -> list[click.Parameter]:
 def kubectl_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add kubectl's options to a command, and call it with a Kubectl that uses them."""
 
+    @functools.wraps(command)
     def called(*args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- the command's own options
         return command(Kubectl(where_of(click.get_current_context())), *args, **extra)
 
-    called.__doc__, called.__name__ = command.__doc__, command.__name__
     params = [*getattr(command, "__click_params__", []), *reversed(where_params())]
     called.__click_params__ = params  # type: ignore[attr-defined] # as click's own decorators do
     return called
@@ -58,11 +59,4 @@ def complete_name(ctx: click.Context, _param: click.Parameter, incomplete: str) 
     return [name for name in found if name.startswith(incomplete)]
 
 
-def name_param(name: str = "name", **extra: Any) -> click.Argument:  # noqa: ANN401 -- click's own
-    """Return the NAME argument."""
-    return click.Argument([name], metavar=extra.pop("metavar", "NAME"), shell_complete=complete_name, **extra)
-
-
-def name_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the NAME argument to a command."""
-    return click.argument("name", metavar="NAME", shell_complete=complete_name)(command)
+name_argument = click.argument("name", metavar="NAME", shell_complete=complete_name)

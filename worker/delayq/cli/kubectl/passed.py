@@ -14,7 +14,7 @@ import click
 
 from delayq.cli.kubectl.forward import run
 from delayq.cli.kubectl.kubectl import Kubectl
-from delayq.cli.kubectl.options import name_param, where_of, where_params
+from delayq.cli.kubectl.options import complete_name, where_of, where_params
 from delayq.cli.kubectl.redis_access import by_exec, find_access
 from delayq.cli.kubectl.remote_command import remote_command
 from delayq.cli.root import load
@@ -95,9 +95,7 @@ class Passed(click.Command):
 
 def _param(original: click.Parameter) -> click.Parameter:
     if original.name in QUEUE:
-        return name_param(
-            str(original.name), required=original.required, metavar="NAME" if original.required else "[NAME]"
-        )
+        return click.Argument([original.name], metavar="NAME", shell_complete=complete_name)
     return copy.copy(original)
 
 

@@ -440,12 +440,16 @@ class Model:
             life.wait("parked", life.kept_due)
         return "parked"
 
-    def unpark(self, kinds: list[tuple[str, int]] | None, limit: int) -> tuple[int, int]:
+    def unpark(self, kinds: list[tuple[str, int | None]] | None, limit: int) -> tuple[int, int]:
         """Kind after kind, and of each the earliest due first."""
         parked = {life.member(task_id): life for task_id, life in self.lives.items() if life.home == "parked"}
         order = sorted(parked, key=str.encode)
         if kinds is not None:
-            order = [member for kind in kinds for member in order if parked[member].kind == kind]
+            known = [(kind, member) for kind in kinds for member in order]
+            order = [
+                each for kind, each in known if kind in {parked[each].kind, (parked[each].kind[0], None)}
+            ]
+            order = list(dict.fromkeys(order))
         for member in order[:limit]:
             life = parked[member]
             if life.group:

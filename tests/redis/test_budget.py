@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +97,6 @@ class Measured:
         self.connection = SyncConnection(Address.from_url(server.url))
         self.redis = server.client()
         self.durations: dict[str, list[int]] = defaultdict(list)
-        self.yardsticks: list[int] = []
 
     def run(self, call: Call[Any]) -> Any:  # noqa: ANN401
         return self.connection.run([call])[0]
@@ -115,46 +113,20 @@ class Measured:
         self.durations[verb].append(_latest(self.redis))
         if len(self.durations[verb]) % 10 == 1:
             self.redis.eval(YARDSTICK, 2, keys.delayed, keys.tasks, BODY)
-            self.yardsticks.append(_latest(self.redis))
+            self.durations["yardstick"].append(_latest(self.redis))
         return answer
 
 
-@dataclass
-class Verdict:
-    """The best of some rounds of the same calls, call by call."""
-
-    flavour: str
-    yardsticks: list[int] = field(default_factory=list)
-    durations: dict[str, list[int]] = field(default_factory=dict)
-
-    def take(self, measured: Measured) -> None:
-        self.yardsticks = faster(self.yardsticks, measured.yardsticks)
-        for verb, found in measured.durations.items():
-            self.durations[verb] = faster(self.durations.get(verb, []), found)
-
-    @property
-    def over(self) -> dict[str, tuple[float, int]]:
-        """The verbs that are over budget, with median and maximum in µs."""
-        share = SHARE[self.flavour] * self.yardstick
-        most = MOST_US * max(1, self.yardstick / OTHER_US)
-        return {
-            verb: us
-            for verb, us in self.figures.items()
-            if us[0] > max(CLAIM_US if verb == "claim" else OTHER_US, share) or us[1] > most
-        }
-
-    @property
-    def yardstick(self) -> float:
-        return quietest(self.yardsticks)
-
-    @property
-    def figures(self) -> dict[str, tuple[float, int]]:
-        return {verb: (quietest(found), max(found)) for verb, found in self.durations.items()}
-
-
-def faster(one: list[int], other: list[int]) -> list[int]:
-    """Of each call the shorter duration; there is no first list before the first round."""
-    return [min(pair) for pair in zip(one, other, strict=True)] if one else list(other)
+def over_budget(flavour: str, durations: dict[str, list[int]]) -> dict[str, tuple[float, int]]:
+    """The verbs that are over budget, with median and maximum in µs."""
+    figures = {verb: (quietest(found), max(found)) for verb, found in durations.items()}
+    yardstick, _ = figures.pop("yardstick")
+    share, most = SHARE[flavour] * yardstick, MOST_US * max(1, yardstick / OTHER_US)
+    return {
+        verb: us
+        for verb, us in figures.items()
+        if us[0] > max(CLAIM_US if verb == "claim" else OTHER_US, share) or us[1] > most
+    }
 
 
 @contextmanager
@@ -261,11 +233,14 @@ def test_no_call_takes_long_however_much_is_pending(
     flavour: str, tmp_path: Path, play: Callable[[Measured], None]
 ) -> None:
     """Play until all verbs are within budget, each round on a new server, but not for ever."""
-    verdict = Verdict(flavour)
+    best: dict[str, list[int]] = {}
+    over: dict[str, tuple[float, int]] = {}
     for number in range(ROUNDS):
         with served(flavour, tmp_path / str(number)) as measured:
             play(measured)
-        verdict.take(measured)
-        if not verdict.over:
+        for verb, found in measured.durations.items():
+            best[verb] = [min(pair) for pair in zip(best.get(verb, found), found, strict=True)]
+        over = over_budget(flavour, best)
+        if not over:
             return
-    pytest.fail(f"{verdict.over} µs; yardstick {verdict.yardstick} µs, all: {verdict.figures}")
+    pytest.fail(f"{over} µs; yardstick {quietest(best['yardstick'])} µs")

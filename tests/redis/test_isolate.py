@@ -140,12 +140,3 @@ def test_limits_hold_for_suspects_and_leave_room_for_the_worker_that_waits_for_t
     assert ids(shard.run(limited.isolate(0, 9, LEASE_MS))) == ["a"]
     full = shard.run(limited.isolate(0, 9, LEASE_MS))
     assert (ids(full), full.held, full.suspects) == ([], True, 1)
-
-
-def test_a_suspect_that_is_not_due_since_the_clock_stepped_back_waits_in_retry(shard: Shard) -> None:
-    before = shard.seed(State(suspect={"a": 7, "b": 8}, attempts={"a": "0 1 ", "b": f"1 1 @{NOW - 9} "}))
-    shard.clock(NOW - 5)
-    before = shard.seed(before.but(tasks={"a": envelope(NOW), "b": envelope(NOW - 9)}))
-    assert isolate(shard) == ["b"]
-    after = shard.whole()
-    assert (after.suspect, after.retry, after.attempts["a"]) == ({}, {"a": NOW}, before.attempts["a"])

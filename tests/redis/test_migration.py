@@ -366,17 +366,6 @@ def test_with_full_memory_a_batch_arrives_and_none_is_taken(pair: Shard) -> None
     assert (at(pair, 0).delayed, at(pair, 1).delayed) == ({AWAY[1]: FAR}, {AWAY[0]: FAR})
 
 
-def test_a_shard_is_not_done_while_tasks_are_migrating(pair: Shard) -> None:
-    put(pair, State(delayed={AWAY[0]: FAR}))
-    batch = migrate_out(pair, AWAY[0])
-    assert not pair.run(pair.commands.migrate_done(0))
-    migrate_in(pair, batch)
-    pair.run(pair.commands.migrate_verify(1, 0, batch.token))
-    pair.run(pair.commands.migrate_commit(0, batch.token))
-    assert pair.run(pair.commands.migrate_done(0))
-    assert pair.run(pair.commands.sync_shard_map(0)).home_epoch == MOVING.epoch
-
-
 def newcomer(pair: Shard) -> Operations:
     """A client without a shard map."""
     return Operations(Commands(pair.commands.queue), Limits())

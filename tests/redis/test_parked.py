@@ -11,14 +11,13 @@ from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
 from delayq.protocol.due_histogram import ALWAYS
 from delayq.protocol.envelope import Further, encode, with_fields
-from delayq.protocol.results import Cancelled, LostTask, Outcome, ParkedKind, Settled
-from delayq.protocol.results import State as In
+from delayq.protocol.results import LostTask, ParkedKind, Settled
 from delayq.reaper.reaper import INDEXES
 from delayq.scanner.exporter import Exporter
 from delayq.service.counters import ProcessCounters
 
 from tests.redis.commands import answer, on
-from tests.redis.state import NOW, PLENTY, State
+from tests.redis.state import NOW, State
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
@@ -49,113 +48,6 @@ ONE = State(parked={member("a"): 0}, tasks={"a": PUSH}, stats={"format": 3})
 RETRIED = ONE.but(
     parked={member("a", due_ms=NOW + 9): 0}, attempts={"a": f"1 0 @{NOW + 9} no"}, tasks={"a": PUSH}
 )
-
-
-def test_a_claimed_task_is_parked_uncharged_with_what_its_envelope_says(shard: Shard) -> None:
-    plain = b"\x11null" + NOW.to_bytes(6, "big")
-    tasks = {"a": PUSH, "b:7": of_kind("push", 65_535), "plain": plain, "c": PUSH}
-    before = shard.seed(
-        State(
-            processing={"a:1": NOW + 9, "b:7:2": NOW + 9, "plain:3": NOW + 9, "c:4": NOW + 9},
-            tasks=tasks,
-            attempts={"a": f"1 0 @{NOW + 5} no"},
-        )
-    )
-    members = ["a:1", "b:7:2", "plain:3", "gone:9"]
-    settled = park(shard, *members)
-    assert settled == [*[Settled.PARKED] * 3, Settled.LEASE_LOST]
-    parked = [member("a", due_ms=NOW + 5), member("b:7", version=65_535), member("plain", "-", 0)]
-    expected = before.but(processing={"c:4": NOW + 9}, parked=dict.fromkeys(parked, 0))
-    assert shard.whole() == expected.but(stats={"parked": 3, "format": 3})
-    counts = shard.run(shard.commands.counts(0, [10**9]))
-    assert (counts.parked, counts.due, counts.scheduled, counts.due_within[10**9]) == (3, 0, 0, 0)
-    assert (counts.next_due_ms, counts.oldest_due_ms) == (None, None)
-
-
-def test_the_kind_is_found_beside_all_other_fields(shard: Shard) -> None:
-    further = Further("push", 7, deadline_ms=2**40 - 1, latest_ms=NOW, tags=("customer:7", "ü"))
-    envelope = with_fields(encode({"a": 1}, None, {"h": "v"})[0], further) + NOW.to_bytes(6, "big")
-    cut = envelope[:20] + NOW.to_bytes(6, "big")  # bytes of another program
-    shard.seed(State(processing={"a:1": NOW + 9, "b:2": NOW + 9}, tasks={"a": envelope, "b": cut}))
-    park(shard, "a:1", "b:2")
-    assert shard.whole().parked == {member("a", version=7): 0, member("b", "-", 0): 0}
-
-
-def test_a_worker_gets_back_what_it_knows_in_bounded_calls_and_nothing_early(shard: Shard) -> None:
-    dues = {"late": NOW - 9, "now": NOW, "soon": NOW + 60_000}
-    tasks = {name: of_kind("push", due_ms=due) for name, due in dues.items()} | {"x": of_kind("push", 2)}
-    parked = {member(name, due_ms=due): 0 for name, due in dues.items()} | {member("x", version=2): 0}
-    before = shard.seed(State(parked=parked, tasks=tasks, attempts={"now": "1 0 no"}))
-    assert shard.run(shard.commands.unpark(0, [])) == (0, 4)
-    assert shard.run(shard.commands.unpark(0, [("pus", 1), ("push", 3)])) == (0, 4)
-    assert shard.whole() == before
-    assert shard.run(shard.commands.unpark(0, [("pus", None), ("", None)])) == (0, 4)
-    assert shard.run(shard.commands.unpark(0, [("none", 1), ("push", 1)], limit=2)) == (2, 2)
-    assert (shard.whole().delayed, shard.whole().retry) == ({"late": NOW - 9}, {"now": NOW})
-    assert shard.run(shard.commands.unpark(0, [("push", 1)])) == (1, 1)
-    after = shard.whole()
-    assert after == before.but(
-        delayed={"late": NOW - 9, "soon": NOW + 60_000},
-        retry={"now": NOW},
-        parked={member("x", version=2): 0},
-        wake=1,
-        alarm=1,
-        stats={"unparked": 3},
-    )
-
-
-def test_a_handler_of_every_version_gets_back_those_of_its_kind(shard: Shard) -> None:
-    names = {
-        "a": member("a"),
-        "b": member("b", version=65_535),
-        "c": member("c", "pushy"),
-        "d": member("d", "-", 0),
-    }
-    shard.seed(State(parked=dict.fromkeys(names.values(), 0)))
-    assert shard.run(shard.commands.unpark(0, [("push", None)])) == (2, 2)
-    assert shard.whole().delayed == {"a": NOW, "b": NOW}
-    assert set(shard.whole().parked) == {names["c"], names["d"]}
-
-
-def test_a_handler_of_every_task_gets_back_all(shard: Shard) -> None:
-    shard.seed(State(parked={member("a"): 0, member("b", "-", 0): 0}))
-    assert shard.run(shard.commands.unpark(0, None)) == (2, 0)
-    assert shard.whole().delayed == {"a": NOW, "b": NOW}
-
-
-@pytest.mark.parametrize("before", [ONE, RETRIED], ids=["new", "retried"])
-def test_every_call_by_id_finds_a_parked_task(shard: Shard, before: State) -> None:
-    due_ms = int(next(iter(before.parked)).split()[2])
-    shard.seed(before)
-    view = shard.run(shard.commands.get("a"))
-    assert view is not None
-    assert (view.state, view.at_ms, view.kind, view.kind_version) == (In.PARKED, due_ms, "push", 1)
-    [row] = shard.run(shard.commands.list(0, In.PARKED, offset=0, limit=9))
-    assert (row.id, row.at_ms, row.size) == ("a", due_ms, len(PUSH))
-    stored = shard.run(
-        shard.commands.schedule(0, ["a", "+5", b"\x11{}"], if_exists="keep", repeated=0, **PLENTY)
-    )
-    assert stored.notes == {0: Outcome.KEPT}
-    assert shard.whole() == before
-    assert shard.run(shard.commands.cancel("a")) is Cancelled.CANCELLED
-    assert shard.whole() == State(stats={"cancelled": 1, "format": 3})
-
-
-@pytest.mark.parametrize("before", [ONE, RETRIED], ids=["new", "retried"])
-def test_a_new_due_time_or_content_ends_parking(shard: Shard, before: State) -> None:
-    """A worker that does not know the new one either parks it again, with its new due time."""
-    shard.seed(before)
-    assert shard.run(shard.commands.reschedule("a", "+700", max_delay_ms=1000)).outcome == "rescheduled"
-    after = shard.whole()
-    home = after.retry if before.attempts else after.delayed
-    assert (home, after.parked) == ({"a": NOW + 700}, {})
-    shard.seed(before)
-    options = {"if_exists": "replace", "repeated": 0, **PLENTY}
-    assert shard.run(shard.commands.schedule(0, ["a", "+5", b"\x11{}"], **options)).notes == {
-        0: Outcome.REPLACED
-    }
-    after = shard.whole()
-    assert (after.delayed, after.parked, after.attempts) == ({"a": NOW + 5}, {}, {})
 
 
 def test_a_repair_leaves_parked_tasks_alone_and_parking_never_doubles_a_task(shard: Shard) -> None:
@@ -204,18 +96,6 @@ def test_a_parked_task_migrates_as_one_that_waits(shard: Shard) -> None:
     assert shard.whole().parked == {}
 
 
-def test_the_next_claim_has_a_later_token_than_the_parked_run(shard: Shard) -> None:
-    """Fencing: whoever was told the earlier token is told from the run after the task was unparked."""
-    shard.seed(State(delayed={"a": NOW}, tasks={"a": PUSH}))
-    [first] = shard.run(shard.commands.claim(0, 1, 1000)).leases
-    park(shard, first.member)
-    shard.run(shard.commands.unpark(0, [("push", 1)]))
-    [second] = shard.run(shard.commands.claim(0, 1, 1000)).leases
-    assert second.task.token > first.task.token
-    assert second.task.attempt == first.task.attempt == 1
-    assert shard.run(shard.commands.ack(0, [first.member])) == [Settled.LEASE_LOST]
-
-
 def test_a_task_that_was_leased_unseen_between_two_parkings_is_not_restored(shard: Shard) -> None:
     """A search for orphans reads leases page by page: a task may be parked and leased again between two pages."""
     leases = {f"t{n}:{n + 1}": NOW + 60_000 for n in range(3000)}
@@ -234,44 +114,32 @@ def test_a_task_that_was_leased_unseen_between_two_parkings_is_not_restored(shar
     assert restored == []
 
 
-def test_a_follow_up_replaces_a_task_that_would_be_parked(shard: Shard) -> None:
-    """The task has not begun, and could not: `replace` means the follow-up."""
-    follow_up = of_kind("known", due_ms=NOW + 9)
-    shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": PUSH}, followups={"a": follow_up}))
-    assert park(shard, "a:1") == [Settled.PARKED]
-    after = shard.whole()
-    assert (after.delayed, after.parked, after.followups) == ({"a": NOW + 9}, {}, {})
-    assert after.envelopes == {"a": follow_up}
-
-
-def test_a_task_that_an_older_client_moved_to_an_earlier_time_is_not_parked_until_its_first_due_time(
-    shard: Shard,
+@pytest.mark.parametrize(
+    ("was_due_ms", "attempts", "due_ms"), [(NOW + 10**9, {}, NOW), (NOW + 5, {"a": "1 0 no"}, NOW + 5)]
+)
+def test_a_task_is_parked_with_its_last_due_time(
+    shard: Shard, was_due_ms: int, attempts: dict[str, str], due_ms: int
 ) -> None:
-    """Clients of 0.2 change the index only, because they cannot read the envelope."""
-    shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": of_kind("push", due_ms=NOW + 10**9)}))
-    park(shard, "a:1")
-    assert shard.whole().parked == {member("a"): 0}
-    shard.run(shard.commands.unpark(0, [("push", 1)]))
-    assert shard.whole().delayed == {"a": NOW}
-
-
-def test_a_retry_that_was_due_before_its_first_time_keeps_that_time(shard: Shard) -> None:
-    """Redis' clock stepped back after the first attempt."""
-    first = of_kind("push", due_ms=NOW + 5)
-    before = shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": first}, attempts={"a": "1 0 no"}))
+    """Clients of 0.2 change the index only, because they cannot read the envelope. Redis' clock may step back."""
+    task = of_kind("push", due_ms=was_due_ms)
+    shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": task}, attempts=attempts))
     assert park(shard, "a:1") == [Settled.PARKED]
-    parked = {member("a", due_ms=NOW + 5): 0}
-    assert shard.whole() == before.but(processing={}, parked=parked, stats={"parked": 1, "format": 3})
-
-
-def test_a_suspect_is_one_again_after_parking(shard: Shard) -> None:
-    """Its crash must not make suspects of others."""
-    shard.seed(State(suspect={"a": 5}, tasks={"a": PUSH}, attempts={"a": "0 1 "}))
-    [lease] = shard.run(shard.commands.isolate(0, 1, 1000)).leases
-    park(shard, lease.member)
-    shard.run(shard.commands.unpark(0, [("push", 1)]))
     after = shard.whole()
-    assert (list(after.suspect), after.retry, after.delayed, after.wake) == (["a"], {}, {}, 1)
+    assert (after.parked, after.attempts) == ({member("a", due_ms=due_ms): 0}, attempts)
+
+
+@pytest.mark.parametrize(
+    ("entry", "due_ms", "wake", "alarm"),
+    [("1 0 no", NOW, 1, 0), ("1 0 no", NOW + 60_000, 0, 1), ("0 1 ~0:5:1 ", NOW, 1, 0)],
+    ids=["due", "due later", "suspect"],
+)
+def test_what_is_returned_wakes_a_worker_or_the_scanner(
+    shard: Shard, *, entry: str, due_ms: int, wake: int, alarm: int
+) -> None:
+    shard.seed(State(parked={member("a", due_ms=due_ms): 0}, attempts={"a": entry}))
+    assert shard.run(shard.commands.unpark(0, [("push", None)])) == (1, 0)
+    after = shard.whole()
+    assert (after.parked, after.wake, after.alarm) == ({}, wake, alarm)
 
 
 def test_parked_tasks_take_no_start_of_the_rate(shard: Shard) -> None:

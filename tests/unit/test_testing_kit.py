@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable  # noqa: TC003 -- annotations that are read
 from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import App, Bury, Context, Retry, SyncClient
@@ -19,7 +19,6 @@ from delayq.testing import Queue
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
-    from delayq.app import TaskKind
     from delayq.contract import DelayQueue
 
 app = App()
@@ -231,22 +230,23 @@ def test_a_lifespan_that_failed_once_leaves_nothing_open(delayq_queue: Callable[
     assert run.outcome is Settled.ACKED
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("how", ["coroutine", "function", "batch"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, pytest.fail.Exception, GeneratorExit])
 def test_what_is_no_exception_of_a_task_ends_run_due(
-    delayq_queue: Callable[[App], Queue], error: type[BaseException], *, plain: bool
+    delayq_queue: Callable[[App], Queue], error: type[BaseException], how: str
 ) -> None:
     shop = App()
 
-    async def run() -> None:
-        raise error("enough")
+    async def run(numbers: list[int]) -> None:
+        raise error(f"enough: {numbers}")
 
-    def run_plain() -> None:
-        raise error("enough")
+    def run_plain(numbers: list[int]) -> None:
+        raise error(f"enough: {numbers}")
 
-    kind: TaskKind[..., object] = shop.task(name="run")(run_plain if plain else run)
+    options: Any = {"batch": 2} if how == "batch" else {}
+    kind: Any = shop.task(name="run", **options)(run_plain if how == "function" else run)
     queue = delayq_queue(shop)
-    kind.schedule_sync()
+    kind.schedule_sync(1 if how == "batch" else [1])
     with pytest.raises(error, match="enough"):
         queue.run_due()
     assert queue.assert_scheduled(kind).attempt == 1
@@ -328,20 +328,6 @@ def test_a_call_of_a_batch_that_fails_is_repeated_with_each_of_its_tasks_alone(q
     runs = sorted((run.outcome, run.attempt) for run in queue.run_due())
     assert runs == [(Settled.ACKED, 2), (Settled.BURIED, 2)]
     assert sorted(map(sorted, PACKED)) == [[12], [12, 13], [13]]
-
-
-def test_what_ends_a_run_of_the_kit_ends_a_call_of_a_batch(delayq_queue: Callable[[App], Queue]) -> None:
-    stopping = App()
-
-    @stopping.task(batch=2)
-    async def stop(orders: list[int]) -> None:
-        raise KeyboardInterrupt(str(orders))
-
-    queue = delayq_queue(stopping)
-    stop.schedule_sync(1)
-    with pytest.raises(KeyboardInterrupt):
-        queue.run_due()
-    assert queue.client.counts().waiting == 1
 
 
 def test_a_call_of_a_batch_takes_more_than_one_claim_returns(queue: Queue) -> None:

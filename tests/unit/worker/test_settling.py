@@ -3,73 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury, Retry
-from delayq.protocol.commands import Commands
-from delayq.protocol.results import Claimed, Lease, Ticket
-from delayq.service.counters import Buckets, WorkerCounters
-from delayq.service.shard_groups import ShardGroup
-from delayq.worker.claim_loop import Claim, ClaimLoop
-from delayq.worker.executor import Executor
-from delayq.worker.slots import GroupState, Running, Slots
+from delayq.protocol.results import Lease
+from delayq.service.counters import Buckets
+from delayq.worker.slots import Running
 
 from tests.unit.handlers.support import a_task, document
+from tests.unit.worker.support import Worker
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
     from delayq.worker.executor import HandlerCall
-    from delayq.worker.settlements import Settlement
-    from delayq.worker.slots import CancelReason
+    from delayq.worker.slots import CancelReason, Running
 
 DELIVERY = {"backoff": {"delaysSeconds": [7, 100, 1000]}, "handlerTimeoutSeconds": 60}
 QUEUE = document({"python": {"callable": "shop:handle"}}, delivery=DELIVERY)
 BACKOFF_MS = 7_000
 
 
-class OneSlot:
-    """An exchange without Redis that runs one task."""
-
-    def __init__(self, call: HandlerCall, *, failures: int = 0) -> None:
-        counters = WorkerCounters("worker", "orders")
-        self.slots = Slots(QUEUE.spec, counters)
-        runner = Executor(call, QUEUE.spec.delivery, counters)
-        commands = Commands("orders")
-        self.group_state = GroupState(self.slots, ShardGroup(commands))
-        self._exchange = ClaimLoop(
-            self.group_state, commands, AsyncConnection(Address.from_url("redis://unused")), runner
-        )
-        now = time.monotonic()
-        self.running = Running(Lease(a_task(), 0, b"order-7:41", failures), now, now + 60)
-
-    def start(self) -> None:
-        self._exchange._start(self.running)
-
-    def claimed(self, answer: Claimed) -> None:
-        now = time.monotonic()
-        ticket = Ticket("worker-0", 1, 0)
-        claim = Claim(Commands("orders").claim(0, 1, 30_000, ticket=ticket), 0, 1, ticket)
-        self._exchange._claimed(claim, answer, now)
-
-    async def settled(self) -> list[Settlement]:
-        """Wait for the handler's end."""
-        handling = self.running.handling
-        assert handling is not None
-        await asyncio.wait({handling}, timeout=5)
-        await asyncio.sleep(0)
-        assert self.slots.free == self.slots.total, "the slot is lost"
-        return self.group_state.outbox.waiting
+def started(call: HandlerCall, *, failures: int = 0) -> tuple[Worker, Running]:
+    """A worker that has claimed one task, whose handler has not begun."""
+    worker = Worker(QUEUE, call)
+    [running] = worker.claimed(Lease(a_task(), 0, b"order-7:41", failures))
+    return worker, running
 
 
 async def outcome(call: HandlerCall, *, failures: int = 0) -> tuple[str, tuple[object, ...]]:
-    slot = OneSlot(call, failures=failures)
-    slot.start()
-    [settlement] = await slot.settled()
+    worker, _ = started(call, failures=failures)
+    [settlement] = await worker.settled()
     return settlement.verb, settlement.arguments
 
 
@@ -131,10 +97,9 @@ async def test_an_exception_that_cannot_be_read_is_a_plain_failure(make: Callabl
 
 
 async def test_a_bug_of_ours_costs_no_slot_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    slot = OneSlot(raising(ValueError))
+    worker, _ = started(raising(ValueError))
     monkeypatch.setattr(Buckets, "observe", broken)
-    slot.start()
-    [settlement] = await slot.settled()
+    [settlement] = await worker.settled()
     assert settlement.verb == "retry"
 
 
@@ -171,24 +136,23 @@ async def test_the_reason_of_a_cancellation_decides_whatever_the_handler_makes_o
     begun: bool,
 ) -> None:
     """A drain charges no attempt unless the handler itself says so."""
-    started = asyncio.Event()
+    began = asyncio.Event()
 
     async def call(_: object) -> None:
-        started.set()
+        began.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             if raised is not None:
                 raise raised from None
 
-    slot = OneSlot(call)
-    slot.start()
+    worker, running = started(call)
     if begun:
-        await started.wait()
+        await began.wait()
     elif reason == "drain":
         verb, text = "release", None
-    slot.running.cancel(reason)
-    settlements = await slot.settled()
+    running.cancel(reason)
+    settlements = await worker.settled()
     assert [each.verb for each in settlements] == ([verb] if verb else [])
     if text:
         assert text in str(settlements[0].arguments[-1])
@@ -235,17 +199,16 @@ async def test_the_log_says_where_a_handler_failed(
 
 
 async def test_the_log_says_where_a_handler_was_that_ran_too_long(caplog: pytest.LogCaptureFixture) -> None:
-    started = asyncio.Event()
+    began = asyncio.Event()
 
     async def call(_: object) -> None:
-        started.set()
+        began.set()
         await asyncio.sleep(60)  # here
 
-    slot = OneSlot(call)
-    slot.start()
-    await started.wait()
-    slot.running.cancel("timeout")
-    await slot.settled()
+    worker, running = started(call)
+    await began.wait()
+    running.cancel("timeout")
+    await worker.settled()
     frames = [frame for each in vars(caplog.records[0])["fields"]["traceback"] for frame in each["frames"]]
     assert any("# here" in frame for frame in frames)
 
@@ -273,20 +236,12 @@ async def test_the_lateness_of_a_released_task_is_not_counted(*, draining: bool)
 
     async def call(_: object) -> None: ...
 
-    slot = OneSlot(call)
-    slot.slots.draining = draining
-    starting = slot.slots.total if not draining else 0
-    leases = [
-        Lease(a_task(task_id=f"order-{n}"), 0, b"order-%d:41" % n, 0) for n in range(slot.slots.total + 2)
-    ]
-    slot.claimed(Claimed(leases[0].task.due_ms + 250, leases, more=False, unreadable=[]))
-    handlings = [each.handling for each in slot.slots.running.values() if each.handling is not None]
-    await asyncio.gather(*handlings)
-    counters = slot.slots.counters
-    assert (len(handlings), sum(counters.due_to_claimed.counts), counters.claimed) == (
-        starting,
-        starting,
-        len(leases),
-    )
-    released = [each for each in slot.group_state.outbox.waiting if each.verb == "release"]
-    assert len(released) == len(leases) - starting
+    worker = Worker(QUEUE, call)
+    worker.slots.draining = draining
+    starting = 0 if draining else worker.slots.total
+    count = worker.slots.total + 2
+    leases = [Lease(a_task(task_id=f"order-{n}"), 0, b"order-%d:41" % n, 0) for n in range(count)]
+    assert len(worker.claimed(*leases, now_ms=leases[0].task.due_ms + 250)) == starting
+    settled = await worker.settled()
+    assert (sum(worker.counters.due_to_claimed.counts), worker.counters.claimed) == (starting, count)
+    assert sum(each.verb == "release" for each in settled) == count - starting

@@ -1,0 +1,61 @@
+"""A worker without Redis: a test says what its claims return, and what it would settle."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from delayq.connection import Address, AsyncConnection
+from delayq.handlers.base import NO_BATCHES
+from delayq.protocol.commands import Commands
+from delayq.protocol.results import Claimed, Lease, Ticket
+from delayq.service.counters import WorkerCounters
+from delayq.service.shard_groups import ShardGroup
+from delayq.worker.claim_loop import Claim, ClaimLoop
+from delayq.worker.executor import Executor
+from delayq.worker.lease_renewal import LeaseRenewal
+from delayq.worker.slots import GroupState, Running, Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.contract import DelayQueue
+    from delayq.handlers.base import Batch, Kinds
+    from delayq.worker.executor import HandlerCall
+    from delayq.worker.settlements import Settlement
+
+
+class Worker:
+    """The claim loop and the lease renewal of one shard group."""
+
+    def __init__(
+        self,
+        queue: DelayQueue,
+        call: HandlerCall,
+        kinds: Kinds | None = None,
+        batches: Mapping[tuple[str, int], Batch] = NO_BATCHES,
+    ) -> None:
+        self.counters = WorkerCounters("worker", "orders")
+        self.slots = Slots(queue.spec, self.counters)
+        runner = Executor(call, queue.spec.delivery, self.counters, kinds, batches=batches)
+        commands, connection = Commands("orders"), AsyncConnection(Address.from_url("redis://unused"))
+        self.group_state = GroupState(self.slots, ShardGroup(commands))
+        self._loop = ClaimLoop(self.group_state, commands, connection, runner)
+        self.renewal = LeaseRenewal(self.group_state, commands, connection, runner)
+
+    def claimed(self, *leases: Lease, now_ms: int = 0, isolated: bool = False) -> list[Running]:
+        """Let one claim return these; returns the tasks that begin."""
+        first, ticket = len(self.slots.running), Ticket("worker-0", 1, 0)
+        claim = Claim(Commands("orders").claim(0, 9, 30_000, ticket=ticket), 0, 9, ticket, isolated)
+        answer = Claimed(now_ms, list(leases), more=False, unreadable=[])
+        self._loop._claimed(claim, answer, time.monotonic())
+        return list(self.slots.running.values())[first:]
+
+    async def settled(self) -> list[Settlement]:
+        """Wait until every handler has ended, and return what is to be settled."""
+        async with asyncio.timeout(5):
+            while self.slots.running:  # noqa: ASYNC110 -- nothing to wait for
+                await asyncio.sleep(0)
+        assert self.slots.free == self.slots.total, "a slot is lost"
+        return self.group_state.outbox.waiting

@@ -182,25 +182,6 @@ def simulated(orders: Scaled, rush: Ride, directory: Path) -> list[Forecast]:
     offset = rush.due_at - rush.scheduled_at
     trace.write_text(f"due,handler_ms,count\n+{offset:.3f},{rush.handlers * 1000:.0f},{len(rush.late)}\n")
     how = (f"--trace={trace}", f"--lead={rush.lead_seconds:g}s", "--compare=reactive", "--output=json")
-    said = python("benchmarks.simulation", str(document), *how)
+    command = (sys.executable, "-m", "benchmarks.simulation", str(document), *how)
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [Forecast.of(run, offset) for run in json.loads(said)["runs"]]
-
-
-def python(*args: str, text: str | None = None) -> str:
-    """What a module prints."""
-    command = (sys.executable, "-m", *args)
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
-
-
-def side_by_side(rush: Ride, forecasts: list[Forecast]) -> list[str]:
-    """Measured, and as simulated."""
-    lines = [
-        f"{'':<20}{'first asked':>12}{'late p50':>10}{'p99':>8}{'max':>8}{'workers':>9}{'pod-hours':>11}"
-    ]
-    for name, each in [("measured", rush.measured), *((f"{each.by} simulated", each) for each in forecasts)]:
-        p50, p99, most = each.late
-        lines.append(
-            f"{name:<20}{each.asked:>+11.1f}s{p50:>10.2f}{p99:>8.2f}{most:>8.2f}"
-            f"{each.most_workers:>9}{each.pod_hours:>11.4f}"
-        )
-    return lines

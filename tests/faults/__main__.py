@@ -16,7 +16,7 @@ from tests import databases, servers
 from tests.faults import report
 from tests.faults.faults import FAULTS
 from tests.faults.guards import GUARDS
-from tests.faults.lanes import Lanes
+from tests.faults.lanes import play_all
 from tests.faults.report import KEPT, ROOT, Result
 
 DIRECTORY = ROOT / ".cache" / "faults"  # with all that a run's processes said, until the next run
@@ -29,12 +29,11 @@ def main() -> int:
     DIRECTORY.mkdir(parents=True)
     orders = [(GUARDS[guard], FAULTS[fault]) for guard in options.guards for fault in options.faults]
     began, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    lanes = Lanes(orders, options.transfers, options.redis, DIRECTORY)
     try:
-        lanes.play(options.at_once)
+        played = play_all(orders, options.transfers, options.redis, DIRECTORY, at_once=options.at_once)
     except KeyboardInterrupt:
         return 130
-    result = Result(started, _versions(options.redis), lanes.in_order(), tuple(lanes.failed))
+    result = Result(started, _versions(options.redis), *played)
     if result.cells:
         print(f"\n{report.markdown(result)}\n")
     print(f"took {(time.monotonic() - began) / 60:.1f} min")

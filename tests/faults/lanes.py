@@ -1,13 +1,10 @@
-"""All cells of a run, some at a time, each lane in a thread of its own.
-
-A lane's thread starts all that the lane has, for the kernel kills a process when the thread that started it ends.
-"""
+"""All cells of a run, some at a time, each on a lane of its own."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from contextlib import ExitStack, closing
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from tests.faults import report
@@ -23,57 +20,37 @@ if TYPE_CHECKING:
     Order = tuple[GuardKind, Fault]
 
 
-@dataclass
-class Lanes:
-    """What came of the cells that have been played."""
+def play_all(
+    orders: list[Order], transfers: int, flavour: str, directory: Path, *, at_once: int
+) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
+    """Return the cells in order, and why others failed. Ctrl-C lets those end that have begun."""
+    free, failed = SimpleQueue[Lane](), list[str]()
 
-    orders: list[Order]
-    transfers: int
-    flavour: str
-    directory: Path
-    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    _left: SimpleQueue[Order] = field(default_factory=SimpleQueue)
-
-    def play(self, at_once: int) -> None:
-        """Play all; Ctrl-C lets those end that have begun."""
-        for order in self.orders:
-            self._left.put(order)
-        with ThreadPoolExecutor(at_once) as pool:
-            lanes = [pool.submit(self._lane, self.directory / f"lane-{nth}") for nth in range(at_once)]
-            try:
-                for lane in lanes:
-                    lane.result()
-            finally:
-                self._left = SimpleQueue()
-
-    def in_order(self) -> tuple[Cell, ...]:
-        names = [(guard.name, fault.name) for guard, fault in self.orders]
-        return tuple(self.cells[name] for name in names if name in self.cells)
-
-    def _lane(self, directory: Path) -> None:
-        directory.mkdir()
-        lane = Lane.open(directory, self.flavour)
+    def cell_of(order: Order) -> Cell | None:
+        guard, fault = order
+        lane, own = free.get(), directory / f"{guard.name}-{fault.name}"
+        own.mkdir()
         try:
-            while True:
-                line = self._cell(lane, *self._left.get_nowait())
-                done = len(self.cells) + len(self.failed)
-                print(f"[{done:>3}/{len(self.orders)}] {line}", flush=True)
-        except Empty:
-            return
-        finally:
-            lane.close()
-
-    def _cell(self, lane: Lane, guard: GuardKind, fault: Fault) -> str:
-        """Play one; returns what to print."""
-        directory = self.directory / f"{guard.name}-{fault.name}"
-        directory.mkdir()
-        try:
-            cell = play(lane, guard, fault, transfers=self.transfers, directory=directory)
+            cell = play(lane, guard, fault, transfers=transfers, directory=own)
         except Exception as error:  # noqa: BLE001  the others are worth playing
-            self.failed.append(
-                f"{guard.name} × {fault.name}: {type(error).__name__}: {str(error).splitlines()[0]}"
-            )
-            return f"FAILED {self.failed[-1]}, see {directory}"
-        self.cells[guard.name, fault.name] = cell
-        return report.line(cell)
+            said = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            failed.append(f"{guard.name} × {fault.name}: {said}")
+            print(f"FAILED {failed[-1]}, see {own}", flush=True)
+            return None
+        finally:
+            free.put(lane)
+        print(report.line(cell), flush=True)
+        return cell
+
+    # The kernel kills a process when the thread that started it ends: a pool's threads end with the pool.
+    with ExitStack() as stack:
+        for nth in range(at_once):
+            (directory / f"lane-{nth}").mkdir()
+            free.put(stack.enter_context(closing(Lane.open(directory / f"lane-{nth}", flavour))))
+        pool = stack.enter_context(ThreadPoolExecutor(at_once))
+        playing = [pool.submit(cell_of, order) for order in orders]
+        try:
+            cells = [each.result() for each in playing]
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return tuple(cell for cell in cells if cell is not None), tuple(failed)

@@ -6,25 +6,24 @@ kernel clears the namespace and its cables away when the process that holds it e
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import TYPE_CHECKING, Literal
 
-from tests.node.harness import programs
 from tests.node.harness.network import NetworkError, free_blocks
-from tests.processes import Process
 from tests.remains import alias
+from tests.topologies.network import held, inside, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from ipaddress import IPv4Address, IPv4Network
 
+    from tests.processes import Process
+
 LOOPBACK = "127.0.0.1"
 Far = Literal["redis", "database"]
-HOLD = "ip link set lo up && echo up && exec sleep infinity"
 ELSEWHERE_METRIC = "1000"
 _choosing = threading.Lock()  # two lanes must not find the same addresses free
 
@@ -54,13 +53,13 @@ class Cable:
     def there(self) -> IPv4Address:
         return self.network[2]
 
-    def lay(self, pid: int, far_name: str) -> None:
-        _ip("link", "add", self.name, "type", "veth", "peer", "name", far_name, "netns", str(pid))
+    def lay(self, holder: Process, far_name: str) -> None:
+        _ip("link", "add", self.name, "type", "veth", "peer", "name", far_name, "netns", str(holder.pid))
         _ip("address", "add", f"{self.here}/30", "dev", self.name)
         _ip("link", "set", self.name, "up", *alias())
-        far_ip = ("nsenter", f"--net=/proc/{pid}/ns/net", "--", "ip")
-        _run(*far_ip, "address", "add", f"{self.there}/30", "dev", far_name)
-        _run(*far_ip, "link", "set", far_name, "up")
+        far_ip = (*inside(holder), "ip")
+        run(*far_ip, "address", "add", f"{self.there}/30", "dev", far_name)
+        run(*far_ip, "link", "set", far_name, "up")
 
     @contextmanager
     def pulled(self) -> Iterator[None]:
@@ -85,8 +84,7 @@ class Remote:
 
     @classmethod
     def start(cls) -> Remote:
-        holder = Process.start("unshare", "--net", "--", "sh", "-c", HOLD, env=programs.environment())
-        holder.wait_line("^up$")
+        holder = held()
         with _choosing:
             block = next(iter(free_blocks()), None)
             if block is None:
@@ -98,26 +96,17 @@ class Remote:
                 "database": Cable(f"dq-{tag}-d", second),
             }
             for name, cable in cables.items():
-                cable.lay(holder.pid, name)
+                cable.lay(holder, name)
         return cls(holder, cables)
 
     @property
     def machine(self) -> Machine:
-        return Machine(
-            ("nsenter", f"--net=/proc/{self.holder.pid}/ns/net", "--"),
-            str(self.cables["redis"].here),
-            str(self.cables["database"].here),
-        )
+        redis, database = (str(self.cables[far].here) for far in ("redis", "database"))
+        return Machine(inside(self.holder), redis, database)
 
     def stop(self) -> None:
         self.holder.kill()
 
 
 def _ip(*args: str) -> None:
-    _run("ip", *args)
-
-
-def _run(*argv: str) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, env=programs.environment(), check=False)
-    if done.returncode != 0:
-        raise NetworkError(f"{' '.join(argv)}: {done.stderr.strip()}")
+    run("ip", *args)

@@ -1,4 +1,4 @@
-"""The App of test_batches.py, imported by its workers."""
+"""The App of test_suspects.py, imported by its workers."""
 
 from __future__ import annotations
 

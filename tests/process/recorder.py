@@ -7,9 +7,7 @@ and written without a buffer, so a SIGKILL takes nothing back. A task's payload 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,22 +158,14 @@ async def hang_once(task: Task) -> None:
 
 
 async def exit_(_task: Task) -> None:
-    """What no interpreter survives, in three ways: this one, a segmentation fault, and the kernel out of memory."""
+    """End the process, as a segmentation fault does or the kernel without memory."""
     os._exit(3)
-
-
-async def segfault(_task: Task) -> None:
-    ctypes.string_at(0)
-
-
-async def run_out_of_memory(_task: Task) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     each.__name__: each
     for each in (
         *(nothing, fork, stop_loop, sleep, fail, bury, retry, swallow, ignore, block, throw),
-        *(hang_once, exit_, segfault, run_out_of_memory),
+        *(hang_once, exit_),
     )
 }

@@ -48,6 +48,8 @@ class Producer(threading.Thread):
 
     prefix: str
     client: SyncClient
+    after_ms: int = 0
+    """Tasks fall due in the second after that."""
     stop: threading.Event = field(default_factory=threading.Event)
     sent: dict[str, float] = field(default_factory=dict)
     confirmed: dict[str, float] = field(default_factory=dict)
@@ -62,7 +64,7 @@ class Producer(threading.Thread):
         while not self.stop.is_set():
             ids = [f"{self.prefix}-{nth + each}" for each in range(BATCH)]
             nth += len(ids)
-            tasks = [NewTask(None, delay_ms=hash(id_) % 1000, task_id=id_) for id_ in ids]
+            tasks = [NewTask(None, delay_ms=self.after_ms + hash(id_) % 1000, task_id=id_) for id_ in ids]
             self.sent.update(dict.fromkeys(ids, time.time()))
             try:
                 self.client.schedule_many(tasks)
@@ -72,6 +74,10 @@ class Producer(threading.Thread):
             else:
                 self.confirmed.update(dict.fromkeys(ids, time.time()))
             self.stop.wait(PAUSE_SECONDS)
+
+    def end(self) -> None:
+        self.stop.set()
+        self.join()
 
 
 @contextmanager
@@ -83,9 +89,7 @@ def producing(*producers: Producer) -> Iterator[None]:
         yield
     finally:
         for each in producers:
-            each.stop.set()
-        for each in producers:
-            each.join()
+            each.end()
 
 
 @dataclass

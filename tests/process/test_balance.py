@@ -31,32 +31,8 @@ def balanced(fleet: Fleet, scanners: list[Process], what: str) -> None:
     assert took_s <= PROMISED_SECONDS + max(waited_s, 0)
 
 
-def test_shards_are_balanced_soon_after_every_change(new_fleet: NewFleet) -> None:
-    fleet = new_fleet({"shards": 7})
-    first, second = fleet.start_all("scanner", "scanner")
-    balanced(fleet, [first, second], "two share them")
-    third = fleet.start("scanner", ready=False)
-    wait_said(third, "started")
-    balanced(fleet, [first, second, third], "a third one joins")
-    second.kill()
-    balanced(fleet, [first, third], "one is killed")
-    first.pause()
-    balanced(fleet, [third], "one hangs")
-    first.resume()
-    balanced(fleet, [first, third], "it goes on")
-    third.send(signal.SIGTERM)
-    assert third.wait() == 0
-    with fleet.server.client() as redis:
-        [member] = redis.zrange(fleet.keys.scanners, 0, -1)
-        leaders = {str(redis.get(key)).split()[0] for key in redis.scan_iter("*:leader")}
-    assert leaders <= {str(member)}, "who leaves gives up its shards first"
-    balanced(fleet, [first], "one leaves")
-
-
-def test_shards_stay_where_they_are_while_redis_hangs_for_a_moment(new_fleet: NewFleet) -> None:
-    fleet = new_fleet({"shards": 8})
-    scanners = fleet.start_all("scanner", "scanner", "scanner")
-    balanced(fleet, scanners, "three share them")
+def stay_while_redis_hangs(fleet: Fleet, scanners: list[Process]) -> None:
+    """For a moment: all report again, and no shard has changed its leader."""
     before = [led_by(each) for each in scanners]
     printed = [len(each.lines) for each in scanners]
     with fleet.server.client() as redis:
@@ -71,3 +47,26 @@ def test_shards_stay_where_they_are_while_redis_hangs_for_a_moment(new_fleet: Ne
     assert [led_by(each) for each in scanners] == before
     lines = [line for each, n in zip(scanners, printed, strict=True) for line in each.lines[n:]]
     assert not any("leadership_lost" in line for line in lines)
+
+
+def test_shards_are_balanced_soon_after_every_change(new_fleet: NewFleet) -> None:
+    fleet = new_fleet({"shards": 7})
+    first, second = fleet.start_all("scanner", "scanner")
+    balanced(fleet, [first, second], "two share them")
+    third = fleet.start("scanner", ready=False)
+    wait_said(third, "started")
+    balanced(fleet, [first, second, third], "a third one joins")
+    stay_while_redis_hangs(fleet, [first, second, third])
+    second.kill()
+    balanced(fleet, [first, third], "one is killed")
+    first.pause()
+    balanced(fleet, [third], "one hangs")
+    first.resume()
+    balanced(fleet, [first, third], "it goes on")
+    third.send(signal.SIGTERM)
+    assert third.wait() == 0
+    with fleet.server.client() as redis:
+        [member] = redis.zrange(fleet.keys.scanners, 0, -1)
+        leaders = {str(redis.get(key)).split()[0] for key in redis.scan_iter("*:leader")}
+    assert leaders <= {str(member)}, "who leaves gives up its shards first"
+    balanced(fleet, [first], "one leaves")

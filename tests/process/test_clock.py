@@ -87,35 +87,29 @@ def test_an_hour_forward_and_back_fires_nothing_early_or_twice(fleet: Fleet, clo
     assert [starts[id_] for id_ in (*far, *now) if len(starts[id_]) > 1] == []
 
 
-def test_leases_and_leadership_of_the_dead_end_though_the_clock_went_back(fleet: Fleet, clock: Clock) -> None:
-    """By the new clock they would last an hour. Tasks are not due by it, and wait."""
+def test_only_leases_and_leadership_of_the_dead_end_when_the_clock_went_back(
+    fleet: Fleet, clock: Clock
+) -> None:
+    """By the new clock they would last an hour. Tasks of the dead are not due by it, and wait."""
     doomed, *scanners = fleet.start_all("worker", "scanner", "scanner")
-    held = schedule(fleet, "held", 20, seconds=600)
-    until(lambda: set(fleet.starts()) == set(held), "all run")
+    lost = schedule(fleet, "lost", 20, seconds=600)
+    until(lambda: set(fleet.starts()) == set(lost), "all slots of the first worker are busy")
+    steady = fleet.start("worker")
+    held = schedule(fleet, "held", 20, seconds=4 * LEASE_SECONDS)
+    until(lambda: set(fleet.starts()) == {*lost, *held}, "all run")
     until(lambda: sum(map(bool, map(led_by, scanners))) == 1, "one of them leads")
     [leader] = filter(led_by, scanners)
     [follower] = [each for each in scanners if each is not leader]
     leader.kill()
     doomed.kill()
     clock.shift_ms(-HOUR_MS)
-    fleet.start("worker")
     until(lambda: led_by(follower), "the other leads")
-    with fleet.server.client() as redis:
-        until(lambda: set(fleet.snapshot(redis).retry) == set(held), "all wait until they are due")
-    assert {len(runs) for runs in fleet.starts().values()} == {1}
-    assert said(follower, "clock_stepped_back")
-    clock.shift_ms(HOUR_MS)
-    until(lambda: all(len(runs) == 2 for runs in fleet.starts().values()), "all run again")
-
-
-def test_leases_that_are_held_stay_held_though_the_clock_went_back(fleet: Fleet, clock: Clock) -> None:
-    worker, _ = fleet.start_all("worker", "scanner")
-    held = schedule(fleet, "held", 20, seconds=4 * LEASE_SECONDS)
-    until(lambda: set(fleet.starts()) == set(held), "all run")
-    clock.shift_ms(-HOUR_MS)
     wait_ran(fleet, held)
     with fleet.server.client() as redis:
-        fleet.wait_drained(redis)
-        assert fleet.stats(redis)["acked"] == 20
+        until(lambda: set(fleet.snapshot(redis).retry) == set(lost), "all wait until they are due")
+        assert fleet.stats(redis)["acked"] == len(held)
     assert {len(runs) for runs in fleet.starts().values()} == {1}
-    assert said(worker, "lease_lost") == []
+    assert said(follower, "clock_stepped_back")
+    assert said(steady, "lease_lost") == []
+    clock.shift_ms(HOUR_MS)
+    until(lambda: all(len(fleet.starts()[id_]) == 2 for id_ in lost), "all run again")

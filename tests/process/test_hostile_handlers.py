@@ -1,23 +1,21 @@
-"""Hostile ids, headers and bytes all the way to commands and HTTP servers: whole or refused, never another header."""
+"""Hostile ids, headers and bytes all the way from a client, or from another program, to a command: whole or refused."""
 
 from __future__ import annotations
 
 import json
 import sys
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from delayq import NewTask
 from delayq.protocol.envelope import encode
 from delayq.protocol.results import State
 
 from tests.process.fleet import until
-from tests.process.receiver import receiving
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.process.fleet import Fleet, NewFleet
+    from tests.process.fleet import NewFleet
 
 IDS = [
     *("--help", "-", "*", "$(touch${IFS}owned)", "`id`", "'", '"', "\\", "ü-漢-🙂"),
@@ -47,8 +45,13 @@ with open(os.path.join(sys.argv[1], uuid.uuid4().hex), 'w') as file:
 """
 
 
-def play(fleet: Fleet) -> list[str]:
-    """Run everything; the dead letters. The worker is alive at the end, and its log can be read."""
+def test_a_command_gets_every_id_and_header_whole_and_nothing_of_it_is_run(
+    new_fleet: NewFleet, tmp_path: Path
+) -> None:
+    """The worker is alive at the end, and its log can be read."""
+    found = tmp_path / "found"
+    found.mkdir()
+    fleet = new_fleet(SPEC | {"handler": {"exec": {"command": [sys.executable, "-c", COMMAND, str(found)]}}})
     worker = fleet.start("worker")
     with fleet.client() as client, fleet.server.client() as redis:
         client.schedule_many(NewTask(PAYLOAD, delay_ms=0, task_id=each, headers=HEADERS) for each in IDS)
@@ -62,46 +65,13 @@ def play(fleet: Fleet) -> list[str]:
             return counts.stats.get("acked", 0) + counts.dead == len(IDS) + len(FOREIGN)
 
         until(ended, "all have ended")
-        letters = [row.id for row in client.list(State.DEAD)]
+        assert [row.id for row in client.list(State.DEAD)] == ["\x00"]  # which no environment can hold
     assert worker.alive
     for line in worker.lines:
         assert isinstance(json.loads(line), dict), line
-    return letters
-
-
-def test_commands_get_every_id_and_header_whole_and_nothing_of_it_is_run(
-    new_fleet: NewFleet, tmp_path: Path
-) -> None:
-    found = tmp_path / "found"
-    found.mkdir()
-    fleet = new_fleet(SPEC | {"handler": {"exec": {"command": [sys.executable, "-c", COMMAND, str(found)]}}})
-    assert play(fleet) == ["\x00"]  # which no environment can hold
-    runs = [json.loads(file.read_text()) for file in found.iterdir()]
-    by_id = {run["DELAYQ_TASK_ID"]: run for run in runs}
+    by_id = {run["DELAYQ_TASK_ID"]: run for run in (json.loads(file.read_text()) for file in found.iterdir())}
     for task_id in IDS:
         run = by_id[task_id]
         assert (json.loads(run["DELAYQ_HEADERS"]), bytes.fromhex(run["stdin"])) == (HEADERS, PAYLOAD)
         assert run["PATH"] != "/nowhere"
     assert not list(tmp_path.rglob("owned"))
-
-
-def test_servers_get_every_id_and_header_encoded_and_no_other_header(new_fleet: NewFleet) -> None:
-    with receiving(204) as (url, seen):
-        assert play(new_fleet(SPEC | {"handler": {"http": {"url": url}}})) == []
-    by_id = {read(dict(headers)["Delayq-Task-Id"]): dict(headers) for headers, _ in seen}
-    prefix = "Delayq-Header-"
-    for task_id in IDS:
-        sent = {
-            unquote(name): read(value) for name, value in by_id[task_id].items() if name.startswith(prefix)
-        }
-        assert sent == {f"{prefix}{name}": value for name, value in HEADERS.items()}
-    for headers, body in seen:
-        names = [name.lower() for name, _ in headers]
-        assert "x-evil" not in names
-        assert len(names) == len(set(names))
-        assert body == PAYLOAD
-
-
-def read(value: str) -> str:
-    """As docs/how-to/handlers.md tells receivers to."""
-    return unquote(value.removeprefix("UTF-8''")) if value.startswith("UTF-8''") else value

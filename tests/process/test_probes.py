@@ -33,32 +33,36 @@ HEAVY = {
 ROLES = {f"delayq.{package}.{package}" for package in ("worker", "scanner", "reaper")}
 
 
-@pytest.mark.parametrize(
-    ("role", "metrics"), [("worker", BY_WORKER), ("scanner", BY_SCANNER), ("reaper", BY_ALL)]
-)
-def test_a_process_waits_for_redis_is_ready_while_it_serves_and_exports_its_metrics(
-    new_fleet: NewFleet, role: Role, metrics: set[Metric]
+EXPORTED: dict[Role, set[Metric]] = {"worker": BY_WORKER, "scanner": BY_SCANNER, "reaper": BY_ALL}
+
+
+def test_processes_wait_for_redis_are_ready_while_it_serves_and_export_their_metrics(
+    new_fleet: NewFleet,
 ) -> None:
     """Redis is away at the start, then there, away again, and back."""
     fleet = new_fleet({"guard": {"redisLock": {}}})  # whose metrics have no values without one
     fleet.server.kill()
-    process = fleet.start(role, ready=False)
-    assert status(process, "readyz") == 503
-    wait_said(process, "redis_unavailable")
-    assert role == "reaper" or not measured(scraped(process), role)
-    families: dict[str, Family] = {}
+    processes = {role: fleet.start(role, ready=False) for role in EXPORTED}
+    for role, process in processes.items():
+        assert status(process, "readyz") == 503
+        wait_said(process, "redis_unavailable")
+        assert role == "reaper" or not measured(scraped(process), role)
+    families: dict[Role, dict[str, Family]] = {}
     for _ in range(2):
         fleet.server.restart()
-        until(lambda: status(process, "readyz") == 200, "it is ready")
-        families = scraped_with_values(process, role)
+        for role, process in processes.items():
+            until(lambda of=process: status(of, "readyz") == 200, "it is ready")  # type: ignore[misc]
+            families[role] = scraped_with_values(process, role)
         fleet.server.kill()
-        until(lambda: status(process, "readyz") == 503, "it is not ready without Redis")
-        assert status(process, "healthz") == 200, "a restart would not bring Redis back"
-        assert status(process, "metrics") == 200
-    by_name = {metric.name.removesuffix("_total"): metric for metric in metrics}
-    assert set(families) == set(by_name)
-    for name, metric in by_name.items():
-        check_family(metric, families[name])
+        for process in processes.values():
+            until(lambda of=process: status(of, "readyz") == 503, "not ready without Redis")  # type: ignore[misc]
+            assert status(process, "healthz") == 200, "a restart would not bring Redis back"
+            assert status(process, "metrics") == 200
+    for role, metrics in EXPORTED.items():
+        by_name = {metric.name.removesuffix("_total"): metric for metric in metrics}
+        assert set(families[role]) == set(by_name)
+        for name, metric in by_name.items():
+            check_family(metric, families[role][name])
 
 
 def measured(families: dict[str, Family], role: Role) -> bool:

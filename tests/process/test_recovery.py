@@ -28,14 +28,18 @@ TASKS = 20
 IDS = [f"t{n}" for n in range(TASKS)]
 
 
-def spec(callable_: str = "recovery_check:state", **check: Any) -> dict[str, Any]:  # noqa: ANN401
-    python = {"python": {"callable": callable_}}
-    return {
-        "worker": {"concurrency": TASKS},
-        "delivery": {"leaseDurationSeconds": 2, "maxCrashes": 50, "handlerTimeoutSeconds": 3600},
-        "recovery": {"check": python | {"timeoutSeconds": 30, "retryAfterSeconds": 600} | check},
-        "reaper": {"sweepPeriodSeconds": 1},
-    }
+SPEC: dict[str, Any] = {
+    "worker": {"concurrency": TASKS},
+    "delivery": {"leaseDurationSeconds": 2, "maxCrashes": 50, "handlerTimeoutSeconds": 3600},
+    "recovery": {
+        "check": {
+            "python": {"callable": "recovery_check:state"},
+            "timeoutSeconds": 30,
+            "retryAfterSeconds": 600,
+        }
+    },
+    "reaper": {"sweepPeriodSeconds": 1},
+}
 
 
 def say(fleet: Fleet, ids: Iterable[str], verdict: str) -> None:
@@ -44,12 +48,12 @@ def say(fleet: Fleet, ids: Iterable[str], verdict: str) -> None:
         (fleet.ledger_dir / f"{each}.verdict").write_text(verdict)
 
 
-def started(fleet: Fleet, client: SyncClient, ids: Iterable[str] = IDS, *, seconds: float) -> Process:
-    """A worker that runs these tasks."""
+def started(fleet: Fleet, client: SyncClient, *, seconds: float) -> Process:
+    """A worker that runs the tasks."""
     worker = fleet.start("worker")
     sleep = {"do": "sleep", "seconds": seconds}
-    client.schedule_many([NewTask(sleep, delay_ms=0, task_id=each) for each in ids])
-    for each in ids:
+    client.schedule_many([NewTask(sleep, delay_ms=0, task_id=each) for each in IDS])
+    for each in IDS:
         fleet.wait_entry("start", each)
     return worker
 
@@ -67,7 +71,7 @@ def test_of_tasks_whose_worker_was_killed_only_those_run_again_that_the_business
     new_fleet: NewFleet,
 ) -> None:
     """Every lease is asked about once, however many could ask."""
-    fleet = new_fleet(spec())
+    fleet = new_fleet(SPEC)
     done, dead = set(IDS[::2]), set(IDS[1::4])
     again = set(IDS) - done - dead
     for ids, verdict in ((done, "complete"), (dead, "bury"), (again, "requeue")):
@@ -91,7 +95,7 @@ def test_of_tasks_whose_worker_was_killed_only_those_run_again_that_the_business
 
 def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(new_fleet: NewFleet) -> None:
     """Frozen past its leases; its handlers return, and their acks are refused, but of what is to wait: it has those."""
-    fleet = new_fleet(spec())
+    fleet = new_fleet(SPEC)
     done, again, waiting = set(IDS[:8]), set(IDS[8:16]), set(IDS[16:])
     for ids, verdict in ((done, "complete"), (again, "requeue"), (waiting, "wait")):
         say(fleet, ids, verdict)
@@ -111,37 +115,6 @@ def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(new_fleet: New
     assert stats["acked"] == len(again | waiting)
 
 
-def test_a_reaper_that_was_frozen_while_it_asked_comes_too_late(new_fleet: NewFleet) -> None:
-    """Somebody else asks in its place once its locks have run out."""
-    fleet = new_fleet(spec(timeoutSeconds=2, onFailure="Requeue"))
-    ids = IDS[:5]
-    say(fleet, ids, "hang")
-    with fleet.client() as client, fleet.server.client() as redis:
-        started(fleet, client, ids, seconds=3600).kill()
-        reaper = fleet.start("reaper")
-        until(lambda: all(fleet.entries("asked", each) for each in ids), "it asks")
-        reaper.pause()
-        say(fleet, ids, "complete")
-        recovered = fleet.stats(redis)["reclaimed"]  # none, unless it was too quick for us
-        fleet.start("scanner")
-        until(lambda: redis.hlen(fleet.keys.tasks) == recovered, "others have asked")
-        settled = fleet.stats(redis)
-        reaper.resume()
-        until(lambda: len(said(reaper, "not_recovered")) >= len(ids) - recovered, "it is told")
-        assert fleet.stats(redis) == settled
-    assert recovered or settled["completed"] == len(ids)
-
-
-def test_a_check_that_is_not_there_is_told_before_anything_starts(new_fleet: NewFleet) -> None:
-    process = new_fleet(spec("recovery_check:stat")).start("reaper", ready=False)
-    assert process.wait() == 3
-    [line] = process.lines
-    assert line.endswith(
-        '/queue.yaml: spec.recovery.check.python.callable: module "recovery_check" has no attribute "stat", '
-        'did you mean "state"?'
-    )
-
-
 def sql(file: Path, statement: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(file, timeout=30)) as database, database:
         return database.execute(statement).fetchall()
@@ -154,7 +127,7 @@ def test_the_guards_table_tells_a_task_that_took_effect_from_one_that_did_not(
     file, secret = tmp_path / "bank.sqlite", tmp_path / "secrets" / "bank"
     secret.mkdir(parents=True)
     (secret / "url").write_text(f"sqlite:///{file}")
-    guarded = spec() | {
+    guarded = SPEC | {
         "handler": {"python": {"callable": "recovery_check:transfer"}},
         "guard": {"sqlUnique": {"databaseSecretRef": {"name": "bank"}}},
         "recovery": {"check": {"guard": {}, "retryAfterSeconds": 1}},

@@ -57,19 +57,6 @@ def account(fleet: Fleet, confirmed: set[str]) -> set[str]:
     return confirmed - fleet.ended()
 
 
-def test_a_killed_redis_comes_back_with_all_it_confirmed(new_fleet: NewFleet) -> None:
-    fleet = new_fleet(SPEC, config=ALWAYS)
-    with loaded(fleet) as producer:
-        for _ in range(2):
-            fleet.server.kill()
-            until(lambda: not any(ready(fleet)), "all have noticed")
-            fleet.server.restart()
-            back_s = until(lambda: all(ready(fleet)), "all are ready again")
-            print(f"ready again after {back_s:.1f} s")
-            fleet.wait_more(300)
-    assert account(fleet, set(producer.confirmed)) == set()
-
-
 def test_what_ended_while_redis_was_away_is_settled_before_its_lease_is_taken_back(
     new_fleet: NewFleet,
 ) -> None:
@@ -113,11 +100,11 @@ def test_writes_torn_off_the_log_are_lost_and_nothing_before_them(new_fleet: New
     assert again > 0
 
 
-def test_forgotten_scripts_late_answers_and_cut_connections_lose_no_task(
+def test_forgotten_scripts_late_answers_cut_connections_and_kills_lose_no_task(
     new_fleet: NewFleet, chance: random.Random
 ) -> None:
     """Of the first, processes and clients notice nothing; nor clients of an answer that is later than a lease."""
-    fleet = new_fleet(SPEC)
+    fleet = new_fleet(SPEC, config=ALWAYS)
     with loaded(fleet) as producer, fleet.server.client() as redis:
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
@@ -132,8 +119,13 @@ def test_forgotten_scripts_late_answers_and_cut_connections_lose_no_task(
         for _ in range(15):
             fleet.wait_more(chance.randrange(1, 40))
             cut(fleet.server)
+        for _ in range(2):
+            fleet.server.kill()
+            until(lambda: not any(ready(fleet)), "all have noticed")
+            fleet.server.restart()
+            until(lambda: all(ready(fleet)), "all are ready again")
+            fleet.wait_more(300)
     assert account(fleet, set(producer.confirmed)) == set()
-    until(lambda: all(ready(fleet)), "all are ready again")
 
 
 def test_a_frozen_redis_outlasts_calls_and_leases_and_loses_nothing(new_fleet: NewFleet) -> None:

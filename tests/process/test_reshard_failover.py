@@ -5,20 +5,19 @@ What is due in an hour moves; what is due within a second runs meanwhile.
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from delayq import Durability, NewTask, SyncClient
-from delayq.errors import DelayQError
 from delayq.protocol.keys import Keys
 from delayq.protocol.results import State
 from delayq.protocol.shard_map import ShardMap
 from redis.exceptions import RedisError
 
 from tests.process.fleet import check_runs, until
+from tests.process.storm import Producer, producing
 from tests.topologies.sentinels import REPLICAS, Sentinels
 
 if TYPE_CHECKING:
@@ -39,35 +38,6 @@ SPEC = {
 }
 
 
-@dataclass(eq=False)
-class Load(threading.Thread):
-    """Stores tasks of which replicas have to confirm each: half of them run soon, half wait."""
-
-    client: SyncClient
-    over: threading.Event = field(default_factory=threading.Event)
-    soon: list[str] = field(default_factory=list)  # confirmed
-    far: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__(daemon=True)
-
-    def run(self) -> None:
-        nth = 0
-        while not self.over.wait(0.1):
-            nth += 1
-            for kind, delay_ms in (("soon", nth % 10 * 100), ("far", HOUR_MS)):
-                ids = [f"{kind}-{nth}-{n}" for n in range(10)]
-                try:
-                    self.client.schedule_many(NewTask(None, delay_ms=delay_ms, task_id=id_) for id_ in ids)
-                except DelayQError:
-                    continue  # no caller was told that they are stored
-                getattr(self, kind).extend(ids)
-
-    def end(self) -> None:
-        self.over.set()
-        self.join()
-
-
 @dataclass
 class Move:
     """A queue whose tasks move from two shards to three."""
@@ -75,7 +45,8 @@ class Move:
     fleet: Fleet
     servers: Cluster | Sentinels
     client: SyncClient
-    load: Load
+    soon: Producer
+    far: Producer
 
     def shard_map(self) -> ShardMap | None:
         keys = Keys("delayq", self.fleet.queue, 0)
@@ -109,20 +80,21 @@ class Move:
             return found is not None and found.settled and found.shards == AFTER
 
         print(f"settled after {until(settled, f'settled with {AFTER}', timeout_s=120):.1f} s")
-        stored = len(self.load.far)
-        until(lambda: len(self.load.far) >= stored + 50, "tasks are stored by the new shard map")
-        self.load.end()
-        until(lambda: self.fleet.starts().keys() >= set(self.load.soon), "all ran")
+        stored = len(self.far.confirmed)
+        until(lambda: len(self.far.confirmed) >= stored + 50, "tasks are stored by the new shard map")
+        for producer in (self.soon, self.far):
+            producer.end()
+        until(lambda: self.fleet.starts().keys() >= self.soon.confirmed.keys(), "all ran")
         check_runs(self.fleet.starts())
         homes = ShardMap.first(AFTER)
         for shard in range(AFTER):
             keys = Keys("delayq", self.fleet.queue, shard)
             held = cast("list[bytes]", self.servers.on(keys).hkeys(keys.tasks))
             assert {homes.home(raw.decode()) for raw in held} <= {shard}
-        far = {*FIRST, *self.load.far}
+        far = {*FIRST, *self.far.confirmed}
         kept = {row.id for row in self.client.list(State.SCHEDULED, limit=len(far) * 3)}
         assert far - kept == set(), "lost"
-        assert len(self.load.soon) > 50
+        assert len(self.soon.confirmed) > 50
 
 
 @contextmanager
@@ -136,12 +108,9 @@ def loaded(new_fleet: NewFleet, servers: Cluster | Sentinels, *, replicas: int) 
         SyncClient(servers.url, queue=fleet.queue, durability=durability) as loading,
     ):
         client.schedule_many(NewTask(None, delay_ms=HOUR_MS, task_id=id_) for id_ in FIRST)
-        load = Load(loading)
-        load.start()
-        try:
-            yield Move(fleet, servers, client, load)
-        finally:
-            load.end()
+        move = Move(fleet, servers, client, Producer("soon", loading), Producer("far", loading, HOUR_MS))
+        with producing(move.soon, move.far):
+            yield move
 
 
 def test_a_primary_of_a_cluster_is_killed_while_tasks_move(new_fleet: NewFleet, cluster: Cluster) -> None:

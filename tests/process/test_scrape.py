@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -20,8 +17,6 @@ from tests.servers import PASSWORD, USER
 from tests.topologies.secured import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.process.fleet import NewFleet
     from tests.processes import Process
 
@@ -117,8 +112,13 @@ def test_leader_and_standby_report_redis_and_only_the_leader_reports_tasks(new_f
 
 
 def test_a_redis_that_refuses_is_told_by_what_it_says(new_fleet: NewFleet) -> None:
+    """And one that is not there, by why."""
     fleet = new_fleet()
+    nowhere = {"redis": {"standalone": {"host": "nowhere.invalid"}}}
+    lost = new_fleet(nowhere, server=fleet.server).start("scanner", ready=False)
     process = fleet.start("scanner")
+    until(lambda: cause(lost) == "dns", "the name")
+    assert (up(lost), samples(lost)["delayq_durability_risk"]) == (0, [])
     with fleet.server.client() as redis:
         redis.execute_command("ACL", "SETUSER", USER, "resetpass", ">s3cret")
         cut(fleet.server)
@@ -133,35 +133,6 @@ def test_a_redis_that_refuses_is_told_by_what_it_says(new_fleet: NewFleet) -> No
         until(lambda: cause(process) == "read_only", "that it is a replica")
         redis.execute_command("REPLICAOF", "NO", "ONE")
         until(lambda: cause(process) == "", "it serves again")
-
-
-def test_what_was_never_reached_is_told_too(new_fleet: NewFleet) -> None:
-    server = new_fleet().server
-    with without_tls() as port:
-        nowhere = {"standalone": {"host": "nowhere.invalid"}}
-        plain = {"standalone": {"host": "127.0.0.1", "port": port}, "tls": {}}
-        for redis, expected in ((nowhere, "dns"), (plain, "tls")):
-            process = new_fleet({"redis": redis}, server=server).start("scanner", ready=False)
-            until(lambda of=process, word=expected: cause(of) == word, f"its cause is {expected}")  # type: ignore[misc]
-            assert up(process) == 0
-            assert samples(process)["delayq_durability_risk"] == []
-
-
-class Plain(BaseRequestHandler):
-    """Answers at once. Redis would wait for the end of the line."""
-
-    def handle(self) -> None:
-        self.request.recv(1)
-        self.request.sendall(b"this is not TLS\r\n")
-
-
-@contextmanager
-def without_tls() -> Iterator[int]:
-    """The port of something that has no TLS."""
-    with ThreadingTCPServer(("127.0.0.1", 0), Plain) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
 
 
 def test_risks_are_read_again_after_a_connect_and_hundreds_of_scrapes_cost_redis_a_few(
@@ -182,16 +153,6 @@ def test_risks_are_read_again_after_a_connect_and_hundreds_of_scrapes_cost_redis
     assert calls.get("cmdstat_info", {"calls": 0})["calls"] <= 2  # the risks are read after a connect
     asked = sum(each["calls"] for name, each in calls.items() if "evalsha" in name)
     assert asked < 30 + 20 * seconds  # of its own, a scanner asks a few times a second
-
-
-def test_missing_replicas_and_refused_questions_are_risks(new_fleet: NewFleet) -> None:
-    fleet = new_fleet({"durability": {"confirm": "Replicated"}})
-    process = fleet.start("scanner")
-    assert risks(process) == {"replicas_missing", "fsync_unknown"}
-    with fleet.server.client() as redis:
-        redis.execute_command("ACL", "SETUSER", USER, "-info")
-    cut(fleet.server)
-    until(lambda: risks(process) == {"unknown"}, "INFO is refused")
 
 
 def test_the_clock_offset_is_that_of_redis_to_this_machine(new_fleet: NewFleet) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from delayq import NewTask
 
+from tests.process.batch_recorder import POISON
 from tests.process.fleet import check_runs, said, until
 
 if TYPE_CHECKING:
@@ -44,34 +44,45 @@ def settled(fleet: Fleet, redis: Redis) -> bool:
     return found.tasks == set(found.dlq)
 
 
-@pytest.mark.parametrize(
-    ("do", "tasks", "max_crashes", "deaths"),
-    [
-        ("exit_", 8, 2, 6),
-        ("segfault", 2, 1, 3),
-        pytest.param("run_out_of_memory", 2, 1, 3, marks=pytest.mark.full),
-    ],
-)
-def test_a_task_that_ends_its_process_is_the_only_one_buried(
-    new_fleet: NewFleet, do: str, *, tasks: int, max_crashes: int, deaths: int
-) -> None:
-    """All of them twice, halves of halves with the poison task, and the poison task alone, as maxCrashes allows."""
-    fleet = new_fleet(spec(tasks, maxCrashes=max_crashes))
+def test_a_task_that_ends_its_process_is_the_only_one_buried(new_fleet: NewFleet) -> None:
+    """All eight twice, halves of halves with the poison task, and the poison task alone, as maxCrashes allows."""
+    fleet = new_fleet(spec(8, maxCrashes=2))
     fleet.start("scanner")
-    good, half = [f"good-{n}" for n in range(tasks - 1)], tasks // 2
+    good, deaths = [f"good-{n}" for n in range(7)], 6
     with fleet.client() as client, fleet.server.client() as redis:
-        poison = NewTask({"do": do}, task_id="poison", delay_ms=0)
-        client.schedule_many([*asleep(good[:half], 0.2), poison, *asleep(good[half:], 0.2)])
+        poison = NewTask({"do": "exit_"}, task_id="poison", delay_ms=0)
+        client.schedule_many([*asleep(good[:4], 0.2), poison, *asleep(good[4:], 0.2)])
         died = work_until(fleet, lambda: settled(fleet, redis), "all is done but the poison task")
         fleet.snapshot(redis).check()
         assert fleet.snapshot(redis).dlq == ["poison"]
-        assert fleet.stats(redis)["acked"] == tasks - 1
+        assert fleet.stats(redis)["acked"] == len(good)
         assert died == deaths
         dead = client.get("poison")
     assert dead is not None
     assert (dead.failed.reason, dead.failed.crashes) == ("crashes", deaths)
     assert fleet.ended() == set(good)
     check_runs(fleet.starts())
+
+
+def test_only_the_task_that_ends_the_process_halfway_through_a_call_is_buried(new_fleet: NewFleet) -> None:
+    """A call of eight tasks; each of the others is done, maybe twice."""
+    app = {"handler": {"python": {"app": "batch_recorder:app"}}}
+    fleet = new_fleet(spec(8, maxCrashes=1) | app, environment={"LEDGER_POISON": "1"})
+    fleet.start("scanner")
+    rows = range(8)
+    with fleet.client() as client, fleet.server.client() as redis:
+        client.schedule_many(
+            NewTask(row, task_id=f"store:{row}", delay_ms=0, kind="store", version=1) for row in rows
+        )
+        died = work_until(fleet, lambda: settled(fleet, redis), "all is done but the poison task")
+        fleet.snapshot(redis).check()
+        assert fleet.snapshot(redis).dlq == [f"store:{POISON}"]
+        assert fleet.stats(redis)["acked"] == len(rows) - 1
+        dead = client.get(f"store:{POISON}")
+    assert dead is not None
+    assert (dead.failed.reason, dead.failed.crashes, dead.failed.failures) == ("crashes", died, 0)
+    stored = {int(line) for line in (fleet.ledger_dir / "rows").read_text().split()}
+    assert stored | {POISON} == set(rows)
 
 
 def test_workers_that_are_killed_again_and_again_bury_no_healthy_task(new_fleet: NewFleet) -> None:

@@ -48,8 +48,7 @@ class Switch:
 
     @classmethod
     def start(cls) -> Self:
-        holder = Process.start("unshare", "--net", "--", "sh", "-c", HOLD, env=programs.environment())
-        holder.wait_line("^up$")
+        holder = held()
         block = next(iter(free_blocks()), None)
         if block is None:
             raise NetworkError("no addresses are free for a switch: see `ip route`")
@@ -63,8 +62,7 @@ class Switch:
 
     def machine(self, name: str) -> Machine:
         """One more."""
-        holder = Process.start("unshare", "--net", "--", "sh", "-c", HOLD, env=programs.environment())
-        holder.wait_line("^up$")
+        holder = held()
         machine = Machine(holder, f"to-{name}", str(self.network[2 + len(self.machines)]))
         self._plug(holder, "eth0", machine.name, machine.host)
         self.machines.append(machine)
@@ -98,6 +96,13 @@ class Switch:
         for machine in self.machines:
             machine.holder.kill()
         self.holder.kill()
+
+
+def held() -> Process:
+    """The process of a new network namespace."""
+    holder = Process.start("unshare", "--net", "--", "sh", "-c", HOLD, env=programs.environment())
+    holder.wait_line("^up$")
+    return holder
 
 
 def inside(holder: Process) -> tuple[str, ...]:

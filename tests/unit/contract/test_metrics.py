@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from delayq.contract.metrics import LATENESS_BUCKETS, METRICS
+from delayq.contract.metrics import METRICS
 
 
 def test_metrics_are_named_and_explained_as_prometheus_wants_it() -> None:
@@ -17,8 +17,3 @@ def test_metrics_are_named_and_explained_as_prometheus_wants_it() -> None:
         assert metric.labels[0] == "queue", metric.name
         assert not {"le", "quantile"} & set(metric.labels), metric.name
     assert len({metric.name for metric in METRICS}) == len(METRICS)
-
-
-def test_lateness_is_told_apart_from_half_a_millisecond_to_an_hour() -> None:
-    assert (LATENESS_BUCKETS[0], LATENESS_BUCKETS[-1]) == (0.0005, 3600.0)
-    assert {0.0015, 0.005} < set(LATENESS_BUCKETS)

@@ -50,17 +50,14 @@ def test_a_rush_beyond_the_window_waits_and_one_within_it_does_not() -> None:
     assert decided(sample()).wake_seconds is None
 
 
-def test_the_last_worker_stays_for_the_cool_down() -> None:
-    kept = decided(sample(ready=1), before=1, active_at=NOW - 59)
-    assert (kept.replicas, kept.limited_by) == (1, "Cooldown")
-    assert decided(sample(ready=1), before=1, active_at=NOW - 60).replicas == 0
-
-
 def test_the_cool_down_alone_decides_on_the_last_worker() -> None:
     """The stabilization window is about the others, however long it is."""
     rules = policy(behavior=Behavior(scale_down=ScaleDown(stabilization_window_seconds=300)))
-    past = {"active_at": NOW - 90, "recommendations": (Recommendation(NOW - 90, 1),)}
-    assert decided(sample(ready=1), before=1, rules=rules, **past).replicas == 0
+    past = (Recommendation(NOW - 60, 1),)
+    kept = decided(sample(ready=1), before=1, rules=rules, active_at=NOW - 59, recommendations=past)
+    assert (kept.replicas, kept.limited_by) == (1, "Cooldown")
+    gone = decided(sample(ready=1), before=1, rules=rules, active_at=NOW - 60, recommendations=past)
+    assert gone.replicas == 0
 
 
 def test_the_window_keeps_what_any_decision_in_it_asked_for() -> None:
@@ -96,13 +93,6 @@ def test_what_cannot_be_read_is_not_zero_and_after_too_many_failures_the_fallbac
     third = decide(None, rules, second.memory, NOW + 4)
     assert (second.replicas, second.reason) == (0, "MetricsUnavailable")
     assert (third.replicas, third.reason) == (6, "FallenBack")
-
-
-def test_the_fallback_removes_nobody_and_keeps_to_the_bounds() -> None:
-    rules = policy(fallback=Fallback(failure_threshold=1, replicas=3))
-    assert decided(None, before=8, rules=rules).replicas == 8
-    large = policy(fallback=Fallback(failure_threshold=1, replicas=300))
-    assert decided(None, before=8, rules=large).replicas == 20
 
 
 def test_a_rush_beyond_all_workers_is_told_an_hour_ahead() -> None:

@@ -16,10 +16,6 @@ def test_horizons_grow_reach_the_outlook_and_are_few_enough_to_ask_for(window: f
     assert all(float(f"{each:g}") == each for each in asked)
 
 
-def test_the_window_is_looked_at_in_steps_of_half_a_second() -> None:
-    assert horizons(15.0)[:30] == tuple(number / 2 for number in range(1, 31))
-
-
 def test_stretches_hold_what_falls_due_in_them() -> None:
     look = Sample(due_within=((1.0, 5), (2.0, 5), (4.0, 9)))
     assert list(look.bins()) == [(0.0, 1.0, 5), (1.0, 2.0, 0), (2.0, 4.0, 4)]

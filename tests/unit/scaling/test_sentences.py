@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.contract.autoscaling import Behavior, Fallback, ScaleUp, ScalingPolicy
-from delayq.scaling import recorded, replayed, sentence
+from delayq.contract.autoscaling import Fallback
+from delayq.scaling import replayed, sentence
 from delayq.scaling.sentences import seconds
 
 from tests.unit.scaling.looks import decided, policy, sample
@@ -61,14 +61,6 @@ def test_of_kinds_no_lateness_is_told() -> None:
 )
 def test_times_are_told_as_people_say_them(value: float, told: str) -> None:
     assert seconds(value) == told
-
-
-def test_a_record_makes_the_same_decision_again() -> None:
-    pace = Behavior(scale_up=ScaleUp(policies=(ScalingPolicy(type="Percent", value=50, period_seconds=60),)))
-    rules = policy(fallback=Fallback(failure_threshold=3, replicas=5), behavior=pace)
-    one = decided(sample((12.0, 2000), overdue=3, fallen_due=100, ready=4), before=4, rules=rules)
-    for decision in (one, decided(None, before=4)):
-        assert replayed(recorded(decision)) == decision
 
 
 @pytest.mark.parametrize(

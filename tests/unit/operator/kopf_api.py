@@ -15,7 +15,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-GROUP, VERSION = "example.com", "v1"
+GROUP, VERSION = "kopf.dev", "v1"  # of kopf's own peerings, too
 LAST = "last"
 """The object that ends a story."""
 
@@ -39,11 +39,15 @@ class ApiServer:
         self.answers: dict[str, Answers] = defaultdict(Answers)
         self.asked: list[str] = []
         self.requests: list[web.BaseRequest] = []
+        self.patches: list[tuple[str, Any]] = []
         self.over = asyncio.Event()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request of kopf's."""
         self.requests.append(request)
+        if request.method == "PATCH":
+            self.patches.append((request.path, await request.json()))
+            return web.json_response(body("a", 1))
         if found := self._discovery(request.path):
             return web.json_response(found)
         answers = self.answers[request.path]
@@ -68,7 +72,10 @@ class ApiServer:
 
     def _discovery(self, path: str) -> dict[str, Any] | None:
         version = {"version": self.version, "groupVersion": f"{self.group}/{self.version}"}
-        kinds = [{**NAMED, "name": name, "kind": name.title(), "namespaced": True} for name in self.plurals]
+        kinds = [
+            {**NAMED, "name": name, "kind": name.title(), "namespaced": not name.startswith("cluster")}
+            for name in self.plurals
+        ]
         group = {"name": self.group, "preferredVersion": version, "versions": [version]}
         found: dict[str, dict[str, Any]] = {
             "/api": {"versions": ["v1"]},
@@ -187,9 +194,10 @@ def body(name: str, version: int) -> dict[str, Any]:
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Things", "metadata": metadata}
 
 
-def listed(version: int, *names: str) -> dict[str, Any]:
+def listed(version: int, *names: str, further: str = "") -> dict[str, Any]:
+    """Return a list, or a page of one."""
     items = [body(name, version) for name in names]
-    return {"items": items, "metadata": {"resourceVersion": str(version)}}
+    return {"items": items, "metadata": {"resourceVersion": str(version), "continue": further}}
 
 
 def event(what: str, name: str, version: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sys
 
 import uvloop
 
+from benchmarks.report import add_options
 from benchmarks.runner import BENCHMARKS, MODES, Order, run
 from tests.servers import FLAVOURS, PREFERRED
 
@@ -15,10 +16,7 @@ def main() -> int:
     """Measure, print, write; exit 1 when a target is missed and --strict was given."""
     options = _options()
     report = uvloop.run(run(_order(options)))
-    print(f"\nwritten to {report.write(keep=options.keep)}")
-    if report.missed:
-        print("targets missed: " + "; ".join(report.missed))
-    return int(bool(report.missed) and options.strict)
+    return report.finish(keep=options.keep, strict=options.strict)
 
 
 def _options() -> argparse.Namespace:
@@ -29,8 +27,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--persistence", choices=MODES, help="one mode only (default: off and everysec; off with --quick)"
     )
-    parser.add_argument("--keep", action="store_true", help="write results/queue.json, which is committed")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    add_options(parser, "queue")
     options = parser.parse_args()
     options.letters = tuple(options.only.upper().split(","))
     if unknown := set(options.letters) - set(BENCHMARKS):

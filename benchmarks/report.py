@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from benchmarks.figures import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -55,7 +57,7 @@ class Report:
         )
 
     def _named(self, mode: str) -> str:
-        return f"persistence {mode}" if "redis" in self.facts else mode
+        return f"persistence {mode}" if self.name == "queue" else mode
 
     def lines(self, benchmark: str) -> str:
         """Return the table's lines of one benchmark."""
@@ -87,6 +89,13 @@ class Report:
             page.write_text(before + first + "\n" + self._markdown() + last + rest.partition(last)[2])
         return path
 
+    def finish(self, *, keep: bool, strict: bool) -> int:
+        """Write, say where, and return the exit code: 1 when a target is missed and `strict` was asked for."""
+        print(f"\nwritten to {self.write(keep=keep)}")
+        if self.missed:
+            print("targets missed: " + "; ".join(self.missed))
+        return int(bool(self.missed) and strict)
+
     def _markdown(self) -> str:
         """Return what the terminal shows, for a page."""
         letters = dict.fromkeys(bench for bench, _ in self.figures)
@@ -96,6 +105,12 @@ class Report:
     def _document(self) -> dict[str, object]:
         lines = [_entry(mode, figure) for found in self.figures.values() for mode, figure in found.items()]
         return {"started": self.started, "machine": self.facts, "figures": lines} | self.extra
+
+
+def add_options(parser: ArgumentParser, name: str) -> None:
+    """Add what every benchmark with a report takes."""
+    parser.add_argument("--keep", action="store_true", help=f"write results/{name}.json, which is committed")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
 
 
 def _entry(mode: str, figure: Figure) -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.images import sizes, starts
 from benchmarks.machine import here
-from benchmarks.report import Report, say
+from benchmarks.report import Report, add_options, say
 from tests.images.archive import BUILT, Image
 from tests.servers import RedisServer
 
@@ -25,8 +25,7 @@ def main() -> int:
     """Measure, print, write; exit 1 when a target is missed and --strict was given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.images", description=__doc__)
     parser.add_argument("--runs", type=int, default=9, help="starts of each kind (%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="write results/images.json, which is committed")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    add_options(parser, "images")
     options = parser.parse_args()
     report = Report(
         facts=here("delayq", "redis", "aiohttp", "uvloop") | {"against": "a base of Debian 12's Python"},
@@ -41,10 +40,7 @@ def main() -> int:
     print(report.lines("A"), flush=True)
     with tempfile.TemporaryDirectory(prefix="delayq-images-") as folder:
         _starts(report, images, Path(folder), options.runs)
-    print(f"\nwritten to {report.write(keep=options.keep)}")
-    if report.missed:
-        print("targets missed: " + "; ".join(report.missed))
-    return int(bool(report.missed) and options.strict)
+    return report.finish(keep=options.keep, strict=options.strict)
 
 
 def _starts(report: Report, images: dict[str, Image], folder: Path, runs: int) -> None:

@@ -15,7 +15,7 @@ from benchmarks.figures import Figure, once, percentile
 from benchmarks.machine import here
 from benchmarks.node import spike
 from benchmarks.node.stage import stage
-from benchmarks.report import Report, say
+from benchmarks.report import Report, add_options, say
 
 MODES = ("measured", "delayq simulated", "reactive simulated")
 
@@ -24,8 +24,7 @@ def main() -> int:
     """Measure, print, write; exit 1 when a target is missed and --strict was given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.node", description=__doc__)
     parser.add_argument("--tasks", type=int, default=spike.TASKS, help="how many (%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="write results/node.json, which is committed")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    add_options(parser, "node")
     options = parser.parse_args()
     report = Report(
         facts=here("delayq", "kopf", "hiredis", "redis", "uvloop") | {"against": "Kubernetes v1.36.3"},
@@ -48,10 +47,7 @@ def main() -> int:
     for letter in "AB":
         print(report.lines(letter))
     print("", *rush.table(), sep="\n")
-    print(f"\nwritten to {report.write(keep=options.keep)}")
-    if report.missed:
-        print("targets missed: " + "; ".join(report.missed))
-    return int(bool(report.missed) and options.strict)
+    return report.finish(keep=options.keep, strict=options.strict)
 
 
 def _starts(rush: spike.Ride) -> list[Figure]:

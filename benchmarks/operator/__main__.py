@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from benchmarks.machine import here
 from benchmarks.operator import phases
 from benchmarks.operator.stage import stage
-from benchmarks.report import Report, say
+from benchmarks.report import Report, add_options, say
 
 MODE = "one operator"
 
@@ -22,8 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operator", description=__doc__)
     parser.add_argument("--queues", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--idle", type=float, default=120.0, metavar="SECONDS", help="(%(default)g)")
-    parser.add_argument("--keep", action="store_true", help="write results/operator.json, which is committed")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    add_options(parser, "operator")
     options = parser.parse_args()
     report = Report(
         facts=_facts(),
@@ -32,10 +31,7 @@ def main() -> int:
         name="operator",
     )
     _measure(report, options)
-    print(f"\nwritten to {report.write(keep=options.keep)}")
-    if report.missed:
-        print("targets missed: " + "; ".join(report.missed))
-    return int(bool(report.missed) and options.strict)
+    return report.finish(keep=options.keep, strict=options.strict)
 
 
 def _facts() -> dict[str, object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.machine import facts
-from benchmarks.report import Report, say
+from benchmarks.report import Report, add_options, say
 from benchmarks.scale import disk, memory, move, sizing, verbs
 from benchmarks.scale.stage import Stage
 from tests.servers import FLAVOURS, PREFERRED, RedisServer
@@ -29,7 +29,7 @@ def main() -> int:
         with TemporaryDirectory(prefix="delayq-scale-") as directory:
             server = RedisServer.start(options.redis, dir=Path(directory))
             try:
-                report.facts = report.facts or _facts(server)
+                report.facts = report.facts or facts(server)
                 staged = Stage(server, tasks, shards, say)
                 timed = _measure(staged, report, mode, options.rounds)
                 report.add(mode, move.moved(staged, Path(directory)))
@@ -38,12 +38,10 @@ def main() -> int:
         first = first or timed
         report.add(mode, verbs.figures(timed, first))
         _show(report)  # so far: the next column may take minutes, and more memory than there is
-    print(f"\nwritten to {report.write(keep=options.keep)}")
+    code = report.finish(keep=options.keep, strict=options.strict)
     if options.keep:
         sizing.write()
-    if report.missed:
-        print("targets missed: " + "; ".join(report.missed))
-    return int(bool(report.missed) and options.strict)
+    return code
 
 
 def _options() -> argparse.Namespace:
@@ -51,8 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sizes", default=SIZES, metavar="TASKS[/SHARDS],…", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of every call (%(default)s)")
     parser.add_argument("--redis", default=PREFERRED, choices=FLAVOURS, help="which server (%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="write results/scale.json, which is committed")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    add_options(parser, "scale")
     options = parser.parse_args()
     pairs = [each.partition("/")[::2] for each in options.sizes.split(",")]
     options.sizes = [(int(tasks), int(shards or 1)) for tasks, shards in pairs]
@@ -61,13 +58,6 @@ def _options() -> argparse.Namespace:
 
 def _mode(tasks: int, shards: int) -> str:
     return f"{tasks:,}" if shards == 1 else f"{tasks:,} in {shards}"
-
-
-def _facts(server: RedisServer) -> dict[str, object]:
-    """Without `redis`, which would have the columns be modes of persistence."""
-    found = facts(server)
-    del found["redis"]
-    return found
 
 
 def _measure(stage: Stage, report: Report, mode: str, rounds: int) -> verbs.Timed:

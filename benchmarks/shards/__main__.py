@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure, once
 from benchmarks.machine import facts
-from benchmarks.report import Report, say
+from benchmarks.report import Report, add_options, say
 from benchmarks.shards.phases import WORKERS, handled, punctual, stored
 from benchmarks.shards.stage import Stage
 from tests.servers import FLAVOURS, PREFERRED, RedisServer
@@ -32,7 +32,7 @@ def main() -> int:
     with TemporaryDirectory(prefix="delayq-shards-") as name, ExitStack() as stack:
         places = {mode: stack.enter_context(_place(mode, options.redis, Path(name))) for mode in options.only}
         report = Report(
-            _facts(next(iter(places.values()))[1][0]),
+            facts(next(iter(places.values()))[1][0]),
             tuple(places),
             datetime.now(UTC).isoformat(timespec="seconds"),
             name="shards",
@@ -47,10 +47,7 @@ def main() -> int:
     print(report.heading())
     for letter in "ABCD":
         print(report.lines(letter))
-    print(f"\nwritten to {report.write(keep=options.keep)}")
-    if report.missed:
-        print("targets missed: " + "; ".join(report.missed))
-    return int(bool(report.missed) and options.strict)
+    return report.finish(keep=options.keep, strict=options.strict)
 
 
 def _options() -> argparse.Namespace:
@@ -59,8 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(MODES), help="some of %(default)s")
     parser.add_argument("--redis", default=PREFERRED, choices=FLAVOURS, help="which server (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="one run of each: for a look, not a quote")
-    parser.add_argument("--keep", action="store_true", help="write results/shards.json, which is committed")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    add_options(parser, "shards")
     options = parser.parse_args()
     options.numbers = [int(each) for each in options.shards.split(",")]
     options.only = options.only.split(",")
@@ -82,13 +78,6 @@ def _place(mode: str, flavour: str, directory: Path) -> Iterator[tuple[str, list
             yield server.url, [server]
         finally:
             server.kill()
-
-
-def _facts(server: RedisServer) -> dict[str, object]:
-    """Without `redis`, which would have the columns be modes of persistence."""
-    found = facts(server)
-    del found["redis"]
-    return found
 
 
 def _measured(stage: Stage) -> list[Figure]:

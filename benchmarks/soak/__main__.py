@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure, once
 from benchmarks.machine import here
-from benchmarks.report import Report, say
+from benchmarks.report import Report, add_options, say
 from benchmarks.soak.stage import MINUTE, stage
 from tests.servers import FLAVOURS, PREFERRED
 
@@ -61,10 +61,7 @@ def main() -> int:
             }
     for letter in "ABC":
         print(report.lines(letter))
-    print(f"\nwritten to {report.write(keep=options.keep)}")
-    if report.missed:
-        print("targets missed: " + "; ".join(report.missed))
-    return int(bool(report.missed) and options.strict)
+    return report.finish(keep=options.keep, strict=options.strict)
 
 
 def _options() -> argparse.Namespace:
@@ -74,8 +71,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--factor", type=int, default=240, help="of the clocks, under load (%(default)s)")
     parser.add_argument("--idle-factor", type=int, default=480, help="and without (%(default)s)")
     parser.add_argument("--redis", default=PREFERRED, choices=FLAVOURS, help="which server (%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="write results/soak.json, which is committed")
-    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    add_options(parser, "soak")
     return parser.parse_args()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -163,20 +163,25 @@ def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFle
     mount(tmp_path, "signing", key=CANARY.encode())
     environment = {"DELAYQ_SECRETS_DIR": str(tmp_path), "PYTHONASYNCIODEBUG": "1"}
     output, token = "", "canary-token-9f8e7d"
+    http = {
+        "signingSecretRef": {"name": "signing"},
+        "headers": {"Authorization": f"Bearer {token}"},
+    }
     with receiving(500) as (failing, _):
-        for url in ("http://127.0.0.1:1/take", failing):
-            http: dict[str, Any] = {"url": url, "signingSecretRef": {"name": "signing"}}
-            http["headers"] = {"Authorization": f"Bearer {token}"}
-            spec = {"handler": {"http": http}, "delivery": {"maxAttempts": 1}}
-            fleet = new_fleet(spec, environment=environment)
-            worker = fleet.start("worker", "--log-level", "debug")
-            with fleet.client() as client:
-                client.schedule({"n": 1}, delay_ms=0, task_id="letter")
-                until(lambda c=client: c.counts().dead, "dead")  # type: ignore[misc]  # a lambda
-            where = {"DELAYQ_REDIS_URL": fleet.server.url, **environment}
-            for verb in (("dlq", "get"), ("task", "get")):
-                output += command(*verb, fleet.queue, "letter", "-o", "json", **where)
-            output += every_command(fleet) + everything(worker)
+        handler = {"http": http | {"url": "http://127.0.0.1:1/take"}}
+        kinds = {"failing": {"http": http | {"url": failing}}}
+        spec = {"handler": handler | {"kinds": kinds}, "delivery": {"maxAttempts": 1}}
+        fleet = new_fleet(spec, environment=environment)
+        worker = fleet.start("worker", "--log-level", "debug")
+        with fleet.client() as client:
+            client.schedule({"n": 1}, delay_ms=0, task_id="letter")
+            client.schedule({"n": 1}, delay_ms=0, task_id="letter-2", kind="failing", version=1)
+            until(lambda: client.counts().dead == 2, "dead")
+        where = {"DELAYQ_REDIS_URL": fleet.server.url, **environment}
+        for verb in (("dlq", "get"), ("task", "get")):
+            for letter in ("letter", "letter-2"):
+                output += command(*verb, fleet.queue, letter, "-o", "json", **where)
+        output += every_command(fleet) + everything(worker)
     assert "letter" in output
     assert told({CANARY, token}, output) == set()
 

@@ -9,7 +9,7 @@ from delayq import NewTask
 from delayq.protocol.results import State
 from redis import Redis
 
-from tests.process.fleet import fleets, said, samples, until
+from tests.process.fleet import fleets, said, samples, until, wait_said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,14 +42,6 @@ def fleet(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fl
     """One worker and one scanner for all tests that do not hurt them; each test has tasks of its own."""
     with fleets(tmp_path_factory.mktemp("faults"), flavour, "faults") as new_fleet:
         fleet = new_fleet(SPEC)
-        fleet.start_all("worker", "scanner")
-        yield fleet
-
-
-@pytest.fixture(scope="module")
-def sync_fleet(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with fleets(tmp_path_factory.mktemp("sync"), flavour, "sync") as new_fleet:
-        fleet = new_fleet(SPEC | {"handler": {"python": {"callable": "recorder:handle_sync"}}})
         fleet.start_all("worker", "scanner")
         yield fleet
 
@@ -90,16 +82,23 @@ def test_a_handler_that_runs_too_long_is_cancelled_and_has_failed(fleet: Fleet, 
 
 
 def test_a_handler_deaf_to_cancellation_has_failed_and_keeps_its_slot_alone(new_fleet: NewFleet) -> None:
-    """It gets six seconds to clean up; its late end settles nothing, and healthy tasks run all the while."""
+    """It gets six seconds to clean up; its late end settles nothing, and healthy tasks run all the while.
+
+    Beside it, a handler stops the event loop, and no worker.
+    """
     fleet = new_fleet(SPEC | {"worker": {"concurrency": 2}, "delivery": DELIVERY | {"maxAttempts": 1}})
     worker = fleet.start("worker")
     with fleet.client() as client:
         client.schedule({"do": "ignore", "seconds": 15}, delay_ms=0, task_id="deaf")
         failed = letter(client, "deaf").failed
+        client.schedule({"do": "stop_loop"}, delay_ms=0, task_id="stops")
+        wait_said(worker, "event_loop_interrupted")
+        gone(client, "stops")
         client.schedule_many(NewTask(None, delay_ms=0, task_id=f"by-{n}") for n in range(20))
         gone(client, *(f"by-{n}" for n in range(20)))
         fleet.wait_entry("end", "deaf")
         assert client.counts().dead == 1
+        fleet.wait_ready(worker)
     assert (failed.failures, failed.crashes, failed.reason) == (1, 0, "attempts")
     assert len(said(worker, "cancellation_ignored")) == 1
     assert said(worker, "claims_suspended") == said(worker, "lease_lost") == []
@@ -121,17 +120,21 @@ def test_whatever_a_coroutine_raises_is_that_tasks_failure_alone(new_fleet: NewF
         assert ("cancelled itself" if error == "CancelledError" else error) in failure
 
 
-def test_a_plain_function_that_raises_or_runs_too_long_has_failed_alone(sync_fleet: Fleet) -> None:
+def test_a_plain_function_that_raises_forks_or_runs_too_long_has_failed_alone(new_fleet: NewFleet) -> None:
+    """A child that it forks ends with it."""
+    fleet = new_fleet(SPEC | {"handler": {"python": {"callable": "recorder:handle_sync"}}})
+    fleet.start_all("worker", "scanner")
     errors = ["SystemExit", "KeyboardInterrupt", "BaseException", "ValueError"]
-    with sync_fleet.client() as client:
+    with fleet.client() as client:
         client.schedule_many(NewTask({"error": error}, delay_ms=0, task_id=error) for error in errors)
         client.schedule({"seconds": 2.5}, delay_ms=0, task_id="long")
         for task_id, told in [*((error, error) for error in errors), ("long", "handlerTimeoutSeconds")]:
             failed = letter(client, task_id).failed
             assert (failed.failures, failed.crashes) == (2, 0)
             assert told in failed.error
-        client.schedule(None, delay_ms=0, task_id="after")
-        gone(client, "after")
+        client.schedule({"fork": True}, delay_ms=0, task_id="fork")
+        gone(client, "fork")
+    assert events(fleet, "fork") == ["start", "child", "exited-0", "end"]
 
 
 def test_a_worker_that_was_frozen_past_its_lease_cannot_settle(new_fleet: NewFleet) -> None:
@@ -224,10 +227,3 @@ def test_a_child_that_a_coroutine_forks_does_not_become_a_second_worker(
         fleet.processes[0].wait_line(rf'"event": "forked_child_ended", "child": {child}')
     gone(client, *codes, *ids)
     assert [events(fleet, id_) for id_ in ids] == [["start", "end"]] * len(ids)
-
-
-def test_a_child_that_a_plain_function_forks_ends_with_the_function(sync_fleet: Fleet) -> None:
-    with sync_fleet.client() as client:
-        client.schedule({"fork": True}, delay_ms=0, task_id="sync-fork")
-        gone(client, "sync-fork")
-    assert events(sync_fleet, "sync-fork") == ["start", "child", "exited-0", "end"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from delayq.contract import metrics as m
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -98,10 +97,11 @@ def check_family(metric: Metric, family: Family) -> None:
         assert set(sample.labels) - {"le"} == set(metric.labels)
 
 
-@pytest.mark.parametrize("role", ["worker", "scanner", "reaper"])
-def test_a_process_imports_no_library_or_role_that_it_does_not_run(new_fleet: NewFleet, role: Role) -> None:
+def test_a_process_imports_no_library_or_role_that_it_does_not_run(new_fleet: NewFleet) -> None:
     """Imports are most of its memory. Python prints them: `import time: self [us] | cumulative | module`."""
-    process = new_fleet(environment={"PYTHONPROFILEIMPORTTIME": "1"}).start(role)
-    assert status(process, "metrics") == 200
-    imported = {line.rpartition("|")[2].strip() for line in process.lines if line.startswith("import time:")}
-    assert imported & (HEAVY | ROLES) == {f"delayq.{role}.{role}"}
+    fleet = new_fleet(environment={"PYTHONPROFILEIMPORTTIME": "1"})
+    for role, process in zip(EXPORTED, fleet.start_all(*EXPORTED), strict=True):
+        assert status(process, "metrics") == 200
+        lines = [line for line in process.lines if line.startswith("import time:")]
+        imported = {line.rpartition("|")[2].strip() for line in lines}
+        assert imported & (HEAVY | ROLES) == {f"delayq.{role}.{role}"}

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from delayq import SyncClient
 
     from tests.process.fleet import Fleet, NewFleet
-    from tests.processes import Process
 
 TASKS = 20
 IDS = [f"t{n}" for n in range(TASKS)]
@@ -42,22 +41,6 @@ SPEC: dict[str, Any] = {
 }
 
 
-def say(fleet: Fleet, ids: Iterable[str], verdict: str) -> None:
-    """Have the check answer this of these tasks."""
-    for each in ids:
-        (fleet.ledger_dir / f"{each}.verdict").write_text(verdict)
-
-
-def started(fleet: Fleet, client: SyncClient, *, seconds: float) -> Process:
-    """A worker that runs the tasks."""
-    worker = fleet.start("worker")
-    sleep = {"do": "sleep", "seconds": seconds}
-    client.schedule_many([NewTask(sleep, delay_ms=0, task_id=each) for each in IDS])
-    for each in IDS:
-        fleet.wait_entry("start", each)
-    return worker
-
-
 def gone(client: SyncClient, ids: Iterable[str]) -> None:
     for each in ids:
         until(lambda id_=each: client.get(id_) is None, f"{each} is done")  # type: ignore[misc]
@@ -67,52 +50,45 @@ def runs(fleet: Fleet) -> dict[str, int]:
     return {name: len(found) for name, found in fleet.starts().items()}
 
 
-def test_of_tasks_whose_worker_was_killed_only_those_run_again_that_the_business_wants(
+def test_of_tasks_whose_worker_seemed_dead_only_those_run_again_that_the_business_wants(
     new_fleet: NewFleet,
 ) -> None:
-    """Every lease is asked about once, however many could ask."""
+    """Every lease is asked about once, however many could ask.
+
+    The worker was only frozen. When it goes on, its acks are refused, but of what is to wait: it has those leases.
+    """
     fleet = new_fleet(SPEC)
-    done, dead = set(IDS[::2]), set(IDS[1::4])
-    again = set(IDS) - done - dead
-    for ids, verdict in ((done, "complete"), (dead, "bury"), (again, "requeue")):
-        say(fleet, ids, verdict)
+    done, again, dead, waiting = (set(IDS[at::4]) for at in range(4))
+    verdicts = {"complete": done, "requeue": again, "bury": dead, "wait": waiting}
+    for verdict, ids in verdicts.items():
+        for each in ids:
+            (fleet.ledger_dir / f"{each}.verdict").write_text(verdict)
     with fleet.client() as client, fleet.server.client() as redis:
-        started(fleet, client, seconds=10).kill()
+        frozen = fleet.start("worker")
+        sleep = {"do": "sleep", "seconds": 1}
+        client.schedule_many([NewTask(sleep, delay_ms=0, task_id=each) for each in IDS])
+        for each in IDS:
+            fleet.wait_entry("start", each)
+        frozen.pause()
         *_, worker = fleet.start_all("scanner", "scanner", "reaper", "worker")
         for each in again:  # suspects run in one group or more, one after the other
             assert fleet.wait_entry("start", each, nth=2).pid == worker.pid
         gone(client, done | again)
         until(lambda: redis.zcard(fleet.keys.dlq) == len(dead), "the dead are buried")
-        fleet.snapshot(redis).check()
-        stats = fleet.stats(redis)
+        until(lambda: fleet.stats(redis)["waited"] == len(waiting), "the others wait")
         letter = client.get(min(dead))
+        frozen.resume()
+        until(lambda: len(said(frozen, "lease_lost")) >= len(done | again | dead), "those acks are refused")
+        gone(client, waiting)
+        fleet.snapshot(redis).check()
+        assert fleet.snapshot(redis).tasks == dead
+        stats = fleet.stats(redis)
     assert runs(fleet) == {each: 2 if each in again else 1 for each in IDS}
     assert [len(fleet.entries("asked", each)) for each in IDS] == [1] * TASKS
-    assert (stats["completed"], stats["buried"], stats["reclaimed"]) == (10, 5, 5)
+    assert [stats[name] for name in ("completed", "reclaimed", "buried", "waited")] == [5] * 4
+    assert stats["acked"] == len(again | waiting)
     assert letter is not None
     assert (letter.state, letter.failed.crashes, letter.failed.reason) == (State.DEAD, 1, "recovered")
-
-
-def test_a_worker_that_wakes_up_after_the_verdict_changes_nothing(new_fleet: NewFleet) -> None:
-    """Frozen past its leases; its handlers return, and their acks are refused, but of what is to wait: it has those."""
-    fleet = new_fleet(SPEC)
-    done, again, waiting = set(IDS[:8]), set(IDS[8:16]), set(IDS[16:])
-    for ids, verdict in ((done, "complete"), (again, "requeue"), (waiting, "wait")):
-        say(fleet, ids, verdict)
-    with fleet.client() as client, fleet.server.client() as redis:
-        frozen = started(fleet, client, seconds=1)
-        frozen.pause()
-        fleet.start_all("worker", "scanner")
-        gone(client, done | again)
-        until(lambda: fleet.stats(redis)["waited"] == len(waiting), "the others wait")
-        frozen.resume()
-        until(lambda: len(said(frozen, "lease_lost")) >= len(done | again), "those acks are refused")
-        gone(client, waiting)
-        stats = fleet.stats(redis)
-        assert fleet.snapshot(redis).tasks == set()
-    assert runs(fleet) == {each: 2 if each in again else 1 for each in IDS}
-    assert (stats["completed"], stats["reclaimed"]) == (len(done), len(again))
-    assert stats["acked"] == len(again | waiting)
 
 
 def sql(file: Path, statement: str) -> list[tuple[Any, ...]]:

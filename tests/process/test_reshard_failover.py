@@ -1,15 +1,13 @@
-"""Primaries are killed while tasks move between shards, under load: what replicas had is not lost, and not early.
+"""A primary is killed while tasks move between shards, under load: what replicas had is not lost, and not early.
 
 What is due in an hour moves; what is due within a second runs meanwhile.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-import pytest
 from delayq import Durability, NewTask, SyncClient
 from delayq.protocol.keys import Keys
 from delayq.protocol.results import State
@@ -18,11 +16,8 @@ from redis.exceptions import RedisError
 
 from tests.process.fleet import check_runs, until
 from tests.process.storm import Producer, producing
-from tests.topologies.sentinels import REPLICAS, Sentinels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.process.fleet import Fleet, NewFleet
     from tests.servers import RedisServer
     from tests.topologies.cluster import Cluster
@@ -43,7 +38,7 @@ class Move:
     """A queue whose tasks move from two shards to three."""
 
     fleet: Fleet
-    servers: Cluster | Sentinels
+    servers: Cluster
     client: SyncClient
     soon: Producer
     far: Producer
@@ -97,42 +92,21 @@ class Move:
         assert len(self.soon.confirmed) > 50
 
 
-@contextmanager
-def loaded(new_fleet: NewFleet, servers: Cluster | Sentinels, *, replicas: int) -> Iterator[Move]:
-    """Tasks are about to move, under load."""
-    fleet = new_fleet(SPEC, server=cast("RedisServer", servers))
+def test_a_primary_is_killed_while_tasks_move(new_fleet: NewFleet, cluster: Cluster) -> None:
+    fleet = new_fleet(SPEC, server=cast("RedisServer", cluster))
     fleet.start_all("scanner", "worker")
-    durability = Durability("Replicated", replicas=replicas, timeout_ms=2000)
+    durability = Durability("Replicated", replicas=1, timeout_ms=2000)
     with (
-        SyncClient(servers.url, queue=fleet.queue, durability=durability) as client,
-        SyncClient(servers.url, queue=fleet.queue, durability=durability) as loading,
+        SyncClient(cluster.url, queue=fleet.queue, durability=durability) as client,
+        SyncClient(cluster.url, queue=fleet.queue, durability=durability) as loading,
     ):
         client.schedule_many(NewTask(None, delay_ms=HOUR_MS, task_id=id_) for id_ in FIRST)
-        move = Move(fleet, servers, client, Producer("soon", loading), Producer("far", loading, HOUR_MS))
+        move = Move(fleet, cluster, client, Producer("soon", loading), Producer("far", loading, HOUR_MS))
         with producing(move.soon, move.far):
-            yield move
-
-
-def test_a_primary_of_a_cluster_is_killed_while_tasks_move(new_fleet: NewFleet, cluster: Cluster) -> None:
-    with loaded(new_fleet, cluster, replicas=1) as move:
-        move.begin()
-        old = cluster.serving(Keys("delayq", move.fleet.queue, 0).slot)
-        replica = cluster.replica_of(old)
-        old.kill()
-        cluster.wait_promoted(replica)
-        old.restart()
-        move.check()
-
-
-@pytest.mark.full
-def test_a_primary_behind_sentinels_is_killed_while_tasks_move(
-    new_fleet: NewFleet, sentinels: Sentinels
-) -> None:
-    with loaded(new_fleet, sentinels, replicas=REPLICAS) as move:
-        move.begin()
-        with sentinels.promoting() as promotion:
-            old = sentinels.primary()
+            move.begin()
+            old = cluster.serving(Keys("delayq", fleet.queue, 0).slot)
+            replica = cluster.replica_of(old)
             old.kill()
-            promotion.wait()
-        old.restart()
-        move.check()
+            cluster.wait_promoted(replica)
+            old.restart()
+            move.check()

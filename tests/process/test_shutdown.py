@@ -1,19 +1,14 @@
-"""The end of a process comes, whatever hangs on the way; and a handler that stops the event loop stops no worker."""
+"""The end of a process comes, whatever hangs on the way."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.process.fleet import until, wait_said
 from tests.processes import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from tests.process.fleet import NewFleet
 
 FRAME = """
 import asyncio, logging, sys, threading, time
@@ -90,19 +85,3 @@ def test_a_process_that_leaves_at_once_prints_first_what_it_had_to_say() -> None
     left = run(LEAVING)
     assert (left.stdout, left.stderr) == ("the handler's last word\n", "and its last error")
     assert run("import os\nos.close(1)\n" + LEAVING).stderr == "and its last error"
-
-
-def test_a_worker_outlives_a_handler_that_stops_its_event_loop(new_fleet: NewFleet) -> None:
-    """Beside one that ignores its cancellation."""
-    fleet = new_fleet({}, appendonly=False)
-    worker = fleet.start("worker")
-    with fleet.client() as client:
-        client.schedule({"do": "ignore", "seconds": 600}, delay_ms=0, task_id="deaf")
-        fleet.wait_entry("start", "deaf")
-        client.schedule({"do": "stop_loop"}, delay_ms=0, task_id="stops")
-        wait_said(worker, "event_loop_interrupted")
-        client.schedule(None, delay_ms=0, task_id="after")
-        until(lambda: client.get("after") is None and client.get("stops") is None, "both are done")
-        assert fleet.starts().keys() == {"deaf", "stops", "after"}
-        fleet.wait_ready(worker)
-    assert worker.alive

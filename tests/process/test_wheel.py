@@ -37,7 +37,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("delayq-*.whl"))
 
 
-def test_the_wheel_holds_scripts_types_the_crd_and_no_stray_modules(wheel: Path) -> None:
+def test_the_wheel_describes_the_project_and_holds_scripts_types_the_crd_and_no_stray_modules(
+    wheel: Path,
+) -> None:
     names = ZipFile(wheel).namelist()
     found = {name for name in names if name.endswith((".lua", "py.typed")) or name.startswith("delayq/crds/")}
     assert found == {
@@ -50,10 +52,7 @@ def test_the_wheel_holds_scripts_types_the_crd_and_no_stray_modules(wheel: Path)
         "delayq_operator",
         f"{wheel.stem[:12]}.dist-info",
     }
-
-
-def test_the_wheel_describes_the_project(wheel: Path) -> None:
-    [name] = [name for name in ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA")]
+    [name] = [name for name in names if name.endswith(".dist-info/METADATA")]
     described = message_from_bytes(ZipFile(wheel).read(name))
     assert described.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
     assert described["Description-Content-Type"] == "text/markdown"

@@ -75,16 +75,8 @@ def test_a_route_can_have_the_name_of_every_kind_and_no_other() -> None:
             'handler.kinds["push"].http.url: expected an http or https URL without user name and password, got text',
         ),
         (
-            {"handler": HTTP | {"kinds": {"push": {"python": {"callable": "shop:push", "app": "shop:app"}}}}},
-            'handler.kinds["push"].python.app: unknown field, expected callable',
-        ),
-        (
             {"handler": HTTP | {"kinds": {"push": HTTP | {"kinds": {}}}}},
             'handler.kinds["push"].kinds: unknown field, expected python or http or exec',
-        ),
-        (
-            {"handler": HTTP | {"kinds": {"push": {}}}},
-            'handler.kinds["push"]: expected exactly one of python, http, exec, got nothing',
         ),
         (
             {"handler": HTTP | {"kinds": {f"push-{at}": HTTP for at in range(33)}}},
@@ -182,7 +174,6 @@ PROBE = ".startupProbe"
         ({"name": 1}, ".name: expected text, got a number"),
         ({"tty": "yes"}, ".tty: expected true or false, got text"),
         ({"args": "a"}, ".args: expected a list, got text"),
-        ({"resources": {"limit": {}}}, ".resources.limit: unknown field, did you mean limits?"),
         ({"env": [{"name": "A", "value": 1}]}, ".env[0].value: expected text, got a number"),
         (
             {"startupProbe": {"httpGet": {"port": 1.5}}},
@@ -220,7 +211,6 @@ def laughs() -> dict[str, object]:
         (endless(), "expected at most 50 levels of nesting"),
         (laughs(), "expected at most 20000 values"),
         ({"spec": {"a": "x" * 65_536}}, "expected at most 65,536 characters in all keys and texts"),
-        ({"spec": {"x" * 65_536: 1}}, "expected at most 65,536 characters in all keys and texts"),
         ({"at": float("inf")}, "expected JSON values and text keys all the way down, got a number"),
         ({"at": {1: 2}}, "expected JSON values and text keys all the way down, got a mapping"),
         ({"at": b"x"}, "expected JSON values and text keys all the way down, got bytes"),

@@ -28,15 +28,6 @@ def starts(now: str, within_ms: int, zone: timezone | ZoneInfo) -> list[str]:
     return [label(start, now_ms, within_ms, zone) for start, _ in spans(now_ms, within_ms, zone)]
 
 
-def test_a_day_is_cut_at_full_hours_from_the_middle_of_one_to_the_middle_of_one() -> None:
-    now = ms("2026-07-14T14:20:30Z")
-    found = spans(now, DAY, UTC)
-    assert found[0] == (now, ms("2026-07-14T15:00:00Z"))
-    assert found[1] == (ms("2026-07-14T15:00:00Z"), ms("2026-07-14T16:00:00Z"))
-    assert found[-1] == (ms("2026-07-15T14:00:00Z"), now + DAY)
-    assert len(found) == 25
-
-
 @pytest.mark.parametrize(
     ("now", "within_ms", "zone", "labels"),
     [

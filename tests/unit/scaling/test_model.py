@@ -11,7 +11,6 @@ from delayq.scaling.model import (
     Inflow,
     Load,
     Moment,
-    course,
     late_seconds,
     passed,
     required,
@@ -42,13 +41,6 @@ def test_what_is_left_after_a_time(rest: float, expected: float) -> None:
     assert rest == pytest.approx(expected)
 
 
-def test_a_flow_beyond_capacity_piles_up() -> None:
-    """Fifty come a second and twenty go: the slots fill, then thirty a second pile up."""
-    one, later = left(0, 1.0, rate=50), left(0, 2.0, rate=50)
-    assert later - one == pytest.approx(30)
-    assert left(100, 2.0, rate=50) == pytest.approx(160)
-
-
 @pytest.mark.parametrize(
     ("late", "handler", "number"), [(1, 0.4, 3), (1, 0.5, 2), (1, 0.95, 1), (0, 9, 1), (1, 0, inf)]
 )
@@ -77,13 +69,6 @@ def test_as_many_workers_are_required_as_begin_the_tasks_in_time(
     load: Load, fleet: Fleet, workers: int
 ) -> None:
     assert required(load, fleet, 1.0) == workers
-
-
-def test_workers_on_their_way_count_from_when_they_come() -> None:
-    fleet = Fleet(slots=10, ready=1, starting=2, starting_in=4.0, lead_seconds=9.0)
-    assert fleet.ramp(5) == [(0.0, 10), (4.0, 30), (9.0, 50)]
-    assert fleet.ramp(2) == [(0.0, 10), (4.0, 20), (9.0, 20)]
-    assert Fleet(slots=10, ready=1, starting=2).ramp(3) == [(0.0, 30)]
 
 
 @pytest.mark.parametrize(
@@ -144,21 +129,6 @@ def test_one_kind_is_as_none(seconds: float) -> None:
         ]
         one, none = (required(each, Fleet(slots=3, lead_seconds=2), lateness) for each in loads)
         assert one == none
-
-
-def test_a_course_tells_the_system_after_every_change() -> None:
-    load = Load(present=10, inflows=[Inflow(2, 2, 5)], handler_seconds=0.0)
-    assert list(course(load, [(0.0, 0), (1.0, 8)])) == [
-        Moment(0.0, 10, 0, 10),
-        Moment(1.0, 10, 8, 10),
-        Moment(2.0, 5, 8, 15),
-    ]
-
-
-def test_the_last_task_is_late_by_the_rounds_before_it() -> None:
-    assert late_seconds(Moment(0, 10, 10), H) == 0
-    assert late_seconds(Moment(0, 25, 10), H) == 1.0
-    assert late_seconds(Moment(0, 1, 0), H) == inf
 
 
 def test_what_fading_leaves_over_makes_nobody_late_and_asks_for_nobody() -> None:

@@ -7,48 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-SCRIPTS: Final = (
-    *(
-        "del",
-        "exists",
-        "get",
-        "hdel",
-        "hexists",
-        "hget",
-        "hgetall",
-        "hincrby",
-        "hlen",
-        "hmget",
-        "hscan",
-        "hset",
-        "hsetnx",
-    ),
-    *(
-        "hstrlen",
-        "info",
-        "llen",
-        "lpush",
-        "pexpire",
-        "pttl",
-        "set",
-        "time",
-        "unlink",
-        "zadd",
-        "zcard",
-        "zcount",
-        "zrange",
-    ),
-    *(
-        "zlexcount",
-        "zrangebylex",
-        "zrangebyscore",
-        "zrem",
-        "zremrangebyrank",
-        "zrevrangebyscore",
-        "zscan",
-        "zscore",
-    ),
-)
+_CALLED: Final = """
+    del exists get hdel hexists hget hgetall hincrby hlen hmget hscan hset hsetnx hstrlen info llen
+    lpush pexpire pttl set time unlink zadd zcard zcount zrange zlexcount zrangebylex zrangebyscore
+    zrem zremrangebyrank zrevrangebyscore zscan zscore
+"""
+SCRIPTS: Final = tuple(_CALLED.split())
 """Commands that scripts call: the user needs permission for each."""
 
 CONNECTION: Final = ("blpop", "eval", "evalsha", "ping", "role", "select", "wait")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delayq.contract import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from delayq.contract.limits import Objective
     from delayq.contract.metrics import Metric
     from delayq.contract.queue import DelayQueue
+
+    class Selector(Protocol):
+        """Returns PromQL's selector of a metric of the queue, with `more` labels."""
+
+        def __call__(self, metric: Metric, more: str = "") -> str: ...
+
 
 RUNBOOKS: Final = "https://github.com/delayq/delayq/blob/main/docs/runbooks"
 """URL of the folder with a page for each alert, `<Alert>.md`."""
@@ -61,21 +67,22 @@ def _alerts(queue: DelayQueue, place: dict[str, str]) -> Iterator[Alert]:
         return f"{metric.name}{{{labels}{more}}}"
 
     yield _late(of, queue.spec.objective)
-    yield _dead_letters(of(metrics.QUEUE_BURIED))
-    yield _redis_down(of(metrics.REDIS_UP))
-    yield _at_risk(of(metrics.DURABILITY_RISK, ',risk!="fsync_unknown"'))
+    yield from _of_every_queue(of)
     if queue.spec.guard is not None:
-        yield _guard_down(of(metrics.WORKER_GUARD_UP))
+        yield Alert(
+            name="GuardDown",
+            expr=f"max({of(metrics.WORKER_GUARD_UP)}) == 0",
+            seconds=60,
+            severity="critical",
+            summary="no worker can use the guard: no task starts.",
+        )
     if queue.spec.recovery.check is not None:
-        yield _checks_fail(of(metrics.QUEUE_CHECKS_FAILED))
-        yield _awaits_verdict(of(metrics.EXPIRED_LEASES))
+        yield from _of_checks(of)
     if queue.spec.scanner.replicas:
-        yield _leaderless(of(metrics.SHARD_LEADER), of(metrics.SHARD_MAP_SHARDS), queue.spec.shards)
-        yield _not_served(of(metrics.SHARD_DOWN), of(metrics.SHARD_LEADER))
-        yield _resharding_stalled(of, queue.spec.shards)
+        yield from _of_scanners(of, queue.spec.shards)
 
 
-def _late(of: Callable[[Metric], str], objective: Objective) -> Alert:
+def _late(of: Selector, objective: Objective) -> Alert:
     # Same as condition ObjectiveMet: tasks that started within the window, and late due tasks. `for` is
     # longer than the window: in a queue of few tasks, a single late task is more than one percent.
     seconds, share = objective.lateness_seconds, objective.late_percent
@@ -91,7 +98,7 @@ def _late(of: Callable[[Metric], str], objective: Objective) -> Alert:
     )
 
 
-def _begun_within(of: Callable[[Metric], str], seconds: float) -> str:
+def _begun_within(of: Selector, seconds: float) -> str:
     """Count tasks that started in time. Interpolates within a bucket; beyond the last, counts all."""
     bounds = metrics.LATENESS_BUCKETS
     below = max((each for each in bounds if each <= seconds), default=0.0)
@@ -104,34 +111,29 @@ def _begun_within(of: Callable[[Metric], str], seconds: float) -> str:
     return f"({low} + {part:.4g} * ({_begun(of, str(above))} - {low}))"
 
 
-def _begun(of: Callable[[Metric], str], le: str) -> str:
+def _begun(of: Selector, le: str) -> str:
     name, _, selector = of(metrics.WORKER_DUE_TO_CLAIMED).partition("{")
     return f'(sum(increase({name}_bucket{{{selector[:-1]},le="{le}"}}[5m])) or vector(0))'
 
 
-def _dead_letters(buried: str) -> Alert:
-    return Alert(
+def _of_every_queue(of: Selector) -> Iterator[Alert]:
+    yield Alert(
         name="DeadLetters",
         # A single dead letter fires no alert: it waits for a redrive.
-        expr=f"sum(increase({buried}[1h])) > {DEAD_LETTERS}",
+        expr=f"sum(increase({of(metrics.QUEUE_BURIED)}[1h])) > {DEAD_LETTERS}",
         seconds=300,
         severity="warning",
         summary=f"more than {DEAD_LETTERS} tasks became dead letters within the last hour.",
     )
-
-
-def _redis_down(up: str) -> Alert:
-    return Alert(
+    yield Alert(
         name="RedisDown",
-        expr=f"max({up}) == 0",
+        expr=f"max({of(metrics.REDIS_UP)}) == 0",
         seconds=60,
         severity="critical",
         summary="no scanner reaches Redis: no task starts.",
     )
-
-
-def _at_risk(risk: str) -> Alert:
-    return Alert(
+    risk = of(metrics.DURABILITY_RISK, ',risk!="fsync_unknown"')
+    yield Alert(
         name="DurabilityAtRisk",
         expr=f"max by (risk) ({risk}) == 1",
         seconds=300,
@@ -140,71 +142,50 @@ def _at_risk(risk: str) -> Alert:
     )
 
 
-def _guard_down(up: str) -> Alert:
-    return Alert(
-        name="GuardDown",
-        expr=f"max({up}) == 0",
-        seconds=60,
-        severity="critical",
-        summary="no worker can use the guard: no task starts.",
-    )
-
-
-def _checks_fail(failed: str) -> Alert:
-    # A check that fails sometimes is called again; one that always fails leaves tasks waiting.
-    return Alert(
+def _of_checks(of: Selector) -> Iterator[Alert]:
+    yield Alert(
         name="ChecksFail",
-        expr=f"sum(increase({failed}[5m])) > 0",
+        # A check that fails sometimes is called again; one that always fails leaves tasks waiting.
+        expr=f"sum(increase({of(metrics.QUEUE_CHECKS_FAILED)}[5m])) > 0",
         seconds=300,
         severity="warning",
         summary="the recovery check fails, so recovery.check.onFailure decides about tasks with expired leases.",
     )
-
-
-def _awaits_verdict(lapsed: str) -> Alert:
-    # A working check decides in the time of one call; one that always answers `wait` never decides.
-    return Alert(
+    yield Alert(
         name="AwaitsVerdict",
-        expr=f"sum({lapsed}) > 0",
+        # A working check decides in the time of one call; one that always answers `wait` never decides.
+        expr=f"sum({of(metrics.EXPIRED_LEASES)}) > 0",
         seconds=1800,
         severity="warning",
         summary="tasks with expired leases have waited for a verdict of the recovery check for half an hour.",
     )
 
 
-def _leaderless(led: str, shard_map: str, shards: int) -> Alert:
-    # Leadership runs out within seconds; a rollout of all scanners takes less than a minute. While their number
-    # changes, the largest exported number counts; scanners that export none are of an older version.
-    return Alert(
+def _of_scanners(of: Selector, shards: int) -> Iterator[Alert]:
+    led, shard_map = of(metrics.SHARD_LEADER), of(metrics.SHARD_MAP_SHARDS)
+    yield Alert(
         name="Leaderless",
+        # Leadership runs out within seconds; a rollout of all scanners takes less than a minute. While their number
+        # changes, the largest exported number counts; scanners that export none are of an older version.
         expr=f"(sum(max by (shard) ({led})) or vector(0)) < (max({shard_map}) or vector({shards}))",
         seconds=60,
         severity="critical",
         summary="no scanner leads some shard: tasks start late by up to maxBlockMilliseconds.",
     )
-
-
-def _not_served(down: str, led: str) -> Alert:
-    # If only one scanner cannot reach a server, another scanner leads the server's shards.
-    return Alert(
+    down = f"max by (shard) ({of(metrics.SHARD_DOWN)})"
+    yield Alert(
         name="ShardsNotServed",
-        expr=f"count(max by (shard) ({down}) unless on (shard) (max by (shard) ({led}) == 1)) > 0",
+        # If only one scanner cannot reach a server, another scanner leads the server's shards.
+        expr=f"count({down} unless on (shard) (max by (shard) ({led}) == 1)) > 0",
         seconds=60,
         severity="critical",
         summary="Redis does not serve {{ $value }} of its shards: their tasks do not start.",
     )
-
-
-def _resharding_stalled(of: Callable[[Metric], str], shards: int) -> Alert:
-    shard_map, checked = of(metrics.SHARD_MAP_SHARDS), of(metrics.RESHARDING_CHECKED_TASKS)
-
-    def shards_of(version: str) -> str:
-        return f'max({shard_map[:-1]},version="{version}"}})'
-
-    still = f"(sum(changes({checked}[15m])) or vector(0)) == 0"
-    return Alert(
+    target, previous = (f'max({shard_map[:-1]},version="{which}"}})' for which in ("target", "previous"))
+    still = f"(sum(changes({of(metrics.RESHARDING_CHECKED_TASKS)}[15m])) or vector(0)) == 0"
+    yield Alert(
         name="ReshardingStalled",
-        expr=f"{shards_of('target')} != {shards} or ({shards_of('previous')} != {shards_of('target')} and {still})",
+        expr=f"{target} != {shards} or ({previous} != {target} and {still})",
         seconds=900,
         severity="warning",
         summary=f"resharding to {shards} shards makes no progress.",

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import le
 from typing import ClassVar, Literal
 
 from delayq.contract.fields import choice, section, sections, whole
-from delayq.contract.record import Rule, Shape
+from delayq.contract.record import Shape, ordered
 
 Mode = Literal["Internal", "External"]
 SelectPolicy = Literal["Max", "Min", "Disabled"]
@@ -92,9 +91,7 @@ class Fallback:
 class Autoscaling:
     """How the number of workers follows the work."""
 
-    SHAPE: ClassVar[Shape] = Shape(
-        rules=(Rule("minReplicas must not exceed maxReplicas", ("min_replicas", "max_replicas"), le),)
-    )
+    SHAPE: ClassVar[Shape] = Shape(rules=(ordered("min_replicas", "max_replicas"),))
 
     mode: Mode = choice(
         "Internal",

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import le
 from typing import ClassVar, Final, Literal
 
 from delayq.contract.fields import choice, listing, section, whole
 from delayq.contract.kinds import Whole
-from delayq.contract.record import Rule, Shape
+from delayq.contract.record import Shape, ordered
 
 _YEAR: Final = 31_536_000
 
@@ -18,9 +17,7 @@ _YEAR: Final = 31_536_000
 class Exponential:
     """Each wait is longer than the one before by a factor, up to a cap."""
 
-    SHAPE: ClassVar[Shape] = Shape(
-        rules=(Rule("initialSeconds must not exceed maxSeconds", ("initial_seconds", "max_seconds"), le),)
-    )
+    SHAPE: ClassVar[Shape] = Shape(rules=(ordered("initial_seconds", "max_seconds"),))
 
     initial_seconds: int = whole(1, _YEAR, default=10, doc="Wait after the first failure.")
     max_seconds: int = whole(1, _YEAR, default=3600, doc="Longest wait.")

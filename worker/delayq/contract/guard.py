@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from delayq.contract.fields import choice, section, text, whole
-from delayq.contract.record import Rule, Shape
+from delayq.contract.record import Shape, needing
 from delayq.contract.references import DatabaseSecretRef, UrlsSecretRef
 from delayq.contract.words import STATEMENT
 
@@ -92,15 +92,7 @@ class SqlPessimistic(SqlGuard):
 class SqlOptimistic(SqlGuard):
     """A row per task, changed only if it has not changed meanwhile."""
 
-    SHAPE: ClassVar[Shape] = Shape(
-        rules=(
-            Rule(
-                "select needs update",
-                ("select", "update"),
-                lambda select, update: select is None or update is not None,
-            ),
-        )
-    )
+    SHAPE: ClassVar[Shape] = Shape(rules=(needing("select", "update"),))
 
     select: str | None = text(
         STATEMENT,

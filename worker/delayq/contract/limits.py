@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from delayq.contract.fields import section, text, whole
-from delayq.contract.record import Rule, Shape
+from delayq.contract.record import Shape, needing
 from delayq.contract.words import PERCENTILE
 
 _TEN_YEARS: Final = 315_360_000
@@ -17,15 +17,7 @@ _TEN_YEARS: Final = 315_360_000
 class Limits:
     """What a queue takes, and how much of it begins; what it does not take is refused when it is scheduled."""
 
-    SHAPE: ClassVar[Shape] = Shape(
-        rules=(
-            Rule(
-                "burst needs ratePerSecond",
-                ("burst", "rate_per_second"),
-                lambda burst, rate: burst is None or rate is not None,
-            ),
-        )
-    )
+    SHAPE: ClassVar[Shape] = Shape(rules=(needing("burst", "rate_per_second"),))
 
     max_length: int = whole(
         1,

@@ -116,11 +116,13 @@ class Metric:
 
 
 def _gauge(name: str, about: str, *labels: str) -> Metric:
-    return Metric(name=f"delayq_{name}", kind="gauge", help=about, labels=labels)
+    return Metric(name=f"delayq_{name}", kind="gauge", help=about, labels=("queue", *labels))
 
 
-def _counter(name: str, about: str, *labels: str) -> Metric:
-    return Metric(name=f"delayq_{name}_total", kind="counter", help=about, labels=labels)
+def _counter(name: str, about: str, *labels: str, stat: str = "") -> Metric:
+    return Metric(
+        name=f"delayq_{name}_total", kind="counter", help=about, labels=("queue", *labels), stat=stat
+    )
 
 
 def _seconds(name: str, about: str, buckets: tuple[float, ...]) -> Metric:
@@ -131,49 +133,38 @@ def _seconds(name: str, about: str, buckets: tuple[float, ...]) -> Metric:
 
 def _queue_counter(stat: str, about: str, name: str = "") -> Metric:
     about = f"{about}, by all processes, since the queue was created."
-    return Metric(
-        name=f"delayq_queue_{name or stat}_total", kind="counter", help=about, labels=_SHARD, stat=stat
-    )
+    return _counter(f"queue_{name or stat}", about, "shard", stat=stat)
 
-
-_SHARD: Final = ("queue", "shard")
 
 TASKS: Final = _gauge(
     "tasks",
     "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying (scheduled after a failure), "
     "parked (of a kind that no worker knows), dead.",
-    "queue",
     "shard",
     "state",
 )
 TASK_BYTES: Final = _gauge(
     "task_bytes",
     "Bytes of task ids and envelopes, dead letters included; spec.limits.maxBytes limits them.",
-    "queue",
     "shard",
 )
 EXPIRED_LEASES: Final = _gauge(
     "expired_leases",
     "Expired leases that wait for a verdict of the check, or for the next recovery.",
-    "queue",
     "shard",
 )
 SUSPECT_TASKS: Final = _gauge(
-    "suspect_tasks", "Of the due tasks, those whose lease expired and that run apart.", "queue", "shard"
+    "suspect_tasks", "Of the due tasks, those whose lease expired and that run apart.", "shard"
 )
 OLDEST_DUE_SECONDS: Final = _gauge(
-    "oldest_due_seconds",
-    "Time since the due time of the oldest due task; 0 when no task is due.",
-    "queue",
-    "shard",
+    "oldest_due_seconds", "Time since the due time of the oldest due task; 0 when no task is due.", "shard"
 )
 NEXT_DUE_SECONDS: Final = _gauge(
-    "next_due_seconds", "Time until the next task is due; NaN when no task is scheduled.", "queue", "shard"
+    "next_due_seconds", "Time until the next task is due; NaN when no task is scheduled.", "shard"
 )
 DUE_WITHIN_TASKS: Final = _gauge(
     "due_within_tasks",
     "Scheduled tasks that fall due within the horizon; tasks that are due already are not counted.",
-    "queue",
     "shard",
     "horizon_seconds",
 )
@@ -181,60 +172,55 @@ DUE_KIND_TASKS: Final = _gauge(
     "due_kind_tasks",
     "Tasks that are due or fall due within the time that the autoscaler asks for, by kind: an estimate from 64 tasks. "
     "No value in other scrapes.",
-    *(*_SHARD, "kind"),
+    "shard",
+    "kind",
 )
 PARKED_TASKS: Final = _gauge(
     "parked_tasks",
     "Parked tasks by kind and version, of the shards that this scanner leads; at most 16 kinds and versions.",
-    *("queue", "kind", "version"),
+    "kind",
+    "version",
 )
 PARKED_OLDEST_DUE: Final = _gauge(
     "parked_oldest_due_timestamp_seconds",
     "Due time of the oldest parked task, Unix seconds by Redis' clock, by kind and version.",
-    *("queue", "kind", "version"),
+    "kind",
+    "version",
 )
-SHARD_LEADER: Final = _gauge(
-    "shard_leader", "1 if this scanner is the leader of the shard, else 0.", "queue", "shard"
-)
+SHARD_LEADER: Final = _gauge("shard_leader", "1 if this scanner is the leader of the shard, else 0.", "shard")
 SHARD_DOWN: Final = _gauge(
     "shard_down",
     "1 for each shard that this scanner cannot reach in Redis, by cause and server; no value for the others.",
-    "queue",
     "shard",
     "cause",
     "server",
 )
-SHARD_MAP_EPOCH: Final = _gauge(
-    "shard_map_epoch",
-    "Version number of the shard map that this scanner uses.",
-    "queue",
-)
+SHARD_MAP_EPOCH: Final = _gauge("shard_map_epoch", "Version number of the shard map that this scanner uses.")
 SHARD_MAP_SHARDS: Final = _gauge(
     "shard_map_shards",
     "Shards in the shard map: current (tasks are stored here), previous (tasks may still be here), target (requested).",
-    "queue",
     "version",
 )
 RESHARDING_TASKS: Final = _gauge(
     "resharding_tasks",
     "Tasks to check during resharding; no value while no resharding is in progress.",
-    *_SHARD,
+    "shard",
 )
 RESHARDING_CHECKED_TASKS: Final = _gauge(
     "resharding_checked_tasks",
     "Tasks checked during resharding; no value while no resharding is in progress.",
-    *_SHARD,
+    "shard",
 )
 RESHARDING_MIGRATED_TASKS: Final = _gauge(
     "resharding_migrated_tasks",
     "Tasks migrated to another shard during resharding; no value while no resharding is in progress.",
-    *_SHARD,
+    "shard",
 )
 RESHARDING_WAITING_TASKS: Final = _gauge(
     "resharding_waiting_tasks",
     "Tasks that run on their previous shard (due soon, in flight or locked); no value while no resharding is in "
     "progress.",
-    *_SHARD,
+    "shard",
 )
 RESHARDING: Final = (
     RESHARDING_TASKS,
@@ -243,102 +229,82 @@ RESHARDING: Final = (
     RESHARDING_WAITING_TASKS,
 )
 """How far a shard is, as the scanner that leads it tells, in the order in which it tells."""
-REDIS_UP: Final = _gauge("redis_up", "1 while this scanner reaches Redis, else 0.", "queue")
+REDIS_UP: Final = _gauge("redis_up", "1 while this scanner reaches Redis, else 0.")
 REDIS_DOWN: Final = _gauge(
     "redis_down",
     "1 for the cause of a Redis outage, else 0; no value while this scanner reaches Redis.",
-    "queue",
     "cause",
 )
 DURABILITY_RISK: Final = _gauge(
     "durability_risk",
     "1 if Redis may lose accepted tasks for this reason, else 0; no value while Redis is down.",
-    "queue",
     "risk",
 )
 REDIS_REPLICAS: Final = _gauge(
-    "redis_replicas", "Redis replicas in sync; no value while Redis is down or hides them.", "queue"
+    "redis_replicas", "Redis replicas in sync; no value while Redis is down or hides them."
 )
 REDIS_CLOCK_OFFSET_SECONDS: Final = _gauge(
     "redis_clock_offset_seconds",
     "Redis clock minus this scanner's clock, to half a round trip; no value while Redis is down.",
-    "queue",
 )
 
-QUEUE_SCHEDULED: Final = _queue_counter("scheduled", "Tasks scheduled")
-QUEUE_CLAIMED: Final = _queue_counter("claimed", "Tasks claimed")
-QUEUE_ACKED: Final = _queue_counter("acked", "Tasks completed by a handler")
-QUEUE_RETRIED: Final = _queue_counter("retried", "Failed attempts scheduled for a retry")
-QUEUE_BURIED: Final = _queue_counter("buried", "Tasks buried as dead letters")
-QUEUE_EXPIRED: Final = _queue_counter("expired", "Tasks that missed their deadline")
-QUEUE_DROPPED: Final = _queue_counter(
-    "dropped", "Tasks that missed their deadline and were deleted, as spec.delivery.onExpired asks"
+QUEUE_COUNTERS: Final = tuple(
+    _queue_counter(*each)
+    for each in (
+        ("scheduled", "Tasks scheduled"),
+        ("claimed", "Tasks claimed"),
+        ("acked", "Tasks completed by a handler"),
+        ("retried", "Failed attempts scheduled for a retry"),
+        ("buried", "Tasks buried as dead letters"),
+        ("expired", "Tasks that missed their deadline"),
+        ("dropped", "Tasks that missed their deadline and were deleted, as spec.delivery.onExpired asks"),
+        ("released", "Tasks released without charging an attempt"),
+        ("parked", "Tasks parked, because a worker did not know their kind or version"),
+        ("unparked", "Parked tasks returned to the queue by a worker that knows them"),
+        ("reclaimed", "Expired leases reclaimed"),
+        ("completed", "Expired leases whose task the check reported as done"),
+        ("waited", "Expired leases whose recovery the check deferred", "recovery_deferred"),
+        ("checks_failed", "Checks of expired leases that returned no verdict"),
+        ("cancelled", "Tasks cancelled"),
+        ("rescheduled", "Tasks rescheduled"),
+        ("redriven", "Dead letters scheduled again"),
+        ("purged", "Dead letters deleted"),
+        ("clamped", "Due times in the past, set to the current time"),
+        ("adopted", "Orphaned tasks restored to an index", "restored"),
+        ("deduplicated", "Tasks found in two indexes and removed from one"),
+        ("moved", "Tasks migrated to another shard", "migrated"),
+        ("pruned", "Index entries without a task, removed by the reaper"),
+        ("orphans", "Index entries without a task, removed by a claim or a reclaim"),
+    )
 )
-QUEUE_RELEASED: Final = _queue_counter("released", "Tasks released without charging an attempt")
-QUEUE_PARKED: Final = _queue_counter(
-    "parked", "Tasks parked, because a worker did not know their kind or version"
-)
-QUEUE_UNPARKED: Final = _queue_counter(
-    "unparked", "Parked tasks returned to the queue by a worker that knows them"
-)
-QUEUE_RECLAIMED: Final = _queue_counter("reclaimed", "Expired leases reclaimed")
-QUEUE_COMPLETED: Final = _queue_counter("completed", "Expired leases whose task the check reported as done")
-QUEUE_RECOVERY_DEFERRED: Final = _queue_counter(
-    "waited", "Expired leases whose recovery the check deferred", "recovery_deferred"
-)
-QUEUE_CHECKS_FAILED: Final = _queue_counter(
-    "checks_failed", "Checks of expired leases that returned no verdict"
-)
-QUEUE_CANCELLED: Final = _queue_counter("cancelled", "Tasks cancelled")
-QUEUE_RESCHEDULED: Final = _queue_counter("rescheduled", "Tasks rescheduled")
-QUEUE_REDRIVEN: Final = _queue_counter("redriven", "Dead letters scheduled again")
-QUEUE_PURGED: Final = _queue_counter("purged", "Dead letters deleted")
-QUEUE_CLAMPED: Final = _queue_counter("clamped", "Due times in the past, set to the current time")
-QUEUE_RESTORED: Final = _queue_counter("adopted", "Orphaned tasks restored to an index", "restored")
-QUEUE_DEDUPLICATED: Final = _queue_counter("deduplicated", "Tasks found in two indexes and removed from one")
-QUEUE_MIGRATED: Final = _queue_counter("moved", "Tasks migrated to another shard", "migrated")
-QUEUE_PRUNED: Final = _queue_counter("pruned", "Index entries without a task, removed by the reaper")
-QUEUE_ORPHANS: Final = _queue_counter(
-    "orphans", "Index entries without a task, removed by a claim or a reclaim"
-)
+"""Counters kept in Redis and read by the scanner that leads the shard."""
 
-WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks that this worker can run at a time.", "queue")
-WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks that this worker runs now.", "queue")
+WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks that this worker can run at a time.")
+WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks that this worker runs now.")
 WORKER_FIRST_CLAIM: Final = _gauge(
     "worker_first_claim_timestamp_seconds",
     "Unix time of the first answered claim of this worker; no value before.",
-    "queue",
 )
-WORKER_CLAIMED: Final = _counter("worker_claimed", "Tasks claimed by this worker.", "queue")
-WORKER_SETTLED: Final = _counter(
-    "worker_settled", "Tasks settled by this worker, by outcome.", "queue", "outcome"
-)
-WORKER_EXTENDED: Final = _counter("worker_extended", "Leases extended by this worker.", "queue")
-WORKER_LEASES_LOST: Final = _counter(
-    "worker_leases_lost", "Leases that expired while the handler still ran.", "queue"
-)
-WORKER_HANDLER_TIMEOUTS: Final = _counter(
-    "worker_handler_timeouts", "Handlers cancelled at their timeout.", "queue"
-)
+WORKER_CLAIMED: Final = _counter("worker_claimed", "Tasks claimed by this worker.")
+WORKER_SETTLED: Final = _counter("worker_settled", "Tasks settled by this worker, by outcome.", "outcome")
+WORKER_EXTENDED: Final = _counter("worker_extended", "Leases extended by this worker.")
+WORKER_LEASES_LOST: Final = _counter("worker_leases_lost", "Leases that expired while the handler still ran.")
+WORKER_HANDLER_TIMEOUTS: Final = _counter("worker_handler_timeouts", "Handlers cancelled at their timeout.")
 WORKER_KIND_SETTLED: Final = _counter(
     "worker_kind_settled",
     "Tasks settled by this worker, by kind and outcome; tasks without a kind are not counted.",
-    *("queue", "kind", "outcome"),
+    "kind",
+    "outcome",
 )
-WORKER_KIND_RUNS: Final = _counter(
-    "worker_kind_runs", "Runs of handlers by the kind of their task.", "queue", "kind"
-)
+WORKER_KIND_RUNS: Final = _counter("worker_kind_runs", "Runs of handlers by the kind of their task.", "kind")
 WORKER_KIND_HANDLER_SECONDS: Final = _counter(
-    "worker_kind_handler_seconds", "Run time of handlers by the kind of their task.", "queue", "kind"
+    "worker_kind_handler_seconds", "Run time of handlers by the kind of their task.", "kind"
 )
 WORKER_GUARD_UP: Final = _gauge(
-    "worker_guard_up", "1 while this worker can use the guard, else 0; no value without a guard.", "queue"
+    "worker_guard_up", "1 while this worker can use the guard, else 0; no value without a guard."
 )
 WORKER_GUARD_RUNS: Final = _counter(
-    "worker_guard_runs",
-    "Handler runs under the guard, by outcome; no value without a guard.",
-    "queue",
-    "outcome",
+    "worker_guard_runs", "Handler runs under the guard, by outcome; no value without a guard.", "outcome"
 )
 WORKER_DUE_TO_CLAIMED: Final = _seconds(
     "due_to_claimed", "Time from due to claimed, of tasks that start.", LATENESS_BUCKETS
@@ -348,15 +314,22 @@ WORKER_CLAIMED_TO_STARTED: Final = _seconds(
 )
 WORKER_HANDLER: Final = _seconds("handler", "Run time of handlers.", HANDLER_BUCKETS)
 
-ERASED_SHARDS: Final = _gauge("erased_shards", "Shards emptied by `delayq erase`.", "queue")
+ERASED_SHARDS: Final = _gauge("erased_shards", "Shards emptied by `delayq erase`.")
 
-REDIS_ERRORS: Final = _counter("redis_errors", "Failed calls to Redis.", "queue", "process")
-LOOP_ERRORS: Final = _counter(
-    "loop_errors", "Failed steps of a loop; the loop retries them.", "queue", "loop"
+REDIS_ERRORS: Final = _counter("redis_errors", "Failed calls to Redis.", "process")
+LOOP_ERRORS: Final = _counter("loop_errors", "Failed steps of a loop; the loop retries them.", "loop")
+
+METRICS: Final = tuple(
+    metric
+    for each in vars().values()
+    for metric in (each if each is QUEUE_COUNTERS else (each,))
+    if isinstance(metric, Metric)
 )
-
-METRICS: Final = tuple(each for each in vars().values() if isinstance(each, Metric))
 """All of them, in the order of this file, which is that of the documentation."""
 
-QUEUE_COUNTERS: Final = tuple(each for each in METRICS if each.stat)
-"""Counters kept in Redis and read by the scanner that leads the shard."""
+_BY_STAT: Final = {each.stat: each for each in QUEUE_COUNTERS}
+QUEUE_CLAIMED: Final = _BY_STAT["claimed"]
+QUEUE_BURIED: Final = _BY_STAT["buried"]
+QUEUE_RELEASED: Final = _BY_STAT["released"]
+QUEUE_RECLAIMED: Final = _BY_STAT["reclaimed"]
+QUEUE_CHECKS_FAILED: Final = _BY_STAT["checks_failed"]

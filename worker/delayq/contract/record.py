@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from operator import le
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from delayq.contract.kinds import Kind
@@ -30,6 +31,25 @@ class Rule:
     message: str
     reads: tuple[str, ...]
     holds: Callable[..., bool]
+
+
+def exclusive(one: str, other: str) -> Rule:
+    """At most one of two fields."""
+    return Rule(
+        f"{camel(one)} and {camel(other)} exclude each other",
+        (one, other),
+        lambda a, b: a is None or b is None,
+    )
+
+
+def needing(one: str, other: str) -> Rule:
+    """A field that means nothing without another."""
+    return Rule(f"{camel(one)} needs {camel(other)}", (one, other), lambda a, b: a is None or b is not None)
+
+
+def ordered(less: str, more: str) -> Rule:
+    """Two numbers, the first of which is not the greater one."""
+    return Rule(f"{camel(less)} must not exceed {camel(more)}", (less, more), le)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from delayq.contract.fields import section, sections, text, whole
-from delayq.contract.record import Rule, Shape
+from delayq.contract.record import Rule, Shape, exclusive
 from delayq.contract.references import (
     CaConfigMapRef,
     CaSecretRef,
@@ -82,11 +82,7 @@ class Tls:
 
     SHAPE: ClassVar[Shape] = Shape(
         rules=(
-            Rule(
-                "caSecretRef and caConfigMapRef exclude each other",
-                ("ca_secret_ref", "ca_config_map_ref"),
-                lambda secret, config_map: secret is None or config_map is None,
-            ),
+            exclusive("ca_secret_ref", "ca_config_map_ref"),
             Rule(
                 "certSecretRef and keySecretRef need each other",
                 ("cert_secret_ref", "key_secret_ref"),

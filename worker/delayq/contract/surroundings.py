@@ -11,29 +11,24 @@ from typing import TYPE_CHECKING, ClassVar
 
 from delayq.contract.fields import dictionary, flag, listing, portion, section, whole
 from delayq.contract.freeform import Freeform
-from delayq.contract.record import Rule, Shape
+from delayq.contract.record import Shape, exclusive
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What a label costs is paid by every pod list; Prometheus selects by one or two.
-_MOST_LABELS = 32
+
+def _labels() -> Mapping[str, str]:
+    """Declare labels for Prometheus to select by: one or two are enough."""
+    doc = "Labels to add, such as the one your Prometheus selects by."
+    return dictionary(name=LABEL_NAME, value=LABEL_VALUE, most=32, doc=doc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDisruptionBudget:
     """How many pods a node drain may take at once."""
 
-    SHAPE: ClassVar[Shape] = Shape(
-        rules=(
-            Rule(
-                "maxUnavailable and minAvailable exclude each other",
-                ("max_unavailable", "min_available"),
-                lambda most, least: most is None or least is None,
-            ),
-        )
-    )
+    SHAPE: ClassVar[Shape] = Shape(rules=(exclusive("max_unavailable", "min_available"),))
 
     enabled: bool = flag(
         default=True, doc="Have a PodDisruptionBudget for the scanners and one for the workers."
@@ -73,12 +68,7 @@ class PodMonitor:
     interval_seconds: int = whole(
         1, 3600, default=30, doc="Time between two scrapes; the operator makes it at least 5."
     )
-    labels: Mapping[str, str] = dictionary(
-        name=LABEL_NAME,
-        value=LABEL_VALUE,
-        most=_MOST_LABELS,
-        doc="Labels to add, such as the one your Prometheus selects by.",
-    )
+    labels: Mapping[str, str] = _labels()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +76,7 @@ class PrometheusRule:
     """Gives the Prometheus operator alerts for the queue; only where its PrometheusRule kind is installed."""
 
     enabled: bool = flag(default=False, doc="Have a PrometheusRule.")
-    labels: Mapping[str, str] = dictionary(
-        name=LABEL_NAME,
-        value=LABEL_VALUE,
-        most=_MOST_LABELS,
-        doc="Labels to add, such as the one your Prometheus selects by.",
-    )
+    labels: Mapping[str, str] = _labels()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

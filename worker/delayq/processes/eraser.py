@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delayq.processes.runtime import serve
+from delayq.processes.runtime import counted, serve
 from delayq.reaper.eraser import Eraser
 from delayq.service import metrics
 from delayq.service.shutdown import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from delayq.processes.runtime import Setting
-    from delayq.protocol.due_histogram import DueHistogram
-    from delayq.service.exposition import Family
 
 
 def run_eraser(setting: Setting, patience_seconds: float) -> None:
@@ -24,8 +20,5 @@ def run_eraser(setting: Setting, patience_seconds: float) -> None:
 
 async def _eraser(setting: Setting, patience_seconds: float) -> None:
     eraser = Eraser(setting.commands, setting.address, patience_seconds=patience_seconds)
-
-    async def families(_horizons: DueHistogram) -> Iterable[Family]:
-        return metrics.eraser_families(eraser.counters, eraser.erase.shards)
-
+    families = counted(lambda: metrics.eraser_families(eraser.counters, eraser.erase.shards))
     await serve("eraser", eraser, [setting], families)

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 from delayq import guards
 from delayq.processes.recovery import recovery_of
-from delayq.processes.runtime import Opened, serve_queues
+from delayq.processes.runtime import Opened, counted, serve_queues
 from delayq.reaper.guard_retention import Ledger
 from delayq.reaper.reaper import Reaper
 from delayq.service import metrics
 from delayq.service.shutdown import run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from delayq.processes.runtime import Setting
-    from delayq.protocol.due_histogram import DueHistogram
-    from delayq.service.exposition import Family
 
 
 def run_reaper(settings: Sequence[Setting], seconds: float | None, *, once: bool = False) -> None:
@@ -36,12 +34,8 @@ async def _reaper(setting: Setting, *, once: bool) -> AsyncIterator[Opened]:
     ledger = guard if isinstance(guard, Ledger) else None
     async with recovery_of(setting) as recovery:
         reaper = Reaper(spec, commands, setting.address, recovery=recovery, ledger=ledger, once=once)
-
-        async def families(_horizons: DueHistogram) -> Iterable[Family]:
-            return metrics.process_families(reaper.counters)
-
         try:
-            yield Opened(reaper, families)
+            yield Opened(reaper, counted(lambda: metrics.process_families(reaper.counters)))
         finally:
             if ledger is not None:
                 await ledger.close()

@@ -52,13 +52,13 @@ async def _scanner(setting: Setting) -> AsyncIterator[Opened]:
 
 def _shared(scrape: Exporter) -> Families:
     """Cache scrapes without a query: any pod may send them, and each costs calls of Redis."""
-    recent = ScrapeCache(lambda: _listed(scrape))
+
+    async def listed() -> list[Family]:
+        return list(await scrape.families(ALWAYS))
+
+    recent = ScrapeCache(listed)
 
     async def families(horizons: DueHistogram) -> Iterable[Family]:
         return await (recent.get() if horizons is ALWAYS else scrape.families(horizons))
 
     return families
-
-
-async def _listed(scrape: Exporter) -> list[Family]:
-    return list(await scrape.families(ALWAYS))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from delayq import guards, handlers
 from delayq.errors import InvalidDocument
-from delayq.processes.runtime import Opened, serve_queues
+from delayq.processes.runtime import Opened, counted, serve_queues
 from delayq.service import metrics
 from delayq.service.shutdown import leave, run
 from delayq.worker.worker import Worker
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from delayq.processes.runtime import Setting
-    from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
 
 
@@ -54,11 +53,11 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
             batches=handler.batches,
         )
 
-        async def families(_horizons: DueHistogram) -> Iterable[Family]:
+        def families() -> Iterable[Family]:
             worker.counters.busy = worker.slots.busy
             return metrics.worker_families(worker.counters)
 
-        yield Opened(worker, families, worker.stop_seconds)
+        yield Opened(worker, counted(families), worker.stop_seconds)
     finally:
         await handler.close()
         if guard is not None:

@@ -14,6 +14,7 @@ from delayq.scaling.memory import Foresight
 
 if TYPE_CHECKING:
     from delayq.scaling.memory import Memory
+    from delayq.scaling.policy import Policy
     from delayq.scaling.sample import Sample
 
 MOST_KEPT: Final = 8
@@ -42,16 +43,16 @@ def expected(rate: float, seconds: float, percentile: float) -> float:
     return (mean + NormalDist().inv_cdf(percentile / 100) * sqrt(mean)) / seconds
 
 
-def remembered(
-    sample: Sample, memory: Memory, now: float, *, lead_seconds: float, window_seconds: float
-) -> tuple[Foresight, ...]:
-    """Return the forecasts to keep: this one, and about eight of the last lead time.
+def remembered(sample: Sample, memory: Memory, now: float, policy: Policy) -> tuple[Foresight, ...]:
+    """Return the forecasts to keep: this one, and about eight of the longest lead time.
 
     Each covers the window, which is two periods longer than a lead time: if a lead time is shorter than a period, the
     next sample comes after it.
     """
     if sample.fallen_due is None or not sample.whole:
         return memory.foresights
+    longest = sample.lead(policy.most_starts(sample.ready))
+    lead_seconds, window_seconds = max(policy.lead(longest), policy.period_seconds), policy.window(longest)
     kept = memory.foresights
     if kept and (sample.fallen_due < kept[-1].fallen_due or now < kept[-1].at):
         kept = ()  # another Redis, or another clock

@@ -46,29 +46,16 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
         wanted = max(wanted, previous.replicas)
     replicas, limit = _allowed(wanted, policy, previous, now)
     failures = 0 if sample.whole else previous.failures + 1
-    longest = sample.lead(policy.most_starts(sample.ready))
-    if policy.fallback is not None and failures >= policy.fallback.failure_threshold:
-        replicas = max(replicas, policy.clamped(policy.fallback.replicas))
+    replicas, fallen = _fallen_back(replicas, policy, failures)
     memory = replace(
-        previous,
-        replicas=replicas,
+        _remembered(previous, policy, now, replicas=replicas, wanted=max(wanted, demand.replicas)),
         active_at=active_at,
-        recommendations=behavior.recommended(
-            policy.clamped(max(wanted, demand.replicas)), previous, policy.behavior, now
-        ),
-        changes=behavior.changed(replicas, previous, policy.behavior, now),
-        foresights=arrivals.remembered(
-            sample,
-            previous,
-            now,
-            lead_seconds=max(policy.lead(longest), policy.period_seconds),
-            window_seconds=policy.window(longest),
-        ),
+        foresights=arrivals.remembered(sample, previous, now, policy),
         failures=failures,
     )
     return Decision(
         replicas=replicas,
-        reason="ValidMetricsFound" if sample.whole else _blindness(policy, failures),
+        reason="ValidMetricsFound" if sample.whole else fallen,
         limited_by=next((each for each in (limit, kept_by, held_by) if each != "None"), "None"),
         wanted=asked.replicas,
         unforeseen_rate=demand.rate,
@@ -164,38 +151,42 @@ def _allowed(wanted: int, policy: Policy, previous: Memory, now: float) -> tuple
 def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:
     """Hold, and once nothing was to be seen too often, fall back; never to fewer workers than there are."""
     failures = previous.failures + 1
-    replicas = policy.clamped(previous.replicas)
-    if policy.fallback is not None and failures >= policy.fallback.failure_threshold:
-        replicas = policy.clamped(max(replicas, policy.fallback.replicas))
+    replicas, reason = _fallen_back(policy.clamped(previous.replicas), policy, failures)
+    memory = replace(
+        _remembered(previous, policy, now, replicas=replicas, wanted=replicas),
+        active_at=now,  # without metrics the queue may be active: the cool-down starts anew
+        foresights=(),
+        failures=failures,
+    )
     return Decision(
         replicas=replicas,
-        reason=_blindness(policy, failures),
-        limited_by="None",
+        reason=reason,
         wanted=replicas,
-        unforeseen_rate=0.0,
         lead_seconds=policy.lead(None),
-        wake_seconds=None,
-        shortfall=None,
-        sample=None,
         policy=policy,
         previous=previous,
-        memory=replace(
-            previous,
-            replicas=replicas,
-            # Without metrics the queue may be active: the cool-down starts anew.
-            active_at=now,
-            recommendations=behavior.recommended(replicas, previous, policy.behavior, now),
-            changes=behavior.changed(replicas, previous, policy.behavior, now),
-            foresights=(),
-            failures=failures,
-        ),
+        memory=memory,
         at=now,
     )
 
 
-def _blindness(policy: Policy, failures: int) -> Literal["MetricsUnavailable", "FallenBack"]:
-    fallen = policy.fallback is not None and failures >= policy.fallback.failure_threshold
-    return "FallenBack" if fallen else "MetricsUnavailable"
+def _fallen_back(
+    replicas: int, policy: Policy, failures: int
+) -> tuple[int, Literal["MetricsUnavailable", "FallenBack"]]:
+    """Return at least the fallback's number after too many failures."""
+    if policy.fallback is None or failures < policy.fallback.failure_threshold:
+        return replicas, "MetricsUnavailable"
+    return max(replicas, policy.clamped(policy.fallback.replicas)), "FallenBack"
+
+
+def _remembered(previous: Memory, policy: Policy, now: float, *, replicas: int, wanted: int) -> Memory:
+    """Return what behavior needs to know of this decision."""
+    return replace(
+        previous,
+        replicas=replicas,
+        recommendations=behavior.recommended(policy.clamped(wanted), previous, policy.behavior, now),
+        changes=behavior.changed(replicas, previous, policy.behavior, now),
+    )
 
 
 def _wake(sample: Sample, policy: Policy, replicas: int) -> float | None:

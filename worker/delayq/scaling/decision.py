@@ -50,17 +50,17 @@ class Decision:
 
     replicas: int
     reason: Reason
-    limited_by: Limit
+    limited_by: Limit = "None"
     wanted: int
     """The number before bounds and behavior."""
-    unforeseen_rate: float
+    unforeseen_rate: float = 0.0
     """Tasks per second that are scheduled and fall due within one lead time."""
     lead_seconds: float
     """The assumed lead time."""
-    wake_seconds: float | None
+    wake_seconds: float | None = None
     """Without workers: the latest start of the first one, from now; None: no task is scheduled."""
-    shortfall: Shortfall | None
-    sample: Sample | None
+    shortfall: Shortfall | None = None
+    sample: Sample | None = None
     """None: the metrics were unavailable."""
     policy: Policy
     previous: Memory

@@ -32,7 +32,8 @@ def load(sample: Sample, rate: float, until_seconds: float) -> Load:
         if tasks:
             last = min(end, until_seconds)
             rush = end - start <= short
-            inflows.append(Inflow(last, last, tasks) if rush else _part(start, end, last, tasks))
+            part = tasks * (last - start) / (end - start)
+            inflows.append(Inflow(last, last, tasks) if rush else Inflow(start, last, part))
     if rate > 0:
         inflows.append(Inflow(0.0, until_seconds, rate * until_seconds))
     return Load(
@@ -43,10 +44,6 @@ def load(sample: Sample, rate: float, until_seconds: float) -> Load:
         handler_seconds=HANDLER_SECONDS if sample.mean_seconds is None else sample.mean_seconds,
         kinds=sample.kinds,
     )
-
-
-def _part(start: float, end: float, last: float, tasks: int) -> Inflow:
-    return Inflow(start, last, tasks * (last - start) / (end - start))
 
 
 def needed(due: Load, sample: Sample, policy: Policy, lead: float) -> int:

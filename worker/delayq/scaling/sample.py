@@ -99,7 +99,7 @@ class Sample:
 
 
 @lru_cache(maxsize=256)
-def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) -> tuple[float, ...]:
+def horizons(window_seconds: float) -> tuple[float, ...]:
     """Return the horizons to request: fine steps in the window, increasingly longer ones up to the outlook, about 120.
 
     A window of 20 s has steps of half a second, to distinguish a rush from an even flow. The last of them is not
@@ -108,11 +108,11 @@ def horizons(window_seconds: float, outlook_seconds: float = OUTLOOK_SECONDS) ->
     steps = max(1, min(FINE_BINS, ceil(window_seconds / FINEST_SECONDS)))
     found = [_rounded(window_seconds * (number + 1) / steps) for number in range(steps - 1)]
     found.append(_rounded(window_seconds, up=True))
-    while found[-1] < outlook_seconds:
+    while found[-1] < OUTLOOK_SECONDS:
         last = found[-1]
         near = last < NEAR_SECONDS
         wider = last + NEAR_STEP_SECONDS if near else min(last * COARSE_FACTOR, last + WIDEST_SECONDS)
-        found.append(_rounded(min(wider, outlook_seconds)))
+        found.append(_rounded(min(wider, OUTLOOK_SECONDS)))
     return tuple(found)
 
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from delayq.scaling.sample import Sample
 
 
-def shortfall(
-    sample: Sample, policy: Policy, rate: float, outlook_seconds: float = OUTLOOK_SECONDS
-) -> Shortfall | None:
+def shortfall(sample: Sample, policy: Policy, rate: float) -> Shortfall | None:
     """Simulate maxReplicas workers, from the time when they can be ready.
 
     None if spec.limits, not maxReplicas, limits the number of busy workers: more workers would not help.
@@ -32,9 +30,9 @@ def shortfall(
     if useful <= policy.max_replicas:
         return None
     slots = policy.max_replicas * policy.slots
-    if sample.overdue + sample.in_flight + sample.foreseen + rate * outlook_seconds <= slots:
+    if sample.overdue + sample.in_flight + sample.foreseen + rate * OUTLOOK_SECONDS <= slots:
         return None
-    due = load(sample, rate, outlook_seconds)
+    due = load(sample, rate, OUTLOOK_SECONDS)
     lead = policy.lead(sample.lead(max(1, policy.max_replicas - sample.ready)))
     worst = _worst(due, policy, fleet(sample, policy, lead))
     if worst is None:

@@ -27,15 +27,6 @@ class Buckets:
         self.counts[bisect_left(self.bounds, seconds)] += times
         self.total += seconds * times
 
-    def quantile(self, q: float) -> float | None:
-        """Return the upper bound of the bucket that holds the q-quantile; None without values."""
-        rank, seen = q * sum(self.counts), 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            seen += count
-            if count and seen >= rank:
-                return bound
-        return None
-
 
 class KindCounters:
     """What became of the tasks of one kind."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from delayq.contract import metrics as m
@@ -9,7 +10,7 @@ from delayq.protocol.results import combined
 from delayq.service.exposition import Family, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from delayq.contract.metrics import DurabilityRisk, Metric, Outage
     from delayq.protocol.due_histogram import DueHistogram
@@ -81,38 +82,25 @@ def queue_families(
     due_kinds: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Iterable[Family]:
     """Return a scanner's metrics of the queue: whether it leads each shard, and the counts of those it leads."""
-    yield _family(m.SHARD_LEADER, {(queue, str(shard)): leads for shard, leads in led.items()})
-    by_state: dict[Labels, float] = {
-        (queue, str(shard), state): getattr(each, state)
-        for shard, each in counts.items()
-        for state in m.STATES
+    yield _per_shard(m.SHARD_LEADER, queue, led)
+    states = {shard: [(state, getattr(each, state)) for state in m.STATES] for shard, each in counts.items()}
+    yield _parted(m.TASKS, queue, states)
+    numbers: dict[Metric, Callable[[Counts], float]] = {
+        m.TASK_BYTES: lambda each: each.bytes,
+        m.EXPIRED_LEASES: lambda each: each.lapsed,
+        m.SUSPECT_TASKS: lambda each: each.suspect,
+        m.OLDEST_DUE_SECONDS: lambda each: each.late_ms / 1000,
+        m.NEXT_DUE_SECONDS: _next_due,
+        **{metric: partial(_stat, metric) for metric in m.QUEUE_COUNTERS},
     }
-    yield _family(m.TASKS, by_state)
-    yield _per_shard(m.TASK_BYTES, queue, {shard: each.bytes for shard, each in counts.items()})
-    yield _per_shard(m.EXPIRED_LEASES, queue, {shard: each.lapsed for shard, each in counts.items()})
-    yield _per_shard(m.SUSPECT_TASKS, queue, {shard: each.suspect for shard, each in counts.items()})
-    lateness = {shard: each.late_ms / 1000 for shard, each in counts.items()}
-    yield _per_shard(m.OLDEST_DUE_SECONDS, queue, lateness)
-    yield _per_shard(m.NEXT_DUE_SECONDS, queue, {shard: _next_due(each) for shard, each in counts.items()})
-    within: dict[Labels, float] = {
-        (queue, str(shard), label): tasks
-        for shard, each in counts.items()
-        for label, tasks in horizons.samples(each.due_within)
-    }
-    yield _family(m.DUE_WITHIN_TASKS, within)
-    mixes: dict[Labels, float] = {
-        (queue, str(shard), kind): tasks
-        for shard, mix in (due_kinds or {}).items()
-        for kind, tasks in mix.items()
-    }
-    yield _family(m.DUE_KIND_TASKS, mixes)
+    for metric, number in numbers.items():
+        yield _per_shard(metric, queue, {shard: number(each) for shard, each in counts.items()})
+    within = {shard: horizons.samples(each.due_within) for shard, each in counts.items()}
+    yield _parted(m.DUE_WITHIN_TASKS, queue, within)
+    yield _parted(m.DUE_KIND_TASKS, queue, {shard: mix.items() for shard, mix in (due_kinds or {}).items()})
     kinds = {(queue, each.kind, str(each.version)): each for each in combined(parked)[: m.MOST_PARKED]}
     yield _family(m.PARKED_TASKS, {labels: each.tasks for labels, each in kinds.items()})
-    oldest: dict[Labels, float] = {labels: each.oldest_due_ms / 1000 for labels, each in kinds.items()}
-    yield _family(m.PARKED_OLDEST_DUE, oldest)
-    for metric in m.QUEUE_COUNTERS:
-        numbers = {shard: each.stats.get(metric.stat, 0) for shard, each in counts.items()}
-        yield _per_shard(metric, queue, numbers)
+    yield _family(m.PARKED_OLDEST_DUE, {at: each.oldest_due_ms / 1000 for at, each in kinds.items()})
 
 
 def shard_families(
@@ -159,6 +147,18 @@ def _known(metric: Metric, queue: str, value: float | None) -> Family:
 
 def _next_due(counts: Counts) -> float:
     return float("nan") if counts.next_due_ms is None else (counts.next_due_ms - counts.now_ms) / 1000
+
+
+def _stat(metric: Metric, counts: Counts) -> float:
+    return counts.stats.get(metric.stat, 0)
+
+
+def _parted(metric: Metric, queue: str, values: Mapping[int, Iterable[tuple[str, float]]]) -> Family:
+    """Return a gauge of each shard by one more label."""
+    labelled: dict[Labels, float] = {
+        (queue, str(shard), label): value for shard, found in values.items() for label, value in found
+    }
+    return _family(metric, labelled)
 
 
 def _per_shard(metric: Metric, queue: str, values: Mapping[int, float]) -> Family:

@@ -37,6 +37,7 @@ MODULES = {
         *COMMON,
         "processes/worker.py",
         "worker/worker.py",
+        "worker/task_starter.py",
         "worker/slots.py",
         "client/encoding.py",
         "worker/executor.py",

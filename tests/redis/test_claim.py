@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from delayq.errors import EnvelopeTooNew
 from delayq.protocol.envelope import encode
 from delayq.protocol.results import Claimed
 
@@ -45,22 +44,6 @@ def test_an_index_entry_without_an_envelope_is_dropped_and_counted(
         tasks=kept,
         stats={"token": TOKEN + 2 + len(kept), "claimed": len(kept), "orphans": 2},
     )
-
-
-def test_an_unreadable_envelope_is_leased_and_returned_with_the_reason(shard: Shard) -> None:
-    """It is not lost, and it does not stop the tasks beside it."""
-    shard.seed(
-        State(
-            delayed={"new": NOW - 1, "good": NOW},
-            tasks={"new": b"\xf1future" + bytes(6), "good": envelope()},
-            stats={"token": TOKEN},
-        )
-    )
-    claimed = claim(shard)
-    assert ids(claimed) == ["good"]
-    [(lease, error)] = claimed.unreadable
-    assert (lease.member, lease.task.body) == (b"new:%d" % (TOKEN + 1), b"\xf1future" + bytes(6))
-    assert isinstance(error, EnvelopeTooNew)
 
 
 def test_a_claim_takes_at_most_250(shard: Shard) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from delayq.connection import Address, AsyncConnection
 from delayq.errors import Bury
 from delayq.protocol.commands import Commands
 from delayq.service.counters import WorkerCounters
@@ -22,32 +21,15 @@ from delayq.worker.slots import GroupState, Slots
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_deadlines import within
 from tests.redis.test_reaper import spec
+from tests.redis.working import Recorded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
     from delayq.handlers.base import HandlerCall
-    from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
-    from delayq.protocol.write_durability import ConfirmCommands
 
     from tests.servers import RedisServer
-
-
-class Recorded(AsyncConnection):
-    """Records which scripts were run."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(Address.from_url(url))
-        self.scripts: list[tuple[str, int]] = []
-        self.asked, self.answering = asyncio.Event(), asyncio.Event()
-        self.answering.set()
-
-    async def answers(self, calls: Sequence[Call[Any]], behind: ConfirmCommands | None = None) -> list[Any]:
-        self.scripts += [(call.script.name, call.keys.shard) for call in calls]
-        self.asked.set()
-        await self.answering.wait()
-        return await super().answers(calls, behind)
 
 
 async def handle(task: Task) -> None:
@@ -75,7 +57,7 @@ async def loop_of(
     exchange = ClaimLoop(group_state, commands, connection, Executor(call, document.delivery, counters))
     try:
         await exchange.step()  # the first claim of a shard brings no task, but Redis' time
-        connection.scripts.clear()
+        connection.trips.clear()
         yield exchange, group_state, connection
     finally:
         await connection.close()
@@ -190,7 +172,7 @@ async def test_a_settlement_refused_beside_a_claim_is_sent_again(
             await ended(group_state)
             # bury calls it before its first write, a claim of nothing does not
             redis.execute_command("ACL", "SETUSER", "worker", "-hlen")
-            connection.scripts.clear()
+            connection.trips.clear()
             group_state.hint(0)
             await exchange.step()
             assert connection.scripts == [("bury", 0), ("claim", 0)]
@@ -230,26 +212,3 @@ async def test_the_next_claim_of_a_backlog_is_sent_before_the_claimed_tasks_star
     assert claims_at_start[0] == 2, "the first tasks started after the second claim was sent"
     assert len(claims_at_start) == shard.whole().stats["acked"] == 200
     assert most <= 64, "no slot is used twice"
-
-
-async def test_a_worker_that_drains_returns_the_tasks_of_a_claim_under_way(
-    shard: Shard, redis_url: str
-) -> None:
-    backlog(shard, 200)
-    started = list[str]()
-
-    async def watched(task: Task) -> None:
-        started.append(task.id)
-
-    async with loop_of(shard.commands, redis_url, slots=64, call=watched) as (exchange, group_state, _):
-        group_state.hint(0)
-        await exchange.step()
-        await ended(group_state)
-        assert group_state.exchanging, "the second claim is under way"
-        group_state.slots.draining = True
-        while group_state.exchanging or group_state.outbox.waiting:
-            await exchange.step()
-    after = shard.whole()
-    assert (len(started), after.stats["acked"], after.stats["released"]) == (32, 32, 32)
-    assert len(after.delayed) == 168
-    assert not after.processing

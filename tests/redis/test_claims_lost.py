@@ -10,12 +10,13 @@ from delayq.protocol.keys import Keys
 
 from tests.redis.proxy import proxy_to
 from tests.redis.recovering import until
-from tests.redis.working import LONGEST_LOOK_MS, Handler, queue, working
-from tests.servers import PREFERRED, RedisServer
+from tests.redis.working import LONGEST_LOOK_MS, Handler, own_servers, queue, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.servers import RedisServer
 
 
 KEYS = Keys("delayq", "orders", 0)
@@ -24,12 +25,8 @@ SLOTS, TASKS = 20, 300
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer.start(PREFERRED, dir=tmp_path)
-    try:
+    with own_servers(tmp_path, 1) as [server]:
         yield server
-    finally:
-        server.resume()
-        server.stop()
 
 
 def schedule(server: RedisServer, ids: list[str], delay_ms: int = 0) -> None:

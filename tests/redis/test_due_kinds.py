@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract.metrics import KINDS_SAMPLED
-from delayq.errors import DelayQError
 from delayq.protocol.due_histogram import ALWAYS, asked
+from delayq.scanner.exporter import Exporter
+from delayq.service.counters import ProcessCounters
 
 from tests.redis.state import NOW, State, envelope
-from tests.redis.test_parked import exporter_of, of_kind
+from tests.redis.test_parked import member, of_kind
+from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
-    from delayq.protocol.commands import Call
 
     from tests.redis.state import Shard
 
@@ -85,38 +87,55 @@ def test_of_large_tasks_fewer_are_read_from_all_parts(shard: Shard) -> None:
     assert shard.redis.info("commandstats")["cmdstat_hget"]["calls"] == 4
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_scanner_looks_at_kinds_only_when_asked_to(
-    shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+@pytest.mark.parametrize("denied", [False, True])
+async def test_a_scanner_exports_kinds_as_far_as_it_may_read_them(
+    shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch, *, denied: bool
 ) -> None:
-    """An error there costs no other number."""
-    calls: list[int] = []
-    rightful = shard.commands.due_kinds
+    """An error costs no other number: rules of an older version do not give the right to ZLEXCOUNT."""
+    calls: list[tuple[str, ...]] = []
 
-    def due_kinds(at: int, within_ms: int) -> Call[dict[str, float]]:
-        calls.append(within_ms)
-        return rightful(at, "x") if fails else rightful(at, within_ms)  # type: ignore[arg-type]
+    def recorded(name: str, **wrong: str) -> Any:  # noqa: ANN401 -- a method
+        rightful = getattr(shard.commands, name)
 
-    monkeypatch.setattr(shard.commands, "due_kinds", due_kinds)
-    if fails:
-        with pytest.raises(DelayQError):
-            found(shard, 0)
-        calls.clear()
-    exporter = exporter_of(shard, connection)
-    shard.seed(due(MAIL, MAIL, REPORT))
+        def call(at: int, *within_ms: int) -> Any:  # noqa: ANN401
+            calls.append((name, *map(str, within_ms)))
+            return rightful(at, **wrong) if denied else rightful(at, *within_ms)
 
-    async def exported(kinds_within: list[str] | None) -> dict[str, dict[tuple[str, ...], float]]:
+        return call
+
+    monkeypatch.setattr(shard.commands, "parked", recorded("parked", limit="x"))
+    monkeypatch.setattr(shard.commands, "due_kinds", recorded("due_kinds", within_ms="x"))
+    scanner: Any = SimpleNamespace(
+        shards=[SimpleNamespace(shard=0, leads=True)],
+        down={},
+        connects=1,
+        scans={},
+        counters=ProcessCounters("scanner", "orders"),
+    )
+    spec = document({"http": {"url": "http://127.0.0.1:1/"}}).spec
+    exporter = Exporter(scanner, shard.commands, connection, spec)
+
+    async def exported(kinds_within: list[str] | None = None) -> dict[str, dict[tuple[str, ...], float]]:
         horizons = ALWAYS if kinds_within is None else asked(["60"], kinds_within)
-        families = {each.name: each.samples for each in await exporter.families(horizons)}
         return {
-            name: {tuple(each.labels.values())[1:]: each.value for each in families[f"delayq_{name}"]}
-            for name in ("tasks", "due_kind_tasks")
+            family.name: {tuple(each.labels.values())[1:]: each.value for each in family.samples}
+            for family in await exporter.families(horizons)
         }
 
-    assert (await exported(None))["due_kind_tasks"] == {}
-    assert (await exported([]))["due_kind_tasks"] == {}
-    assert calls == []
-    wanted = await exported(["19.5"])
-    assert calls == [19_500]
-    assert wanted["tasks"]["0", "due"] + wanted["tasks"]["0", "scheduled"] == 3
-    assert wanted["due_kind_tasks"] == ({} if fails else {("0", "mail"): 2, ("0", "report"): 1})
+    waiting = shard.seed(due(MAIL, MAIL, REPORT))
+    for found in (await exported(), await exported([])):
+        assert found["delayq_due_kind_tasks"] == found["delayq_parked_tasks"] == {}
+    assert calls == [], "nothing is parked, and no kinds are asked for"
+    parked = {member("a", due_ms=NOW + 2): 0, member("b", due_ms=NOW - 3): 0, member("c", "-", 0): 0}
+    shard.seed(waiting.but(parked=parked, tasks={**waiting.envelopes, **dict.fromkeys("abc", MAIL)}))
+    found = await exported(["19.5"])
+    assert calls == [("parked",), ("due_kinds", "19500")]
+    tasks = found["delayq_tasks"]
+    assert (tasks["0", "due"] + tasks["0", "scheduled"], tasks["0", "parked"]) == (3, 3)
+    wanted: list[dict[tuple[str, ...], float]] = [
+        {("0", "mail"): 2, ("0", "report"): 1},
+        {("push", "1"): 2, ("", "0"): 1},
+        {("push", "1"): (NOW - 3) / 1000, ("", "0"): NOW / 1000},
+    ]
+    names = ("due_kind_tasks", "parked_tasks", "parked_oldest_due_timestamp_seconds")
+    assert [found[f"delayq_{name}"] for name in names] == ([{}] * 3 if denied else wanted)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from delayq.protocol.commands import Commands
 from delayq.protocol.results import Leadership
 
 from tests.redis.state import NOW, Shard, State
@@ -95,44 +91,3 @@ def test_a_step_back_is_reported_until_leases_are_shortened_though_replies_are_l
         assert elect(shard).stepped_back_ms == 3_600_000
     assert elect(shard).stepped_back_ms == 0
     assert shard.whole().processing == {"a:7": NOW - 3_600_000 + 30_000}
-
-
-@dataclass
-class Rounds:
-    """Scanners that call elect for every shard once a round, in any order, and the last reply to each."""
-
-    shard: Shard
-    count: int
-    chance: random.Random
-    at_ms: int = NOW
-    leads: dict[tuple[str, int], bool] = field(default_factory=dict)
-
-    def play(self, names: list[str]) -> None:
-        """One round, a second long."""
-        self.at_ms += 1000
-        self.shard.clock(self.at_ms)
-        commands = Commands(self.shard.commands.queue, shards=self.count)
-        asks = [(name, shard) for name in names for shard in range(self.count)]
-        for name, shard in self.chance.sample(asks, len(asks)):
-            self.leads[name, shard] = self.shard.run(commands.elect(shard, name, LEASE_MS)).leads
-
-    def balanced(self, names: list[str]) -> bool:
-        """Whether each shard has one leader, and no scanner leads two more than another."""
-        led = [key for key, leads in self.leads.items() if leads and key[0] in names]
-        each = Counter(dict.fromkeys(names, 0) | Counter(name for name, _ in led))
-        return sorted(shard for _, shard in led) == list(range(self.count)) and (
-            max(each.values()) - min(each.values()) <= 1
-        )
-
-
-@pytest.mark.parametrize("count", [1, 8, pytest.param(64, marks=pytest.mark.full)])
-def test_scanners_that_come_and_die_lead_evenly_two_rounds_later(shard: Shard, count: int) -> None:
-    chance = random.Random(count)
-    rounds, live = Rounds(shard, count, chance), list[str]()
-    for nth in range(6):
-        live = [name for name in live if chance.random() < 0.7] + [f"s{chance.randrange(1000):03}-{nth}"]
-        for _ in range(LEASE_MS // 1000 + 2):
-            rounds.play(live)
-        assert rounds.balanced(live), live
-        rounds.play(live)
-        assert rounds.balanced(live), "it stays so"

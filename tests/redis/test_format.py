@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.errors import FormatTooNew
+from delayq.protocol import scripts
 from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import BatchOutOfOrder, LostTask, MigratingTask
 from delayq.protocol.shard_map import ShardMap
@@ -89,9 +89,8 @@ def test_the_format_never_falls(shard: Shard) -> None:
     shard.redis.hset(shard.keys.stats, "format", "x")
     assert shard.run(shard.commands.audit_size(0)).off == 0
     shard.redis.hdel(shard.keys.stats, "format")
-    prelude = (files("delayq") / "protocol" / "lua" / "prelude.lua").read_text()
     for needed, found in ((1, None), (3, b"3"), (2, b"3")):
-        shard.redis.eval(prelude + f"\nrequire_format(KEYS[1], {needed})", 1, shard.keys.stats)
+        shard.redis.eval(scripts.prelude() + f"\nrequire_format(KEYS[1], {needed})", 1, shard.keys.stats)
         assert shard.redis.hget(shard.keys.stats, "format") == found
 
 

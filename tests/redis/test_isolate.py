@@ -65,20 +65,6 @@ def test_a_group_has_at_most_a_mebibyte_and_at_least_one_task(shard: Shard) -> N
     assert [isolate(shard) for _ in range(4)] == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
-def test_workers_that_are_killed_again_and_again_bury_nothing_soon(shard: Shard) -> None:
-    """Suspects take turns: a task runs alone three times only after all the others did twice."""
-    names = [f"t{n}" for n in range(8)]
-    shard.seed(State(delayed=dict.fromkeys(names, NOW)))
-    shard.run(shard.commands.claim(0, 8, LEASE_MS))
-    crash(shard)
-    kills = 1
-    while not shard.redis.zcard(shard.keys.dlq):
-        assert isolate(shard, 4)
-        crash(shard)
-        kills += 1
-    assert kills == 1 + 2 + 4 + 8 + 8 + 1
-
-
 @pytest.mark.parametrize("index", ["delayed", "retry", "dlq"])
 @pytest.mark.parametrize("score", [NOW, NOW + 60_000])
 def test_a_suspect_that_an_older_process_moved_to_another_index_is_none(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from delayq.connection import Address, AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.commands import BATCH, CLAIM_LIMIT, Commands
 from delayq.service.counters import WorkerCounters
@@ -19,26 +18,14 @@ from delayq.worker.slots import GroupState, Running, Slots
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope
 from tests.redis.test_reaper import spec
+from tests.redis.working import Recorded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
-    from delayq.protocol.commands import Call
+    from delayq.connection import AsyncConnection
     from delayq.protocol.envelope import Task
-    from delayq.protocol.write_durability import ConfirmCommands
     from delayq.worker.slots import CancelReason
-
-
-class Recorded(AsyncConnection):
-    """A connection that remembers how many leases each call of each round trip was about."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(Address.from_url(url))
-        self.trips: list[list[int]] = []
-
-    async def answers(self, calls: Sequence[Call[Any]], behind: ConfirmCommands | None = None) -> list[Any]:
-        self.trips.append([sum(isinstance(argument, bytes) for argument in call.arguments) for call in calls])
-        return await super().answers(calls, behind)
 
 
 def hold(group_state: GroupState, shard: Shard, count: int) -> list[str]:
@@ -100,7 +87,8 @@ async def test_many_leases_are_extended_a_batch_a_call_in_one_round_trip(
     shard.seed(State(processing={member: NOW + 1 for member in members if member not in lost}))
     async with recorded(redis_url) as connection:
         await lease_renewal(group_state, shard.commands, connection).step()
-    assert connection.trips == [[BATCH, BATCH, 100]]
+    [calls] = connection.trips
+    assert [sum(isinstance(each, bytes) for each in call.arguments) for call in calls] == [BATCH, BATCH, 100]
     lease_ms = slots.delivery.lease_duration_seconds * 1000
     assert shard.whole().processing == {member: NOW + lease_ms for member in members if member not in lost}
     assert (slots.counters.extended, slots.counters.leases_lost) == (len(members) - 3, 3)

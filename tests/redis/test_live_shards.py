@@ -17,13 +17,13 @@ from delayq.worker.worker import Worker
 
 from tests.redis.recovering import until
 from tests.redis.state import NOW, State, seed
+from tests.redis.working import Handler
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from delayq.processes.runtime import Process
-    from delayq.protocol.envelope import Task
 
     from tests.redis.state import Shard
 
@@ -34,19 +34,6 @@ QUEUE = document(
     delivery={"maxBlockMilliseconds": 60_000},
 )
 MORE, FEWER = ShardMap(NOW + 10, 2, 2, 4, 4), ShardMap(NOW + 20, 2, 2, 2, 4)  # later than any clock says
-
-
-class Handler:
-    """Writes down what it ran; a task called `slow` waits until it may end."""
-
-    def __init__(self) -> None:
-        self.ran: list[str] = []
-        self.may_end = asyncio.Event()
-
-    async def handle(self, task: Task) -> None:
-        self.ran.append(task.id)
-        if task.id == "slow":
-            await self.may_end.wait()
 
 
 @asynccontextmanager
@@ -100,7 +87,7 @@ async def test_shards_that_come_are_looked_after_at_once_and_leases_of_those_tha
         await until(lambda: led() == {0, 1, 2, 3})
         for number, task_id in enumerate(("t0", "t1", "t2", "slow")):
             due(shard, commands, number, task_id)
-            await until(lambda task_id=task_id: task_id in handler.ran)  # type: ignore[misc]
+            await until(lambda task_id=task_id: task_id in handler.began)  # type: ignore[misc]
         assert groups_of(worker) == groups_of(scanner) == groups_of(reaper) == expected(shard, 4)
         for each in brokers:
             each.use_shard_map(FEWER)
@@ -113,4 +100,4 @@ async def test_shards_that_come_are_looked_after_at_once_and_leases_of_those_tha
         assert on.zcard(keys.processing) == 0
         await until(lambda: groups_of(worker) == groups_of(scanner) == expected(shard, 2))
         due(shard, commands, 0, "next")
-        await until(lambda: "next" in handler.ran)
+        await until(lambda: "next" in handler.began)

@@ -75,7 +75,9 @@ TAGS = st.sampled_from(
     ["x", "xy", "x!"]
 )  # the index has them in this order: no tag may find those of another
 KINDS = st.sampled_from([("", 0), ("push", 1), ("push", 2), ("pus", 1)])
-KNOWN = KINDS | st.sampled_from([("", None), ("push", None)])  # without a version: of every one
+KNOWN = KINDS | st.sampled_from(
+    [("", None), ("push", None), ("pus", None)]
+)  # without a version: of every one
 
 
 def when(now: int, delay: int, *, relative: bool) -> str:

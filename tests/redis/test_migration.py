@@ -304,24 +304,25 @@ def test_of_a_task_that_a_fail_over_left_in_both_shards_the_one_at_home_is_kept(
     assert after.stats["deduplicated"] == 1
 
 
+def calls_by_id(commands: Commands, live: str, dead: str) -> list[Call[Any]]:
+    return [
+        commands.cancel(live, shard=0),
+        commands.get(live, shard=0),
+        commands.reschedule(live, "+5", max_delay_ms=10, shard=0),
+        commands.redrive(0, [dead, 0]),
+        commands.purge(0, [dead]),
+    ]
+
+
 def test_calls_for_a_migrating_task_are_refused(pair: Shard) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}, dlq={AWAY[1]: NOW}))
     batch = migrate_out(pair, *AWAY[:2])
-    commands = pair.commands
-    calls: list[Call[Any]] = [
-        commands.cancel(AWAY[0], shard=0),
-        commands.get(AWAY[0], shard=0),
-        commands.reschedule(AWAY[0], "+5", max_delay_ms=10, shard=0),
-        commands.redrive(0, [AWAY[1], 0]),
-        commands.purge(0, [AWAY[1]]),
-    ]
-    for call in calls:
+    for call in calls_by_id(pair.commands, *AWAY[:2]):
         with pytest.raises(TaskMigrating):
             pair.run(call)
-    assert pair.run(commands.list_migrating(0)) == MigrationBatch(
-        batch.token, pair.run(commands.list_migrating(0)).tasks
-    )
-    assert len(pair.run(commands.list_migrating(0, task_id=AWAY[1])).tasks) == 2
+    found = pair.run(pair.commands.list_migrating(0))
+    assert (found.token, len(found.tasks)) == (batch.token, 2)
+    assert len(pair.run(pair.commands.list_migrating(0, task_id=AWAY[1])).tasks) == 2
 
 
 def test_calls_with_an_older_shard_map_are_refused_with_the_newer_one(pair: Shard) -> None:
@@ -330,12 +331,8 @@ def test_calls_with_an_older_shard_map_are_refused_with_the_newer_one(pair: Shar
     old = pair.commands.pinned_to(ShardMap(2, 1, 1, 2, 2))
     limits: dict[str, Any] = {"if_exists": "reject", "repeated": 0, "max_length": 9, "max_delay_ms": 9}
     calls: list[Call[Any]] = [
+        *calls_by_id(old, AWAY[0], AWAY[0]),
         old.schedule(0, ["z", "+1", b"body"], **limits),
-        old.cancel(AWAY[0], shard=0),
-        old.get(AWAY[0], shard=0),
-        old.reschedule(AWAY[0], "+5", max_delay_ms=10, shard=0),
-        old.redrive(0, [AWAY[0], 0]),
-        old.purge(0, [AWAY[0]]),
         old.migrate_out(0, [AWAY[0].encode()], near_ms=0),
         old.migrate_in(0, 1, 7, []),
         old.scan(0, "0"),
@@ -364,6 +361,17 @@ def test_with_full_memory_a_batch_arrives_and_none_is_taken(pair: Shard) -> None
         assert migrate_in(pair, batch) == 1
         assert commit(pair, batch) == 1
     assert (at(pair, 0).delayed, at(pair, 1).delayed) == ({AWAY[1]: FAR}, {AWAY[0]: FAR})
+
+
+def test_a_shard_is_not_done_while_tasks_are_migrating(pair: Shard) -> None:
+    put(pair, State(delayed={AWAY[0]: FAR}))
+    batch = migrate_out(pair, AWAY[0])
+    assert not pair.run(pair.commands.migrate_done(0))
+    migrate_in(pair, batch)
+    pair.run(pair.commands.migrate_verify(1, 0, batch.token))
+    pair.run(pair.commands.migrate_commit(0, batch.token))
+    assert pair.run(pair.commands.migrate_done(0))
+    assert pair.run(pair.commands.sync_shard_map(0)).home_epoch == MOVING.epoch
 
 
 def newcomer(pair: Shard) -> Operations:

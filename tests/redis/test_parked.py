@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from delayq.contract import Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
-from delayq.protocol.due_histogram import ALWAYS
 from delayq.protocol.envelope import Further, encode, with_fields
-from delayq.protocol.results import LostTask, ParkedKind, Settled
+from delayq.protocol.results import Cancelled, LostTask, Outcome, ParkedKind, Settled
+from delayq.protocol.results import State as In
 from delayq.reaper.reaper import INDEXES
-from delayq.scanner.exporter import Exporter
-from delayq.service.counters import ProcessCounters
 
 from tests.redis.commands import answer, on
-from tests.redis.state import NOW, State
-from tests.unit.handlers.support import document
+from tests.redis.state import NOW, PLENTY, State
 
 if TYPE_CHECKING:
-    from delayq.connection import AsyncConnection
-    from delayq.protocol.commands import Call
-    from delayq.scanner.scanner import Scanner
-
     from tests.redis.state import Shard
 
 
@@ -137,6 +129,7 @@ def test_what_is_returned_wakes_a_worker_or_the_scanner(
     shard: Shard, *, entry: str, due_ms: int, wake: int, alarm: int
 ) -> None:
     shard.seed(State(parked={member("a", due_ms=due_ms): 0}, attempts={"a": entry}))
+    assert shard.run(shard.commands.unpark(0, [("pus", None), ("push", 2)])) == (0, 1)
     assert shard.run(shard.commands.unpark(0, [("push", None)])) == (1, 0)
     after = shard.whole()
     assert (after.parked, after.wake, after.alarm) == ({}, wake, alarm)
@@ -152,6 +145,44 @@ def test_parked_tasks_take_no_start_of_the_rate(shard: Shard) -> None:
     assert int(shard.redis.get(shard.keys.rate) or 0) == NOW * 1000 + 5 * 200_000
     park(shard, *members[3:], commands=limited)
     assert not shard.redis.exists(shard.keys.rate)
+
+
+@pytest.mark.parametrize("before", [ONE, RETRIED], ids=["new", "retried"])
+def test_every_call_by_id_finds_a_parked_task(shard: Shard, before: State) -> None:
+    due_ms = int(next(iter(before.parked)).split()[2])
+    shard.seed(before)
+    view = shard.run(shard.commands.get("a"))
+    assert view is not None
+    assert (view.state, view.at_ms, view.kind, view.kind_version) == (In.PARKED, due_ms, "push", 1)
+    [row] = shard.run(shard.commands.list(0, In.PARKED, offset=0, limit=9))
+    assert (row.id, row.at_ms, row.size) == ("a", due_ms, len(PUSH))
+    stored = shard.run(
+        shard.commands.schedule(0, ["a", "+5", b"\x11{}"], if_exists="keep", repeated=0, **PLENTY)
+    )
+    assert stored.notes == {0: Outcome.KEPT}
+    assert shard.whole() == before
+    assert shard.run(shard.commands.cancel("a")) is Cancelled.CANCELLED
+    assert shard.whole() == State(stats={"cancelled": 1, "format": 3})
+
+
+def test_a_follow_up_replaces_a_task_that_would_be_parked(shard: Shard) -> None:
+    """The task has not begun, and could not: `replace` means the follow-up."""
+    follow_up = of_kind("known", due_ms=NOW + 9)
+    shard.seed(State(processing={"a:1": NOW + 9}, tasks={"a": PUSH}, followups={"a": follow_up}))
+    assert park(shard, "a:1") == [Settled.PARKED]
+    after = shard.whole()
+    assert (after.delayed, after.parked, after.followups) == ({"a": NOW + 9}, {}, {})
+    assert after.envelopes == {"a": follow_up}
+
+
+def test_a_suspect_is_one_again_after_parking(shard: Shard) -> None:
+    """Its crash must not make suspects of others."""
+    shard.seed(State(suspect={"a": 5}, tasks={"a": PUSH}, attempts={"a": "0 1 "}))
+    [lease] = shard.run(shard.commands.isolate(0, 1, 1000)).leases
+    park(shard, lease.member)
+    shard.run(shard.commands.unpark(0, [("push", 1)]))
+    after = shard.whole()
+    assert (list(after.suspect), after.retry, after.delayed, after.wake) == (["a"], {}, {}, 1)
 
 
 def test_a_key_of_another_type_takes_no_task_out_of_its_lease(shard: Shard) -> None:
@@ -192,53 +223,6 @@ def test_parked_tasks_are_counted_by_kind_and_version_in_a_bounded_call(shard: S
     assert shard.whole() == before
     shard.redis.zadd(shard.keys.parked, {"broken": 0})  # by another program
     assert shard.run(shard.commands.parked(0)) == kinds
-
-
-def exporter_of(shard: Shard, connection: AsyncConnection) -> Exporter:
-    """Of a scanner that leads the shard."""
-    scanner = SimpleNamespace(
-        shards=[SimpleNamespace(shard=0, leads=True)],
-        down={},
-        connects=1,
-        scans={},
-        counters=ProcessCounters("scanner", "orders"),
-    )
-    return Exporter(cast("Scanner", scanner), shard.commands, connection, document({"http": URL}).spec)
-
-
-@pytest.mark.parametrize("denied", [False, True])
-async def test_a_scanner_exports_the_kinds_of_parked_tasks_as_far_as_it_may_read_them(
-    shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch, *, denied: bool
-) -> None:
-    """A user without ZLEXCOUNT, as rules of an older version give it, loses these numbers and no others."""
-    asked: list[int] = []
-    rightful = shard.commands.parked
-
-    def parked(at: int) -> Call[list[ParkedKind]]:
-        asked.append(at)
-        return rightful(at, limit="x") if denied else rightful(at)  # type: ignore[arg-type]  # an error of the script
-
-    monkeypatch.setattr(shard.commands, "parked", parked)
-    exporter = exporter_of(shard, connection)
-
-    async def exported() -> dict[str, dict[tuple[str, ...], float]]:
-        families = {each.name: each.samples for each in await exporter.families(ALWAYS)}
-        return {
-            name: {tuple(each.labels.values())[1:]: each.value for each in families[f"delayq_{name}"]}
-            for name in ("tasks", "parked_tasks", "parked_oldest_due_timestamp_seconds")
-        }
-
-    shard.seed(State())
-    assert (await exported())["parked_tasks"] == {}
-    assert asked == []  # no call for a queue without parked tasks
-    shard.seed(some_kinds())
-    found = await exported()
-    assert asked == [0]
-    assert found["tasks"]["0", "parked"] == 5
-    tasks = {("push", "1"): 2, ("push", "2"): 1, ("pushy", "1"): 1, ("", "0"): 1}
-    assert found["parked_tasks"] == ({} if denied else tasks)
-    oldest = found["parked_oldest_due_timestamp_seconds"]
-    assert oldest.get(("push", "1")) == (None if denied else (NOW - 3) / 1000)
 
 
 def test_status_names_kinds_of_parked_tasks(orders: Shard) -> None:

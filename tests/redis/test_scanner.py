@@ -84,8 +84,11 @@ def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fail
         spec=spec(),
         listener=listener,
         led=lambda: {0},
+        recovery=None,
+        changed=Alarm(),
     )
-    leading.watch(0, SimpleNamespace(leads=False, alarm=Alarm()))
+    watch: Any = SimpleNamespace(leads=False, alarm=Alarm())
+    leading.watch(0, watch)
     stepping = Stepping(run, leading.step)
     shard.seed(State(processing={"a:1": NOW + HOUR_MS + LEASE_MS}))
     shard.clock(NOW + HOUR_MS)

@@ -115,14 +115,6 @@ def test_four_thousand_tasks_in_one_call(shard: Shard) -> None:
     assert len(after.envelopes) == 4000
 
 
-def test_huge_payloads_are_stored_and_claimed_whole(shard: Shard) -> None:
-    payload = b"\x00\xff" * 8_000_000
-    body = encode(payload, None, None)[0]
-    schedule(shard, "a", "+0", body)
-    assert shard.whole().tasks == {"a": body + NOW.to_bytes(6, "big")}
-    assert shard.run(shard.commands.claim(0, 1, 1000)).leases[0].task.body == payload
-
-
 @pytest.mark.parametrize("due_ms", [NOW + 3_600_000, NOW - 3_600_000])
 @pytest.mark.parametrize(("if_exists", "outcome"), [("reject", Outcome.EXISTS), ("keep", Outcome.KEPT)])
 def test_a_repeated_call_knows_an_older_task_with_the_same_payload(

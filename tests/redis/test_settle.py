@@ -86,3 +86,12 @@ def test_hints_go_out_only_when_the_next_due_time_moved(
     shard.run(getattr(shard.commands, verb)(0, ["a:7", *rest], **options))
     after = shard.whole()
     assert (after.wake, after.alarm) == (wake, alarm)
+
+
+@pytest.mark.parametrize("expiry", [NOW - 5, NOW + 5, NOW + 3_600_000])
+def test_a_held_lease_lasts_its_length_from_now(shard: Shard, expiry: int) -> None:
+    """Expired and not yet reclaimed, too long since the clock stepped back, and with all memory in use."""
+    before = shard.seed(State(processing={"a:7": expiry, "c:9": NOW + 7}))
+    with shard.full_memory():
+        assert settle(shard, "extend", "a:7") == set()
+    assert shard.whole() == before.but(processing={"a:7": NOW + LEASE_MS, "c:9": NOW + 7})

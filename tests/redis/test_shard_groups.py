@@ -10,12 +10,13 @@ from delayq.protocol.commands import Commands
 from delayq.protocol.keys import shard_of
 
 from tests.redis.recovering import until
-from tests.redis.working import LONGEST_LOOK_MS, Handler, queue, working
-from tests.servers import PREFERRED, RedisServer
+from tests.redis.working import LONGEST_LOOK_MS, Handler, own_servers, queue, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.servers import RedisServer
 
 SLOTS = 2
 QUEUE = queue(SLOTS)
@@ -26,13 +27,8 @@ IDS = [[id_ for id_ in map(str, range(200)) if shard_of(id_, 2) == shard] for sh
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[list[RedisServer]]:
     """Each for one of two shards."""
-    found = [RedisServer.start(PREFERRED, dir=tmp_path / f"{shard}") for shard in range(2)]
-    try:
+    with own_servers(tmp_path, 2) as found:
         yield found
-    finally:
-        for server in found:
-            server.resume()
-            server.stop()
 
 
 def schedule(server: RedisServer, ids: list[str]) -> None:

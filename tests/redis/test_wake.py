@@ -45,12 +45,6 @@ def test_the_next_expiry_of_a_lease_is_returned(shard: Shard, expiry: int, low: 
     assert low <= seconds <= high
 
 
-def test_a_wake_token_that_no_worker_took_is_reported(shard: Shard) -> None:
-    """So a scanner can poll less often while every worker is busy."""
-    shard.seed(State(delayed={"a": NOW}))
-    assert [shard.run(shard.commands.wake(0)).untaken for _ in range(3)] == [False, True, True]
-
-
 @pytest.mark.parametrize("full", [False, True], ids=["", "memory_full"])
 def test_a_scanners_look_leaves_one_of_too_many_alarms(shard: Shard, *, full: bool) -> None:
     """Another client's tokens would make a scanner poll once for each of them."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delayq.connection import Address, AsyncConnection
 from delayq.protocol.commands import Commands
@@ -16,13 +16,17 @@ from delayq.worker.claim_loop import ClaimLoop
 from delayq.worker.executor import Executor
 from delayq.worker.slots import GroupState, Slots
 
+from tests.servers import PREFERRED, RedisServer
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
 
     from delayq.contract import DelayQueue
+    from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
+    from delayq.protocol.write_durability import ConfirmCommands
 
 
 LONGEST_LOOK_MS = 60_000  # a worker of a test looks when it is hinted, and otherwise not
@@ -34,6 +38,39 @@ def queue(concurrency: int, *, look_ms: int = 100, **delivery: object) -> DelayQ
         worker={"concurrency": concurrency},
         delivery={"maxBlockMilliseconds": look_ms, **delivery},
     )
+
+
+@contextmanager
+def own_servers(directory: Path, count: int) -> Iterator[list[RedisServer]]:
+    """Servers of a test that pauses them."""
+    found = [RedisServer.start(PREFERRED, dir=directory / f"{nth}") for nth in range(count)]
+    try:
+        yield found
+    finally:
+        for server in found:
+            server.resume()
+            server.stop()
+
+
+class Recorded(AsyncConnection):
+    """Records the calls of each round trip, whose answers a test may hold back."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Address.from_url(url))
+        self.trips: list[list[Call[Any]]] = []
+        self.asked, self.answering = asyncio.Event(), asyncio.Event()
+        self.answering.set()
+
+    @property
+    def scripts(self) -> list[tuple[str, int]]:
+        """Of all calls, the script and the shard."""
+        return [(call.script.name, call.keys.shard) for calls in self.trips for call in calls]
+
+    async def answers(self, calls: Sequence[Call[Any]], behind: ConfirmCommands | None = None) -> list[Any]:
+        self.trips.append(list(calls))
+        self.asked.set()
+        await self.answering.wait()
+        return await super().answers(calls, behind)
 
 
 class Handler:

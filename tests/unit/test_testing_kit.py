@@ -185,18 +185,6 @@ def test_all_parked_tasks_run_when_their_kind_is_known(queue: Queue) -> None:
         del app._kinds["once_unknown", 1]
 
 
-def test_an_app_is_bound_as_before_when_its_queue_is_closed(delayq_redis_url: str) -> None:
-    shop = App(sharded(), url="redis://127.0.0.1:1")
-    with SyncClient(delayq_redis_url, queue="mine") as mine:
-        shop.bind(mine)
-        with Queue(shop, delayq_redis_url) as queue:
-            assert shop.sync_client.queue == queue.client.queue
-        assert shop.sync_client is mine
-        shop.bind_document(None)
-        with pytest.raises(RuntimeError, match="no queue"):
-            shop.sync_client  # noqa: B018
-
-
 async def test_a_queue_is_not_made_for_an_app_that_is_open(delayq_redis_url: str) -> None:
     shop = App(sharded())
     async with shop:
@@ -299,6 +287,11 @@ def test_each_test_has_a_queue_of_its_own_and_leaves_nothing(delayq_redis_url: s
         client, url = one.client, one.client.address
     with pytest.raises(RuntimeError, match="this App has no queue"):
         fails.schedule_sync()
+    with SyncClient(url, queue="mine") as mine:
+        shop.bind(mine)
+        with Queue(shop, delayq_redis_url) as again:
+            assert shop.sync_client.queue == again.client.queue
+        assert shop.sync_client is mine, "it is bound as before"
     with SyncClient(url, queue=client.queue, shards=3) as left:
         assert left.counts().dead == 0
 

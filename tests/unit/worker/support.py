@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from delayq.connection import Address, AsyncConnection
 from delayq.handlers.base import NO_BATCHES
 from delayq.protocol.commands import Commands
-from delayq.protocol.results import Claimed, Lease, Ticket
+from delayq.protocol.results import Claimed, Lease
 from delayq.service.counters import WorkerCounters
 from delayq.service.shard_groups import ShardGroup
-from delayq.worker.claim_loop import Claim, ClaimLoop
 from delayq.worker.executor import Executor
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.slots import GroupState, Running, Slots
+from delayq.worker.task_starter import TaskStarter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """The claim loop and the lease renewal of one shard group."""
+    """What starts, runs and renews the tasks of one shard group."""
 
     def __init__(
         self,
@@ -41,15 +41,14 @@ class Worker:
         runner = Executor(call, queue.spec.delivery, self.counters, kinds, batches=batches)
         commands, connection = Commands("orders"), AsyncConnection(Address.from_url("redis://unused"))
         self.group_state = GroupState(self.slots, ShardGroup(commands))
-        self._loop = ClaimLoop(self.group_state, commands, connection, runner)
+        self._starter = TaskStarter(self.group_state, runner)
         self.renewal = LeaseRenewal(self.group_state, commands, connection, runner)
 
     def claimed(self, *leases: Lease, now_ms: int = 0, isolated: bool = False) -> list[Running]:
         """Let one claim return these; returns the tasks that begin."""
-        first, ticket = len(self.slots.running), Ticket("worker-0", 1, 0)
-        claim = Claim(Commands("orders").claim(0, 9, 30_000, ticket=ticket), 0, 9, ticket, isolated)
+        first = len(self.slots.running)
         answer = Claimed(now_ms, list(leases), more=False, unreadable=[])
-        self._loop._claimed(claim, answer, time.monotonic())
+        self._starter.start(answer, time.monotonic(), isolated=isolated)
         return list(self.slots.running.values())[first:]
 
     async def settled(self) -> list[Settlement]:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
 from delayq.protocol.commands import Commands
 from delayq.protocol.shard_map import ShardMap
 from delayq.service.counters import WorkerCounters
 from delayq.service.shard_groups import ShardGroup, groups
-from delayq.worker import slots
 from delayq.worker.slots import GroupState, Slots
 
 from tests.unit.handlers.support import document
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def group_states(shards: int, concurrency: int, *, is_cluster: bool = True) -> list[GroupState]:
@@ -66,33 +59,6 @@ async def test_with_fewer_slots_than_shards_they_take_turns() -> None:
         group_state.hint(shard)  # there is more
         turns.append(shard)
     assert turns == [0, 1, 2, 0, 1, 2]
-
-
-async def test_a_group_that_waits_for_an_answer_or_failed_keeps_no_slot_from_others() -> None:
-    first, second, third = group_states(3, 9)
-    first.begin_exchange(0)
-    second.end_exchange(served=False)
-    for shard, group_state in enumerate((first, second, third)):
-        group_state.hint(shard)
-    assert third.slots.shares(third) == [(2, 9)]
-    assert second.slots.shares(second) == [(1, 5)]  # it may try, with nothing reserved
-    second.begin_exchange(5)
-    assert third.slots.free == 9
-
-
-async def test_what_is_reserved_is_given_back_when_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "RESERVATION_SECONDS", 0.01)
-    first, second = group_states(2, 5)
-    first.hint(0)
-    claimed(first)
-    second.hint(1)
-    assert (second.slots.free, second.slots.shares(second)) == (0, [])
-    second.exchange_alarm = type(second.exchange_alarm)()  # forget the hint's ring
-    async with asyncio.timeout(10):
-        await second.exchange_alarm.wait(60)
-    assert second.slots.shares(second) == [(1, 5)]
-    first.end_exchange(served=True)
-    assert (first.slots.free, first.unresponsive) == (5, True)
 
 
 async def test_a_group_that_is_no_more_waits_for_what_it_has_to_settle() -> None:

@@ -181,7 +181,7 @@ class Commands:
         return self._call(verb, shard, replies.at_home(decode), rest, by=self.shard_map.known, **named)
 
     def _quota(self, shard: int) -> dict[str, Argument]:
-        return quota(self._limits, shard, self.shard_map.quota_shards(shard))._asdict()
+        return quota(self._limits, shard, self.shard_map.quota_shards(shard))
 
     # from outside
 
@@ -300,7 +300,7 @@ class Commands:
         return self._call("ack", shard, decode, members, history=self._entries(shard, tasks) if tasks else "")
 
     def _entries(self, shard: int, tasks: Sequence[Task]) -> str:
-        """Return the history's bounds in this shard and the entries of tasks, for note_finished() in prelude.lua."""
+        """Return the history's bounds in this shard and the entries of tasks, for note_finished() in history.lua."""
         bounds = self._history(shard).values()
         seconds = self.finished.seconds if self.finished else 0
         entries = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract.metrics import LONGEST_HORIZON_SECONDS, MOST_HORIZONS, horizon_label
@@ -40,9 +40,9 @@ def asked(words: Sequence[str], kinds_within: Sequence[str] = ()) -> DueHistogra
     """
     if len(words) > MOST_HORIZONS:
         raise ValueError(f"horizon: expected at most {MOST_HORIZONS} of them, got {len(words)}")
-    labels = {horizon_label(_seconds("horizon", word)) for word in words}
     kinds_seconds = max((_seconds("kinds_within", word) for word in kinds_within), default=0.0)
-    return replace(_of(labels, asked=True), kinds_ms=round(kinds_seconds * 1000))
+    horizons = _ms(_seconds("horizon", word) for word in words)
+    return DueHistogram(horizons, asked=True, kinds_ms=round(kinds_seconds * 1000))
 
 
 def _seconds(name: str, word: str) -> float:
@@ -53,10 +53,10 @@ def _seconds(name: str, word: str) -> float:
     return seconds
 
 
-def _of(labels: Iterable[str], *, asked: bool) -> DueHistogram:
-    rising = sorted(labels, key=float)
-    return DueHistogram({label: max(1, round(float(label) * 1000)) for label in rising}, asked)
+def _ms(horizons: Iterable[float]) -> Mapping[str, int]:
+    rising = sorted(set(map(horizon_label, horizons)), key=float)
+    return {label: max(1, round(float(label) * 1000)) for label in rising}
 
 
-ALWAYS: Final = _of(map(horizon_label, (10, 30, 60, 300, 900, 3600)), asked=False)
+ALWAYS: Final = DueHistogram(_ms((10, 30, 60, 300, 900, 3600)), asked=False)
 """The horizons of a scrape without a query."""

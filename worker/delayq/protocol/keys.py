@@ -11,7 +11,7 @@ from typing import Final
 SLOTS: Final = 16_384
 """Hash slots of a Redis Cluster."""
 FORMAT: Final = 4
-"""The newest format of a shard's keys that this delayq supports, as in prelude.lua.
+"""The newest format of a shard's keys that this delayq supports, as in prelude/basics.lua.
 
 The field `format` of `stats` is a shard's format, 1 by default. A script raises it when it first writes a key that
 older processes do not support. These continue to schedule, claim and settle, but do not repair, migrate or erase.
@@ -63,7 +63,7 @@ class Keys:
     """Hash: task id to `failures crashes last error`, for tasks that failed or crashed and are not dead.
 
     While a task waits for a retry or a delayed redrive, `@due` (ms) follows the crashes, so that its due time survives
-    the loss of the index. A mark `~alone:group:size` may follow, see attempts_of() in prelude.lua.
+    the loss of the index. A mark `~alone:group:size` may follow, see attempts_of() in prelude/entries.lua.
     """
     dlq = _Key()
     """Sorted set: task id to time of death, ms."""
@@ -99,7 +99,7 @@ class Keys:
     A task may be in it and exist again. Entries stay in their shard when its number changes, and end there.
     """
     finished_info = _Key()
-    """Hash: task id to `attempts late due seconds`, see finished_task() in prelude.lua."""
+    """Hash: task id to `attempts late due seconds`, see finished_task() in prelude/history.lua."""
     wake = _Key()
     """List: at most one token that idle workers block on."""
     alarm = _Key()

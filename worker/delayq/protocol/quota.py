@@ -5,10 +5,11 @@ Shards may be on different servers and share no state; their quotas add up to th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from delayq.contract import Finished, Limits
+    from delayq.protocol.scripts import Argument
 
 
 def part(limit: int, shard: int, shards: int) -> int:
@@ -20,24 +21,16 @@ def part(limit: int, shard: int, shards: int) -> int:
     return max(1, (limit + shards - 1 - shard) // shards)
 
 
-class Quota(NamedTuple):
-    """The quota of one shard, as arguments of claim.lua and wake.lua."""
-
-    interval_us: str = "0"
-    burst: int = 0
-    most: int = 0
-
-
-def quota(limits: Limits | None, shard: int, shards: int) -> Quota:
-    """Return the quota of one shard; an absent limit costs Redis nothing."""
-    if limits is None:
-        return Quota()
-    most = 0 if limits.max_in_flight is None else part(limits.max_in_flight, shard, shards)
-    if limits.rate_per_second is None:
-        return Quota(most=most)
-    # A rate needs no rounding: of one a second, each of four shards has one every four seconds.
-    interval_us = f"{shards * 1e6 / limits.rate_per_second:.6f}"
-    return Quota(interval_us, part(limits.burst or limits.rate_per_second, shard, shards), most)
+def quota(limits: Limits | None, shard: int, shards: int) -> dict[str, Argument]:
+    """Return the quota of one shard, as arguments of claim.lua and wake.lua; an absent limit costs Redis nothing."""
+    found: dict[str, Argument] = {"interval_us": "0", "burst": 0, "most": 0}
+    if limits and limits.max_in_flight is not None:
+        found["most"] = part(limits.max_in_flight, shard, shards)
+    if limits and limits.rate_per_second is not None:
+        # A rate needs no rounding: of one a second, each of four shards has one every four seconds.
+        found["interval_us"] = f"{shards * 1e6 / limits.rate_per_second:.6f}"
+        found["burst"] = part(limits.burst or limits.rate_per_second, shard, shards)
+    return found
 
 
 def history(finished: Finished | None, shard: int, shards: int) -> dict[str, int]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
+_NO_COUNTERS = ("token", "largest", "bytes", "bytes_in", "format", "finished_bytes")  # of `stats`
 _FINISHED = re.compile(rb"(\d{1,15}) (\d{1,15}) (\d{1,15}) ")
 _COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) (?:@\d{1,16} )?(?:~\d{1,16}:\d{1,16}:\d{1,16} )?")
 
@@ -271,11 +271,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
         now_ms, delayed, retry, suspect, *others = reply
         in_flight, lapsed, dead, due, due_retries, oldest, following, within, flat, parked = others
         stats = _whole_numbers(flat)
-        held_bytes, found_format = max(0, stats.get("bytes", 0)), stats.get("format", 1)
-        history_bytes = stats.get("finished_bytes", 0)
-        no_counters = ("token", "largest", "bytes", "bytes_in", "format", "finished_bytes")
-        for word in no_counters:
-            stats.pop(word, None)
+        sizes = {name: stats.pop(name, 0) for name in _NO_COUNTERS}
         return Counts(
             now_ms=now_ms,
             scheduled=delayed - (due - suspect - due_retries),
@@ -291,9 +287,9 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             due_by=dict(zip(instants_ms, within[len(horizons_ms) :], strict=True)),
             stats=stats,
             lapsed=lapsed,
-            bytes=held_bytes,
-            history_bytes=history_bytes,
-            format=found_format,
+            bytes=max(0, sizes["bytes"]),
+            history_bytes=sizes["finished_bytes"],
+            format=sizes["format"] or 1,
         )
 
     return read
@@ -311,11 +307,7 @@ def _whole_numbers(flat: list[bytes]) -> dict[str, int]:
 
 def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
     """Return the decoder of list.lua's reply for one state."""
-
-    def read(reply: list[Any]) -> list[TaskRow]:
-        return [_row(state, *entry) for entry in reply]
-
-    return read
+    return lambda reply: [_row(state, *entry) for entry in reply]
 
 
 def parked(reply: list[Any]) -> list[ParkedKind]:
@@ -373,7 +365,7 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
 
 
 def _done(task_id: str, done_ms: int, entry: bytes) -> TaskView | None:
-    """Decode an entry of the history, see finished_task() in prelude.lua; None if it is unreadable."""
+    """Decode an entry of the history, see finished_task() in prelude/history.lua; None if it is unreadable."""
     found = _FINISHED.match(entry)
     if not found:
         return None
@@ -416,7 +408,7 @@ def _failures(counted: bytes, info: bytes) -> Failures:
 
 
 def _counted(entry: bytes) -> tuple[int, int]:
-    """Return failures and crashes; zero if the entry is unreadable, as attempts_of() in prelude.lua."""
+    """Return failures and crashes; zero if the entry is unreadable, as attempts_of() in prelude/entries.lua."""
     found = _COUNTED.match(entry)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from delayq.protocol.keys import Keys
 
 Argument = str | bytes | int
+PRELUDE = ("basics", "entries", "transitions", "history")  # files, in their order
+_LUA = files("delayq") / "protocol" / "lua"
 _KEY = re.compile(r"^-- KEYS (\w+)\s+(?!\.\.\.)", re.MULTILINE)
 _EACH_KEY = re.compile(r"^-- KEYS (\w+) \.\.\.\s", re.MULTILINE)
 _BLOCK = re.compile(r"\n\n(?=--|local )")  # between two blocks of the prelude
@@ -59,8 +61,11 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """Return the script of a verb; FileNotFoundError when there is none."""
-    folder = files("delayq") / "protocol" / "lua"
-    body = (folder / f"{name}.lua").read_text()
+    return script(name, (_LUA / f"{name}.lua").read_text())
+
+
+def script(name: str, body: str) -> Script:
+    """Return a script with what it needs of the prelude; its header says what it takes."""
     source = with_prelude(body)
     arguments, repeating = _arguments(body)
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
@@ -68,18 +73,23 @@ def load(name: str) -> Script:
     return Script(name, source, sha, keys, arguments, repeating, each_key)
 
 
+@cache
+def prelude() -> str:
+    """Return what scripts share. A block ends at an empty line; it knows the blocks before it."""
+    return "\n".join((_LUA / "prelude" / f"{part}.lua").read_text() for part in PRELUDE)
+
+
 def with_prelude(body: str) -> str:
     """Put in front of a script what it needs of the prelude: Redis creates each function there anew with every call.
 
     What only a branch needs that is rarely taken goes to its begin, where the script has a line `-- PRELUDE`.
     """
-    prelude = (files("delayq") / "protocol" / "lua" / "prelude.lua").read_text()
     before, mark, after = body.partition("-- PRELUDE\n")
     indent = len(before) - len(before.rstrip(" "))
     end = re.search(rf"^ {{0,{indent - 1}}}\S", after, re.MULTILINE) if mark else None
     branch, rest = (after[: end.start()], after[end.start() :]) if end else (after, "")
     always = rarely = ""
-    for block in reversed(_BLOCK.split(prelude)):
+    for block in reversed(_BLOCK.split(prelude())):
         if _uses(always + before + rest, block):
             always = f"{block}\n\n{always}"
         elif _uses(rarely + branch, block):
@@ -93,8 +103,8 @@ def _uses(source: str, block: str) -> bool:
 
 def names() -> tuple[str, ...]:
     """Return the name of every verb that has a script."""
-    found = (entry.name for entry in (files("delayq") / "protocol" / "lua").iterdir())
-    return tuple(sorted(name[:-4] for name in found if name.endswith(".lua") and name != "prelude.lua"))
+    found = (entry.name for entry in _LUA.iterdir())
+    return tuple(sorted(name[:-4] for name in found if name.endswith(".lua")))
 
 
 def _arguments(body: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from delayq.errors import FormatTooNew
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.shard_map import ShardMapOutdated
-from delayq.resharding.migration import MOST_WAITING, NEAR_MS, PAGE_SECONDS, REST_SECONDS, ShardMigration
+from delayq.resharding.migration import MOST_WAITING, PAGE_SECONDS, REST_SECONDS, ShardMigration
 from delayq.service.per_shard import PerShard
 
 if TYPE_CHECKING:
@@ -39,11 +39,10 @@ class Migrator:
         *,
         led: Callable[[], Collection[int]],
         durability: Durability | None = None,
-        near_ms: int = NEAR_MS,
     ) -> None:
         """`led` returns the shards that we lead, in all shard groups; `connection` is the low-priority one."""
         self.name, self._group, self._commands, self._led = group.named("move"), group, group.commands, led
-        self._connection, self._durability, self._near_ms = connection, durability, near_ms
+        self._connection, self._durability = connection, durability
         self._moves: dict[int, ShardMigration] = {}
         self._due: dict[int, float] = {}  # shard → monotonic seconds
         self._failed = set[int]()  # shards whose last step failed
@@ -65,9 +64,7 @@ class Migrator:
             self._failed.discard(shard)
         for shard in led - self._moves.keys():
             self._moves[shard] = ShardMigration(
-                *(shard, self._commands, self._connection),
-                durability=self._durability,
-                near_ms=self._near_ms,
+                *(shard, self._commands, self._connection), durability=self._durability
             )
             self._due[shard] = 0.0
         if not self._due:

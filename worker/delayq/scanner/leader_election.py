@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.alarm import Alarm
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from delayq.contract import Spec
     from delayq.protocol.results import Leadership
     from delayq.recovery.recovery import Recovery
+    from delayq.scanner.scanner import ShardScanner
     from delayq.service.shard_groups import ShardGroup
     from delayq.worker.wake_listener import AlarmListener
 
@@ -32,13 +33,6 @@ LEAD_SECONDS = 4.2  # lease of a leader: shorter than the five seconds within wh
 RENEW_SECONDS = 2.0
 FOLLOW_SECONDS = 1.0  # the same while this scanner leads nothing, so that it replaces a leader that resigns
 EXPIRED_SECONDS = 0.05  # margin after the expiry of a leader or scanner
-
-
-class Watch(Protocol):
-    """The service that watches a shard while this scanner leads it."""
-
-    leads: bool
-    alarm: Alarm
 
 
 class LeaderElection:
@@ -55,14 +49,15 @@ class LeaderElection:
         spec: Spec,
         listener: AlarmListener,
         led: Callable[[], Collection[int]],
-        recovery: Recovery | None = None,
-        changed: Alarm | None = None,
+        recovery: Recovery | None,
+        changed: Alarm,
     ) -> None:
         """`owner` is this process' unique name, without spaces.
 
         `led` returns the shards that this process leads, in all shard groups; `changed` rings when they change.
         """
-        self.name, self.watches = group.named("leader_election"), dict[int, Watch]()  # by shard
+        self.name = group.named("leader_election")
+        self.watches: dict[int, ShardScanner] = {}  # by shard
         self._commands, self._connection, self._owner = group.commands, connection, owner
         self._listener, self._led, self._recovery, self._rings = listener, led, recovery, changed
         self._lease_ms = spec.delivery.lease_duration_seconds * 1000
@@ -117,9 +112,8 @@ class LeaderElection:
             watch.alarm.ring()
             if self._recovery is not None:
                 self._recovery.watch(shard, leads=ours)
-        if alarms and self._rings is not None:
-            self._rings.ring()
         if alarms:
+            self._rings.ring()
             await self._listener.listen(alarms)
 
     async def _clamp(self) -> dict[int, DelayQError]:
@@ -134,7 +128,7 @@ class LeaderElection:
                 self._to_clamp.discard(shard)
         return refused
 
-    def watch(self, shard: int, watch: Watch) -> None:
+    def watch(self, shard: int, watch: ShardScanner) -> None:
         """Take part in the election of a shard; `watch` runs while we lead it."""
         self.watches[shard] = watch
         self.alarm.ring()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 import uuid
@@ -24,7 +23,7 @@ from delayq.handlers.app import AppHandler
 from delayq.protocol.commands import BATCH, Call, Commands
 from delayq.protocol.envelope import JSON_TYPE
 from delayq.protocol.results import Settled, State
-from delayq.protocol.scripts import Script, with_prelude
+from delayq.protocol.scripts import script
 from delayq.service.counters import WorkerCounters
 from delayq.worker.batches import Call as BatchCall
 from delayq.worker.executor import Executor
@@ -122,15 +121,9 @@ class Queue:
         ms = timedelta(**time_passed) // timedelta(milliseconds=1)
         if ms < 0:
             raise ValueError(f"expected 0 or more, got {time_passed}")
-        source = with_prelude(_ADVANCE.read_text())
-        keys = (
-            *("delayed", "retry", "dlq", "parked", "tasks", "attempts", "followups", "deadlines"),
-            *("finished", "finished_info"),
-        )
-        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        script = Script("advance", source, sha, keys, ("ms",), ())
+        advance = script("advance", _ADVANCE.read_text())
         for shard in self.commands.shards:
-            self._connection.one(Call(script, script.bind(shard, ms=ms), int, shard))
+            self._connection.one(Call(advance, advance.bind(shard, ms=ms), int, shard))
             while self._connection.one(self._claims.expire(shard.shard))[1]:
                 pass
 
@@ -161,10 +154,14 @@ class Queue:
         executor = Executor(ending.call, delivery, counters, handler.kinds, batches=batches)
         runs: list[Run] = []
         while lease := await self._claim(connection):
+            now = time.monotonic()
             if (lease.task.kind, lease.task.kind_version) in batches:
-                runs += await self._run_batch(connection, executor, lease, ending)
+                ended = await self._run_batch(connection, executor, lease)
+            elif executor.knows(lease.task):
+                ended = [(lease, await executor.run(Running(lease, now, now + LEASE_MS)))]
             else:
-                runs.append(await self._run(connection, executor, lease, ending))
+                ended = [(lease, Settlement("park", lease, (lease.task.due_ms,)))]
+            runs += await self._settle(connection, executor, ended, ending)
             if len(runs) > MOST_RUNS:
                 raise AssertionError(
                     f"more than {MOST_RUNS:,} runs: do tasks schedule each other without end?"
@@ -190,20 +187,9 @@ class Queue:
                     return claimed.leases[0]
             before = due  # these claims may have ended late tasks: others may be due
 
-    async def _run(
-        self, connection: AsyncConnection, executor: Executor, lease: Lease, ending: _Ending
-    ) -> Run:
-        if not executor.knows(lease.task):
-            settlement: Settlement | None = Settlement("park", lease, (lease.task.due_ms,))
-        else:
-            now = time.monotonic()
-            settlement = await executor.run(Running(lease, now, now + LEASE_MS))
-        [run] = await self._settle(connection, executor, [(lease, settlement)], ending)
-        return run
-
     async def _run_batch(
-        self, connection: AsyncConnection, executor: Executor, lease: Lease, ending: _Ending
-    ) -> list[Run]:
+        self, connection: AsyncConnection, executor: Executor, lease: Lease
+    ) -> list[tuple[Lease, Settlement | None]]:
         """Run this task and those of its kind that are due as well in one call, of the size that a worker chooses."""
         key = lease.task.kind, lease.task.kind_version
         batch = executor.batches[key]
@@ -223,8 +209,7 @@ class Queue:
         call, now = BatchCall(executor.batches[key], size), time.monotonic()
         for each in found:
             call.add(each, now)
-        ended = [(each.lease, settlement) for each, settlement in await executor.run_batch(call)]
-        return await self._settle(connection, executor, ended, ending)
+        return [(each.lease, settlement) for each, settlement in await executor.run_batch(call)]
 
     async def _settle(
         self,
@@ -235,22 +220,17 @@ class Queue:
     ) -> list[Run]:
         error, runs = ending.error(), list[Run]()
         for lease, found in ended:
-            settlement = found if error is None else Settlement("release", lease, (lease.task.due_ms,))
-            runs.append(await self._settled(connection, executor, lease, settlement))
+            task = lease.task
+            settlement = found if error is None else Settlement("release", lease, (task.due_ms,))
+            if settlement is None:
+                raise AssertionError(f"task {task.id} ran longer than its lease of {LEASE_MS // 1000} s")
+            policy = executor.policy(task)
+            [outcome] = await connection.one(settle_call(self._claims, [settlement], policy.max_attempts))
+            text = str(settlement.arguments[-1]) if settlement.verb in ("retry", "bury") else ""
+            runs.append(Run(task.kind, _own_id(task.kind, task.id), task.attempt, outcome, text))
         if error is not None:
             raise error
         return runs
-
-    async def _settled(
-        self, connection: AsyncConnection, executor: Executor, lease: Lease, settlement: Settlement | None
-    ) -> Run:
-        task = lease.task
-        if settlement is None:
-            raise AssertionError(f"task {task.id} ran longer than its lease of {LEASE_MS // 1000} s")
-        policy = executor.policy(task)
-        [outcome] = await connection.one(settle_call(self._claims, [settlement], policy.max_attempts))
-        text = str(settlement.arguments[-1]) if settlement.verb in ("retry", "bury") else ""
-        return Run(task.kind, _own_id(task.kind, task.id), task.attempt, outcome, text)
 
     def scheduled(self, kind: TaskKind[..., Any] | None = None) -> list[ScheduledTask]:
         """Return the tasks that wait, due or not, the earliest due first; of one kind if given."""

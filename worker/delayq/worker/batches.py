@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delayq.worker.slots import Running
@@ -28,51 +27,21 @@ def size_of(limit: int, failures: int, max_attempts: int) -> int:
     return max(1, limit >> SHRINK_BITS * failures)
 
 
-@dataclass(slots=True, eq=False)
-class Member(Running):
-    """One slot in use by a task of a call."""
-
-    call: Call | None = None
-    judged: bool = False
-    """Whether the handler has returned an outcome of this task."""
-
-    def cancel(self, reason: CancelReason) -> None:
-        """Cancel the call, but not because one of several leases is lost. The first reason counts."""
-        if self.cancelled_for is None and self.call is not None:
-            self.cancelled_for = reason
-            self.call.cancel(reason)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the call was cancelled."""
-        return self.call is not None and self.call.cancelled
-
-    @property
-    def shared(self) -> bool:
-        """Whether the error is one of a call with other tasks."""
-        return not self.judged and self.call is not None and len(self.call.members) > 1
-
-    @property
-    def explains(self) -> bool:
-        """Of tasks that share an error, the first."""
-        return not self.shared or (self.call is not None and self.call.members[0] is self)
-
-
 class Call:
     """One call: its tasks, and the asyncio task that waits for more and then runs them."""
 
     def __init__(self, batch: Batch, size: int) -> None:
         """No tasks yet, and at most `size`."""
         self.batch, self._size = batch, size
-        self.members: list[Member] = []
+        self.members: list[Running] = []
         self._ids: set[str] = set()
         self.handling: asyncio.Task[None] | None = None
         self.open, self.cancelled = True, False  # open: more tasks may be added
         self._full = asyncio.Event()
 
-    def add(self, lease: Lease, extended_at: float) -> Member:
+    def add(self, lease: Lease, extended_at: float) -> Running:
         """Add a task. Its timeout begins with the call."""
-        member = Member(lease, extended_at, float("inf"), call=self)
+        member = Running(lease, extended_at, float("inf"), call=self)
         self.members.append(member)
         self._ids.add(lease.task.id)
         if len(self.members) >= self._size:

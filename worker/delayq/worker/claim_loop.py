@@ -11,33 +11,28 @@ import asyncio
 import logging
 import random
 import time
-from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.errors import Unavailable
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
-from delayq.worker.batches import Call as BatchCall
 from delayq.worker.claim_backoff import ClaimBackoff
-from delayq.worker.settlements import Settlement, of_unreadable, settle_call
-from delayq.worker.slots import Running
+from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
+from delayq.worker.task_starter import TaskStarter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from delayq.connection import AsyncConnection
-    from delayq.handlers.base import Batch
     from delayq.protocol.commands import Call, Commands
-    from delayq.protocol.results import Claimed, Lease, Ticket
+    from delayq.protocol.results import Claimed, Ticket
     from delayq.worker.executor import Executor
     from delayq.worker.slots import GroupState
 
 log = logging.getLogger(__name__)
 
-LOG_SECONDS = 60.0  # between two lines about parked tasks of one kind
 # Turns of the event loop in which a new exchange reaches the socket: its task, and the connection's.
 SENDING_STEPS = 2
 
@@ -73,16 +68,14 @@ class ClaimLoop:
         """Settle and claim over `connection`."""
         self.name = group_state.group.named("claim_loop")
         self._group_state, self._slots = group_state, group_state.slots
-        self._commands, self._connection, self._runner = commands, connection, runner
+        self._commands, self._connection = commands, connection
         self._delivery, self._counters = self._slots.delivery, self._slots.counters
         self._lease_ms, self._claims = self._delivery.lease_duration_seconds * 1000, group_state.claims
         self._block_seconds = self._delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0  # monotonic seconds
         self._backoff = ClaimBackoff()
-        self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
-        self._parked_logged: dict[tuple[str, int], float] = {}
         self._exchange: Exchange | None = None
-        self._loop = asyncio.get_running_loop()
+        self._starter = TaskStarter(group_state, runner)
         self.alarm = group_state.exchange_alarm
 
     async def step(self) -> float:
@@ -109,17 +102,14 @@ class ClaimLoop:
             await self._probe()
         if self._exchange or group_state.has_work:
             return 0.0
-        self._listen()
+        # Wake this group's listener, and the paused ones of other shard groups.
+        group_state.listener_alarm.ring()
+        self._slots.listen()
         now = time.monotonic()
         pause = min(self._poll_at - now, self._backoff.next_in(now))
         if suspects.waiting and self._slots.open:
             pause = min(pause, suspects.next_in(group_state.group.shards, now))
         return max(0.001, pause)
-
-    def _listen(self) -> None:
-        """Wake this group's listener, and the paused ones of other shard groups."""
-        self._group_state.listener_alarm.ring()
-        self._slots.listen()
 
     async def _make_room(self, now: float) -> None:
         """Reserve this worker for suspects that waited too long for an idle worker, or renew the reservation."""
@@ -175,30 +165,33 @@ class ClaimLoop:
             return
         for shard, limit in self._slots.shares(self._group_state):
             del self._slots.hinted[shard]
-            seconds = self._connection.address.timeout_seconds / 2  # less than the timeout of the reply
-            ticket = self._claims.ticket(time.monotonic(), seconds)
+            ticket = self._ticket()
             call = self._commands.claim(shard, limit, self._lease_ms, ticket=ticket)
             yield Claim(call, shard, limit, ticket)
 
     def _suspects_of(self, shard: int) -> Claim:
         """Return the claim of a group of suspects; the worker runs nothing else until they have ended."""
         self._slots.suspects.begin()
-        ticket = self._claims.ticket(time.monotonic(), self._connection.address.timeout_seconds / 2)
-        limit = self._slots.free
+        ticket, limit = self._ticket(), self._slots.free
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
         return Claim(call, shard, limit, ticket, isolated=True)
+
+    def _ticket(self) -> Ticket:
+        """Return the ticket of a claim that Redis may execute for less than the timeout of the reply."""
+        return self._claims.ticket(time.monotonic(), self._connection.address.timeout_seconds / 2)
 
     def _begin(self) -> Exchange | None:
         """Prepare the next exchange, which is sent when its answers are awaited; None if there is nothing to send."""
         settling, claiming = list(self._settlements()), list(self._claimed_from())
-        lost = dict(self._claims.lost)
+        lost, claimer = dict(self._claims.lost), self._claims.claimer
         if not (settling or claiming or lost):
             return None
         self._group_state.outbox.sent = sum(len(batch) for _, batch in settling)
         self._group_state.begin_exchange(sum(claim.limit for claim in claiming))
         calls = [
             *(call for call, _ in settling),
-            *self._lost_claims(lost),
+            # Before new claims, which may then lease the tasks of lost ones.
+            *(self._commands.unclaim(shard, claimer, lost[shard], self._lease_ms) for shard in lost),
             *(claim.call for claim in claiming),
             *self._wakes(settling, claiming),
         ]
@@ -228,7 +221,7 @@ class ClaimLoop:
                 await self._overlap([answer for _, answer in claimed])
         finally:
             for claim, answer in claimed:
-                self._claimed(claim, answer, sent_at)
+                self._starter.start(answer, sent_at, isolated=claim.isolated)
         for claim, answer in answered:
             if claim.isolated and not self._slots.running:  # no group was available
                 pause = 0.0 if _only_ended(answer) else RENEW_SECONDS
@@ -258,11 +251,6 @@ class ClaimLoop:
                     await asyncio.sleep(0)
         finally:
             self._slots.reserved -= leases
-
-    def _lost_claims(self, lost: dict[int, int]) -> Iterable[Call[int]]:
-        """Yield calls that return the tasks of lost claims, before new claims, which may then lease them."""
-        for shard, number in lost.items():
-            yield self._commands.unclaim(shard, self._claims.claimer, number, self._lease_ms)
 
     def _returned(self, shard: int, answer: int | Exception) -> None:
         if isinstance(answer, Unavailable):
@@ -350,53 +338,6 @@ class ClaimLoop:
         if answer.suspects or self._slots.suspects.waiting:
             self._note_suspects(shard, answer)
 
-    def _claimed(self, claim: Claim, answer: Claimed, sent_at: float) -> None:
-        if self._counters.first_claim is None:
-            self._counters.first_claim = (
-                time.time()
-            )  # by the local clock, not by Redis': compared with the pod's creation
-        self._counters.claimed += len(answer.leases)
-        leases = answer.leases if self._runner.kinds is None else list(self._known(answer.leases))
-        now = time.monotonic()
-        deadline = now + self._delivery.handler_timeout_seconds
-        # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
-        late = self._slots.draining or claim.isolated != self._slots.suspects.running
-        room = 0 if late else max(0, self._slots.free)
-        batches = self._runner.batches
-        for lease in leases[:room]:
-            # Not for a released task: it counts when it is claimed again and starts.
-            self._counters.due_to_claimed.observe((answer.now_ms - lease.task.due_ms) / 1000)
-            if batches and (batch := batches.get((lease.task.kind, lease.task.kind_version))):
-                self._join(lease, batch, sent_at)
-                continue
-            if not self._runner.uniform:
-                deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
-            self._start(Running(lease, sent_at, deadline))
-        if batches and (claim.isolated or self._slots.full):
-            self._slots.begin_calls()
-        for lease in leases[room:]:
-            self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
-        if answer.unreadable:
-            self._group_state.outbox.waiting += of_unreadable(answer)
-
-    def _known(self, leases: Iterable[Lease]) -> Iterable[Lease]:
-        """Yield the tasks that the handler can run; park the others."""
-        unknown: Counter[tuple[str, int]] = Counter()
-        for lease in leases:
-            task = lease.task
-            if self._runner.knows(task):
-                yield lease
-            else:
-                unknown[task.kind, task.kind_version] += 1
-                self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
-        now = time.monotonic()
-        for kind, count in unknown.items():
-            self._parked[kind] += count
-            if now - self._parked_logged.get(kind, -LOG_SECONDS) >= LOG_SECONDS:
-                self._parked_logged[kind] = now
-                fields = {"kind": kind[0], "version": kind[1], "tasks": self._parked.pop(kind)}
-                log.warning("kind_unknown", extra={"fields": fields})
-
     def _note_suspects(self, shard: int, answer: Claimed) -> None:
         self._slots.suspects.note(shard, answer.suspects, time.monotonic())
         if self._slots.suspects.running and answer.leases:
@@ -409,48 +350,6 @@ class ClaimLoop:
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
-
-    def _start(self, running: Running) -> None:
-        self._group_state.begin(running)
-        running.handling = self._loop.create_task(self._run(running))
-
-    def _join(self, lease: Lease, batch: Batch, sent_at: float) -> None:
-        """Add a task to the call of its kind that has not begun, or to a new one.
-
-        A call begins after all answers of this exchange were processed, so its tasks are those that came together.
-        """
-        task, size = lease.task, self._runner.size(lease, batch)
-        key = task.kind, task.kind_version, size
-        call = self._group_state.filling.get(key)
-        if call is None or not call.takes(lease):
-            if call is not None:
-                call.begin()
-            call = self._group_state.filling[key] = BatchCall(batch, size)
-            call.handling = self._loop.create_task(self._run_batch(call))
-            call.handling.add_done_callback(partial(self._batch_ended, key, call))
-        self._group_state.begin(call.add(lease, sent_at))
-
-    async def _run_batch(self, call: BatchCall) -> None:
-        await call.filled()
-        self._group_state.all_ended(await self._runner.run_batch(call))
-
-    def _batch_ended(self, key: tuple[str, int, int], call: BatchCall, handling: asyncio.Task[None]) -> None:
-        """End the runs that `_run_batch` did not end: it may be cancelled before it calls the handler."""
-        if self._group_state.filling.get(key) is call:
-            del self._group_state.filling[key]
-        if handling.cancelled() or (error := handling.exception()) is not None:
-            error = asyncio.CancelledError() if handling.cancelled() else error
-            for member in call.members:
-                if member.lease.member in self._slots.running:
-                    self._group_state.ended(member, self._runner.settlement(member, error))
-
-    async def _run(self, running: Running) -> None:
-        running.begun = True
-        try:
-            settlement = await self._runner.run(running)
-        except BaseException as error:  # noqa: BLE001 -- an error of ours must not cost the slot
-            settlement = self._runner.settlement(running, error)
-        self._group_state.ended(running, settlement)
 
 
 def _death(settlement: Settlement) -> dict[str, object]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
     from delayq.protocol.results import Lease
     from delayq.service.counters import WorkerCounters
-    from delayq.worker.batches import Call, Member
+    from delayq.worker.batches import Call
     from delayq.worker.slots import Running
 
     HandlerCall = Callable[[Task], Awaitable[object]]
@@ -109,7 +109,7 @@ class Executor:
             return batch.limit
         return size_of(batch.limit, lease.failures, self.policy(lease.task).max_attempts)
 
-    async def run_batch(self, call: Call) -> Sequence[tuple[Member, Settlement | None]]:
+    async def run_batch(self, call: Call) -> Sequence[tuple[Running, Settlement | None]]:
         """Run the tasks of a call to its end; return each with its settlement, None when its lease is lost."""
         started, members = time.monotonic(), call.members
         earliest = started - self._lease_seconds
@@ -141,7 +141,7 @@ class Executor:
         self._count(held[0].lease.task.kind, time.monotonic() - started, ran)
         return [*settled, *lost]
 
-    def _judged(self, member: Member, outcome: BaseException | None) -> Settlement | None:
+    def _judged(self, member: Running, outcome: BaseException | None) -> Settlement | None:
         """Return the settlement of a task whose outcome the handler has returned."""
         if outcome is None and member.cancelled_for is None:
             return Settlement("ack", member.lease)

@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 10.0  # between checks while closed: an idle worker has no runs that show an outage
 OPEN_SECONDS = (0.5, 5.0)  # the first and the longest pause between checks while open
 
-_OUTCOMES: dict[type[BaseException], GuardOutcome] = {
+_OUTCOMES: dict[type[BaseException | None], GuardOutcome] = {
+    type(None): "finished",
     Seen: "duplicate",
     GuardBusy: "busy",
     GuardLost: "lost",
@@ -59,7 +60,7 @@ class GuardBreaker:
             except BaseException as error:
                 self._count(error)
                 raise
-            self._counters.guarded["finished"] += 1
+            self._count(None)
             return result
 
         return counted
@@ -75,15 +76,12 @@ class GuardBreaker:
                     self._count(error)
                 raise
             for outcome in outcomes:
-                if outcome is None:
-                    self._counters.guarded["finished"] += 1
-                else:
-                    self._count(outcome)
+                self._count(outcome)
             return outcomes
 
         return counted
 
-    def _count(self, error: BaseException) -> None:
+    def _count(self, error: BaseException | None) -> None:
         self._counters.guarded[_OUTCOMES.get(type(error), "abandoned")] += 1
         if isinstance(error, GuardUnavailable) and not self._slots.blocked:
             self._open(error)

@@ -74,11 +74,7 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
     flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
     if verb == "retry":
         return commands.retry(shard, flat, max_attempts=batch[0].max_attempts or max_attempts)
-    if verb == "bury":
-        return commands.bury(shard, flat)
-    if verb == "park":
-        return commands.park(shard, flat)
-    return commands.release(shard, flat)
+    return {"bury": commands.bury, "park": commands.park, "release": commands.release}[verb](shard, flat)
 
 
 def of_unreadable(claimed: Claimed) -> Iterator[Settlement]:

@@ -43,10 +43,20 @@ class Running:
     handling: asyncio.Task[None] | None = None
     begun: bool = False  # its first step: an asyncio task that is cancelled before it runs nothing at all
     cancelled_for: CancelReason | None = None
+    call: Call | None = None  # of a handler that takes several tasks at once; instead of `handling`
+    judged: bool = False  # the handler of the call has returned an outcome of this task
 
     def cancel(self, reason: CancelReason) -> None:
-        """Cancel the handler, or do not begin it; the reason decides about the settlement. The first reason counts."""
-        if self.cancelled_for is None and self.handling is not None:
+        """Cancel the handler, or do not begin it; the reason decides about the settlement. The first reason counts.
+
+        A call is not cancelled because one of several leases is lost.
+        """
+        if self.cancelled_for is not None:
+            return
+        if self.call is not None:
+            self.cancelled_for = reason
+            self.call.cancel(reason)
+        elif self.handling is not None:
             self.cancelled_for = reason
             if self.begun:
                 self.handling.cancel()
@@ -54,17 +64,17 @@ class Running:
     @property
     def interrupted(self) -> bool:
         """Whether its handler was cancelled, if `cancelled_for` is set."""
-        return True
+        return self.call is None or self.call.cancelled
 
     @property
     def shared(self) -> bool:
         """Whether an error of the handler may be the fault of another task."""
-        return False
+        return self.call is not None and not self.judged and len(self.call.members) > 1
 
     @property
     def explains(self) -> bool:
-        """Whether the log of its failure has the traceback."""
-        return True
+        """Whether the log of its failure has the traceback: of tasks that share an error, the first."""
+        return self.call is None or not self.shared or self.call.members[0] is self
 
 
 class Slots:

@@ -1,0 +1,125 @@
+"""What becomes of claimed tasks: each starts in a free slot, alone or in a call of its kind, or goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from delayq.worker.batches import Call
+from delayq.worker.settlements import Settlement, of_unreadable
+from delayq.worker.slots import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.handlers.base import Batch
+    from delayq.protocol.results import Claimed, Lease
+    from delayq.worker.executor import Executor
+    from delayq.worker.slots import GroupState
+
+log = logging.getLogger(__name__)
+
+LOG_SECONDS = 60.0  # between two lines about parked tasks of one kind
+
+
+class TaskStarter:
+    """Starts the tasks of one shard group."""
+
+    def __init__(self, group_state: GroupState, runner: Executor) -> None:
+        """`runner` runs them."""
+        self._group_state, self._slots, self._runner = group_state, group_state.slots, runner
+        self._delivery, self._counters = self._slots.delivery, self._slots.counters
+        self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
+        self._parked_logged: dict[tuple[str, int], float] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, answer: Claimed, sent_at: float, *, isolated: bool) -> None:
+        """Start the tasks of a claim; `isolated` if they are suspects."""
+        if self._counters.first_claim is None:
+            # By the local clock, not by Redis': compared with the pod's creation.
+            self._counters.first_claim = time.time()
+        self._counters.claimed += len(answer.leases)
+        leases = answer.leases if self._runner.kinds is None else list(self._known(answer.leases))
+        now = time.monotonic()
+        deadline = now + self._delivery.handler_timeout_seconds
+        # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
+        late = self._slots.draining or isolated != self._slots.suspects.running
+        room = 0 if late else max(0, self._slots.free)
+        batches, observe = self._runner.batches, self._counters.due_to_claimed.observe
+        for lease in leases[:room]:
+            # Not for a released task: it counts when it is claimed again and starts.
+            observe((answer.now_ms - lease.task.due_ms) / 1000)
+            if batches and (batch := batches.get((lease.task.kind, lease.task.kind_version))):
+                self._join(lease, batch, sent_at)
+                continue
+            if not self._runner.uniform:
+                deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
+            running = Running(lease, sent_at, deadline)
+            self._group_state.begin(running)
+            running.handling = self._loop.create_task(self._run(running))
+        if batches and (isolated or self._slots.full):
+            self._slots.begin_calls()
+        for lease in leases[room:]:
+            self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
+        if answer.unreadable:
+            self._group_state.outbox.waiting += of_unreadable(answer)
+
+    def _known(self, leases: Iterable[Lease]) -> Iterable[Lease]:
+        """Yield the tasks that the handler can run; park the others."""
+        unknown: Counter[tuple[str, int]] = Counter()
+        for lease in leases:
+            task = lease.task
+            if self._runner.knows(task):
+                yield lease
+            else:
+                unknown[task.kind, task.kind_version] += 1
+                self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
+        now = time.monotonic()
+        for kind, count in unknown.items():
+            self._parked[kind] += count
+            if now - self._parked_logged.get(kind, -LOG_SECONDS) >= LOG_SECONDS:
+                self._parked_logged[kind] = now
+                fields = {"kind": kind[0], "version": kind[1], "tasks": self._parked.pop(kind)}
+                log.warning("kind_unknown", extra={"fields": fields})
+
+    def _join(self, lease: Lease, batch: Batch, sent_at: float) -> None:
+        """Add a task to the call of its kind that has not begun, or to a new one.
+
+        A call begins after all answers of this exchange were processed, so its tasks are those that came together.
+        """
+        task, size = lease.task, self._runner.size(lease, batch)
+        key = task.kind, task.kind_version, size
+        call = self._group_state.filling.get(key)
+        if call is None or not call.takes(lease):
+            if call is not None:
+                call.begin()
+            call = self._group_state.filling[key] = Call(batch, size)
+            call.handling = self._loop.create_task(self._run_batch(call))
+            call.handling.add_done_callback(partial(self._batch_ended, key, call))
+        self._group_state.begin(call.add(lease, sent_at))
+
+    async def _run_batch(self, call: Call) -> None:
+        await call.filled()
+        self._group_state.all_ended(await self._runner.run_batch(call))
+
+    def _batch_ended(self, key: tuple[str, int, int], call: Call, handling: asyncio.Task[None]) -> None:
+        """End the runs that `_run_batch` did not end: it may be cancelled before it calls the handler."""
+        if self._group_state.filling.get(key) is call:
+            del self._group_state.filling[key]
+        if handling.cancelled() or (error := handling.exception()) is not None:
+            error = asyncio.CancelledError() if handling.cancelled() else error
+            for member in call.members:
+                if member.lease.member in self._slots.running:
+                    self._group_state.ended(member, self._runner.settlement(member, error))
+
+    async def _run(self, running: Running) -> None:
+        running.begun = True
+        try:
+            settlement = await self._runner.run(running)
+        except BaseException as error:  # noqa: BLE001 -- an error of ours must not cost the slot
+            settlement = self._runner.settlement(running, error)
+        self._group_state.ended(running, settlement)

@@ -42,18 +42,14 @@ def test_a_task_that_ended_its_worker_has_an_error_in_every_view(orders: Shard) 
         assert found["error"] == said
     dry = on(orders, "dlq", "redrive", "orders", "--group", "1", "--dry-run")
     assert dry.stderr == f"group 1: {said}\n"
-    orders.seed(State(dlq={"a": NOW - 9000}, dlq_info={"a": "1 0 buried "}))
-    assert [each["error"] for each in answer(orders, "dlq", "groups", "orders")] == [""]
-
-
-def test_a_table_shows_the_first_line_of_an_error(orders: Shard) -> None:
+    # A table shows the first line.
     error = "ValueError: nowhere (shop:remind line 7)\nshop:remind line 7: raise ValueError('nowhere')"
-    orders.seed(State(dlq={"a": NOW - 9000}, dlq_info={"a": f"1 0 buried {error}"}))
-    for command in ("list", "groups"):
-        shown = on(orders, "dlq", command, "orders").stdout
-        assert shown.endswith("  ValueError: nowhere (shop:remind line 7)\n"), command
-    [row] = answer(orders, "dlq", "list", "orders")
-    assert row["error"] == error
+    for stored in (error, ""):
+        orders.seed(State(dlq={"a": NOW - 9000}, dlq_info={"a": f"1 0 buried {stored}"}))
+        for listing in ("list", "groups"):
+            shown = on(orders, "dlq", listing, "orders").stdout
+            assert shown.splitlines()[1].endswith(stored.partition("\n")[0]), listing
+            assert [each["error"] for each in answer(orders, "dlq", listing, "orders")] == [stored]
 
 
 def of_kinds() -> State:

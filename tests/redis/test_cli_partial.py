@@ -12,6 +12,7 @@ from delayq.client.document import parse_text
 from delayq.local.store import External
 from delayq.protocol.keys import Keys, shard_of
 
+from tests.redis.commands import DOCUMENT
 from tests.servers import PASSWORD, PREFERRED, USER
 from tests.topologies.cluster import Cluster
 from tests.unit.cli.runner import run
@@ -25,16 +26,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SHARDS = 6
-DOCUMENT = """\
-apiVersion: delayq.dev/v1alpha1
-kind: DelayQueue
-metadata: {name: orders}
-spec:
-  redis:
+CLUSTER = """\
+redis:
     cluster: {nodes: [{host: 127.0.0.1, port: PORT}]}
     auth: {usernameSecretRef: {name: redis-auth}, passwordSecretRef: {name: redis-auth}}
   shards: 6
-  handler: {python: {callable: "json:dumps"}}
 """
 
 
@@ -102,7 +98,8 @@ def test_a_run_starts_with_the_shards_that_are_served(
     (tmp_path / "redis-auth" / "username").write_text(USER)
     (tmp_path / "redis-auth" / "password").write_text(PASSWORD)
     monkeypatch.setenv("DELAYQ_SECRETS_DIR", str(tmp_path))
-    document = parse_text(DOCUMENT.replace("PORT", str(scene.port)).encode(), "queue.yaml")
+    text = DOCUMENT.replace("redis: {standalone: {host: 127.0.0.1, port: PORT}}\n", CLUSTER)
+    document = parse_text(text.replace("PORT", str(scene.port)).encode(), "queue.yaml")
     stores = [External(scene.url, document), External("spec", document)]
     assert [store.url for store in stores] == [scene.url, None]
     for store in stores:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from tests.redis.commands import EVERY_STATE, ISO_LATER, LATER, answer, on
@@ -105,7 +104,9 @@ def test_reschedule_moves_the_due_time_and_what_is_not_there_is_exit_code_6(orde
         assert result.stderr.endswith("it has ended, was cancelled or purged, or never existed\n")
 
 
-def test_counts_are_one_line_for_people_and_whole_for_programs(orders: Shard) -> None:
+def test_counts_are_one_line_for_people_and_whole_for_programs_and_top_shows_queues_side_by_side(
+    orders: Shard,
+) -> None:
     orders.seed(EVERY_STATE)
     assert on(orders, "status", "orders").stdout == (
         "QUEUE   SCHEDULED  DUE  IN-FLIGHT  RETRYING  DEAD  OLDEST  NEXT-DUE\n"
@@ -114,14 +115,10 @@ def test_counts_are_one_line_for_people_and_whole_for_programs(orders: Shard) ->
     counts = answer(orders, "status", "orders")
     assert counts["due_within"] == {"10s": 0, "1m": 0, "5m": 0, "1h": 1}
     assert (counts["now_ms"], counts["late_ms"], counts["next_due_ms"]) == (NOW, 3000, LATER)
-
-
-def test_top_shows_queues_side_by_side(orders: Shard) -> None:
-    orders.seed(EVERY_STATE)
-    lines = on(orders, "top", "orders", "mails", "--once", "--interval", "100ms").stdout.splitlines()
+    top = ("top", "orders", "mails", "--once", "--interval", "100ms")
+    lines = on(orders, *top).stdout.splitlines()
     assert lines[0] == "             orders  mails"
     assert "due               1      0" in lines
     assert "oldest due       3s      -" in lines
     assert all(len(line) <= 80 for line in lines)
-    told = on(orders, "top", "orders", "mails", "--once", "--interval", "100ms", "-o", "json")
-    assert [each["queue"] for each in json.loads(told.stdout)] == ["orders", "mails"]
+    assert [each["queue"] for each in answer(orders, *top)] == ["orders", "mails"]

@@ -9,19 +9,10 @@ import pytest
 from delayq.cli import erase
 
 from tests.unit.cli.runner import run
+from tests.unit.cli.test_documents import RIGHT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-DOCUMENT = """
-apiVersion: delayq.dev/v1alpha1
-kind: DelayQueue
-metadata:
-  name: orders
-spec:
-  redis: {standalone: {host: redis}}
-  handler: {exec: {command: ["true"]}}
-"""
 
 
 @pytest.fixture
@@ -35,7 +26,7 @@ def erased(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def document(tmp_path: Path) -> str:
     path = tmp_path / "queue.yaml"
-    path.write_text(DOCUMENT)
+    path.write_text(RIGHT)
     return str(path)
 
 
@@ -43,7 +34,7 @@ def test_without_a_terminal_a_queue_is_erased_only_with_yes(erased: list[str], d
     refused = run("erase", "--config", document)
     assert (refused.exit_code, erased) == (2, [])
     assert (
-        "delete every task of queue orders in Redis at redis:6379? stdin is not a terminal; pass --yes"
+        "delete every task of queue orders in Redis at redis.shop.svc:6379? stdin is not a terminal; pass --yes"
         in (refused.stderr)
     )
     assert run("erase", "--config", document, "--yes").exit_code == 0

@@ -89,10 +89,7 @@ def test_what_is_no_name_is_refused() -> None:
         "redis://:se/cret@h:6379",
         "redis://u:secret@h:1x",
         "http://u:secret@h",
-        "redis://u:secret@h?foo=1",
         "redis://u:secret@[::1",
-        "redis://u:secret@h:99999",
-        "redis://u:secret@h?db=x",
         "secret",
     ],
 )

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.cli.target import Target
     from delayq.client.blocking import SyncClient
-    from delayq.contract import Spec
 
 LONGEST_MS = 366 * 86_400_000
 
@@ -113,16 +112,10 @@ def _terms(target: Target, most: int | None, handler_ms: int | None, lead: float
         slots=policy.slots,
         handler_seconds=HANDLER_SECONDS if handler_ms is None else handler_ms / 1000,
         lateness_seconds=policy.lateness_seconds,
-        workers=_workers(spec, policy) if most is None else most,
+        workers=most if most is not None else spec.worker.replicas if fixed and spec else policy.max_replicas,
         lead_seconds=lead,
     )
     return Terms(supply, fixed, tuple(name for name, is_so in assumed.items() if is_so))
-
-
-def _workers(spec: Spec | None, policy: Policy) -> int:
-    if spec is None or spec.autoscaling is not None:
-        return policy.max_replicas
-    return spec.worker.replicas
 
 
 def _computed(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:

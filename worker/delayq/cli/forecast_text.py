@@ -9,7 +9,7 @@ from delayq.cli.formats import length, tasks
 from delayq.cli.output import Table
 from delayq.cli.views import instant
 from delayq.forecast import label, offset
-from delayq.scaling.sentences import counted, seconds
+from delayq.scaling.sentences import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,7 +144,7 @@ def shown(found: Forecast) -> Table | str:
     """Return the table, or a sentence if no task falls due."""
     if not found.tasks:
         return _nothing(found)
-    workers = counted(found.terms.supply.workers, "worker")
+    workers = tasks(found.terms.supply.workers, "worker")
     late = f"LATE ({workers})" if found.terms.fixed else f"LATE (at most {workers})"
     headings = [f"WHEN ({offset(found.now.at_ms, None)})", ">DUE", "", ">WORKERS", late]
     return Table(headings, list(_rows(found)))
@@ -193,12 +193,12 @@ def summary(found: Forecast) -> str:
     """Return the forecast in one sentence."""
     supply, peak = found.terms.supply, found.peak
     worst = max(found.spans, key=lambda span: span.late_seconds)
-    late, limit = f"start up to {seconds(worst.late_seconds)} late", counted(supply.workers, "worker")
+    late, limit = f"start up to {seconds(worst.late_seconds)} late", tasks(supply.workers, "worker")
     have, enough = f"at most {limit}", f"the maximum of {limit} is enough"
     if found.terms.fixed:
         have, enough = limit, f"{limit} {'is' if supply.workers == 1 else 'are'} enough"
     are = "is" if peak.workers == 1 else "are"
-    needed = f"{counted(peak.workers, 'worker')} {are} needed {_needed_at(found, peak)}"
+    needed = f"{tasks(peak.workers, 'worker')} {are} needed {_needed_at(found, peak)}"
     if isinf(worst.late_seconds):
         result = "without workers, no task starts"
     elif peak.workers > supply.workers:

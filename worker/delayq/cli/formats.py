@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from delayq.client.durations import UNITS_MS
 from delayq.client.encoding import MAX_MS
 from delayq.contract.problems import quote
+from delayq.service.terminal import safe
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/([smh])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,5 +78,5 @@ def tasks(count: int, noun: str = "task") -> str:
 
 
 def clean(text: str) -> str:
-    """Replace control characters: errors quote text of other programs."""
-    return "".join(char if char.isprintable() else " " if char in "\n\t" else "·" for char in text)
+    """Return the text on one line, without control characters: errors quote text of other programs."""
+    return safe(text).replace("\n", " ").replace("\t", " ")

@@ -25,6 +25,8 @@ from delayq.local import datadir
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from delayq.contract.kinds import Text
 
 LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
@@ -167,15 +169,19 @@ def resolve(
 
 def document_of(queue: str, purpose: str) -> tuple[Path, DelayQueue]:
     """Return path and document of QUEUE; `purpose` completes the error message."""
-    path = Path(queue) if is_path(queue) else Path(os.environ.get(CONFIG_VARIABLE) or HERE)
-    if not is_path(queue) and not path.is_file():
-        raise CommandError(f"queue {queue}: expected its document, {purpose}, found no {path}")
     if is_path(queue):
-        return path, read(path)
+        return Path(queue), read(queue)
+    path = Path(os.environ.get(CONFIG_VARIABLE) or HERE)
+    if not path.is_file():
+        raise CommandError(f"queue {queue}: expected its document, {purpose}, found no {path}")
     there = queues_of(path)
     if queue not in there:
-        raise CommandError(f"{path} is the document of queue {', '.join(there)}, not of {queue}", "", INVALID)
+        raise _document_of_others(path, there, queue)
     return path, there[queue]
+
+
+def _document_of_others(path: Path, there: Iterable[str], queue: str) -> CommandError:
+    return CommandError(f"{path} is the document of queue {', '.join(there)}, not of {queue}", "", INVALID)
 
 
 def queues_of(path: Path) -> dict[str, DelayQueue]:
@@ -209,7 +215,7 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
 def _named_document(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
     """Return $DELAYQ_CONFIG, else ./queue.yaml, if it is the document of the queue of this name."""
     named = os.environ.get(CONFIG_VARIABLE)
-    path = Path(named) if named else HERE
+    path = Path(named or HERE)
     if not named and not path.is_file():
         return None
     try:
@@ -222,11 +228,7 @@ def _named_document(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | 
     if queue in there:
         return path, there[queue]
     if named and redis is None:
-        raise CommandError(
-            f"${CONFIG_VARIABLE}: {path} is the document of queue {', '.join(there)}, not of {queue}",
-            "",
-            INVALID,
-        )
+        raise _document_of_others(path, there, queue)
     return None
 
 

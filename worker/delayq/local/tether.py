@@ -25,11 +25,6 @@ def tie(parent: int, number: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def become(parent: int, number: int, command: list[str]) -> None:
-    """Set the signal and execute `command`."""
-    tie(parent, number)
-    os.execv(command[0], command)  # noqa: S606 -- an absolute path and arguments, without a shell
-
-
 if __name__ == "__main__":
-    become(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    tie(int(sys.argv[1]), int(sys.argv[2]))
+    os.execv(sys.argv[3], sys.argv[3:])  # noqa: S606 -- an absolute path and arguments, without a shell

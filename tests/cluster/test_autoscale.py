@@ -64,6 +64,7 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
 def a_worker_stays_while_it_holds_a_lease(orders: Scaled, world: World) -> None:
     """However long a handler takes, and though nothing else is due: the task is begun once."""
     world.edit(autoscaling={"cooldownSeconds": 0})
+    eventually(lambda: not world.pods("worker"), timeout_s=60, what="no worker is left that could claim")
     ids = orders.schedule(1, 0, gate=True)
     eventually(lambda: orders.hash("at"), timeout_s=60, what="the task runs")
     decisions = "delayq_operator_decision_seconds_count"

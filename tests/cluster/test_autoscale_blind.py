@@ -121,6 +121,8 @@ def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told_and_
         metric = partial(world.operator.metric, "delayq_operator_worker_replicas", namespace=world.namespace)
         eventually(lambda: metric(type="desired") == 9)
         assert metric(type="demand") > 9
+        liar.becomes("tells", **MANY)
+        eventually(lambda: liar.asked >= 4, what="the rush is out of sight")
         world.kubectl("scale", "deployment/orders-worker", "--replicas=4")
         until(world, "orders", 9, timeout_s=10)
         world.event("ScaledUp", "4 → 9 workers: 5,000 tasks due")

@@ -76,6 +76,7 @@ def test_another_redis_is_taken_when_the_old_one_is_empty_or_its_tasks_may_be_ab
         world.annotate(abandon_tasks=None)
         refused(world, client, old, new)
         world.edit(deletionPolicy="Delete")
+        eventually(lambda: world.queue()["metadata"].get("finalizers"), what="the finalizer")
         world.delete("delayqueues", "orders")
         told = world.until("Degraded", "True", "EraseFailed")["message"]
         assert "spec.redis named before" in told

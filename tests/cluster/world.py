@@ -224,7 +224,7 @@ class World:
     @contextmanager
     def numbers(self, plural: str, name: str, *path: str) -> Iterator[list[int]]:
         """Every number that a field comes to have meanwhile, in order; there is none while the object is not there."""
-        there = self.there(plural, name)
+        there, end = self.there(plural, name), uuid4().hex[:8]
         listed, done = self.cluster.rest.get(self.path(plural)), threading.Event()
         before = [_at(self.get(plural, name), path)] if there else []
         seen: list[int] = []
@@ -239,13 +239,13 @@ class World:
                     and number is not None
                 ):
                     seen.append(number)
-                if "watched" in body["metadata"].get("labels", {}):
+                if body["metadata"].get("labels", {}).get("watched") == end:
                     break
             done.set()
 
         threading.Thread(target=watch, daemon=True).start()
         yield seen
-        self.patch(plural, name, {"metadata": {"labels": {"watched": "enough"}}})
+        self.patch(plural, name, {"metadata": {"labels": {"watched": end}}})
         assert done.wait(lenient(30))
 
     # --- Pods, which nothing runs here.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delayq import App, Context
-from recorder import note
+from recorder import note  # type: ignore[import-not-found]  # workers run in this folder
 
 app = App()
 

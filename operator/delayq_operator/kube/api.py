@@ -252,10 +252,9 @@ async def _translated() -> AsyncIterator[None]:
 
 def _answered(error: ApiException) -> ApiError | Unavailable:
     code = error.status or SERVER_ERROR
-    status = _status(error.body)
-    if not status and code < SERVER_ERROR:
-        return refusal(code, error.reason or "", error.reason or "")
-    found = refusal(code, status.get("reason") or error.reason or "", status.get("message") or "")
+    status, phrase = _status(error.body), error.reason or ""
+    message = status.get("message") or ("" if status or code >= SERVER_ERROR else phrase)
+    found = refusal(code, status.get("reason") or phrase, message)
     if isinstance(found, ApiError):
         causes = (status.get("details") or {}).get("causes") or ()
         found.causes = tuple(str(cause.get("reason", "")) for cause in causes)

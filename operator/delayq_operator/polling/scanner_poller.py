@@ -27,8 +27,6 @@ from delayq_operator.scrape.worker_stats import reachable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from delayq.scaling import Policy
-
     from delayq_operator.base.names import Key
     from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.inventory import Inventory
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.backlog import Backlog
     from delayq_operator.scrape.exposition import Client
-    from delayq_operator.scrape.worker_stats import WorkerStats
     from delayq_operator.status.guards import Guards
     from delayq_operator.status.lateness import Latenesses
 
@@ -112,11 +109,8 @@ class ScannerPoller:
         return PERIOD_SECONDS if policy is None else min(policy.period_seconds, PERIOD_SECONDS)
 
     async def _read(self, client: Client, key: Key) -> None:
-        config = self._configs.of(key)
-        asked, kinds_seconds = tuple[float, ...](), 0.0
-        if config.policy is not None:
-            asked, kinds_seconds = _asked(config.policy, self.autoscaler.stats(key))
-        shards = max(config.shards, self._known(key).shards)
+        asked, kinds_seconds = self._asked(key)
+        shards = max(self._configs.of(key).shards, self._known(key).shards)
         question = Question(horizons=asked, kinds_seconds=kinds_seconds, shards=shards)
         result = await self._scanners(client, key, question)
         if not self._queues.uid(key):
@@ -126,6 +120,18 @@ class ScannerPoller:
         if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)
         self._evaluate(key, cache, result.reading, asked)
+
+    def _asked(self, key: Key) -> tuple[tuple[float, ...], float]:
+        """Return the horizons that a decision needs, if maxReplicas workers start together.
+
+        And the window in which kinds matter, seconds; 0 if their handler times do not differ.
+        """
+        policy = self._configs.of(key).policy
+        if policy is None:
+            return (), 0.0
+        stats = self.autoscaler.stats(key)
+        window = policy.window(stats.lead.of(policy.max_replicas))
+        return _horizons(window), window if stats.kinds.seconds else 0.0
 
     async def _scanners(self, client: Client, key: Key, question: Question) -> ScrapeResult:
         pods = self._pods_to_scrape(key)
@@ -176,15 +182,6 @@ def _shards(result: ScrapeResult, before: int) -> int:
     if result.reading is not None:
         return result.reading.shard_map.shards_in_use if result.reading.shard_map else 0
     return MOST_SHARDS if result.read_error.endswith(TOO_MUCH) else before
-
-
-def _asked(policy: Policy, stats: WorkerStats) -> tuple[tuple[float, ...], float]:
-    """Return the horizons that a decision needs, if maxReplicas workers start together.
-
-    And the window in which kinds matter, seconds; 0 if their handler times do not differ.
-    """
-    window = policy.window(stats.lead.of(policy.max_replicas))
-    return _horizons(window), window if stats.kinds.seconds else 0.0
 
 
 _horizons = lru_cache(1024)(horizons)  # most windows are the same all the time

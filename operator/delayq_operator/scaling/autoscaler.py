@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delayq.scaling import begun, decide
 from delayq.scaling.behavior import changed
@@ -42,27 +42,10 @@ RESTART_SECONDS: Final = 10.0
 """For this long after a whole sample, a missing or partial one is not a failure: leader election or a restart of the
 only scanner takes that long."""
 
-NOTICED_SHARE: Final = 0.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reported:
-    """The parts of a decision that status shows."""
-
-    facts: tuple[object, ...]
-    wake_at: float | None
-    lead_seconds: float | None
-    handler_seconds: float | None
-
-    def same(self, other: _Reported | None) -> bool:
-        """Whether the difference is not significant: each sample measures the numbers again."""
-        return (
-            other is not None
-            and self.facts == other.facts
-            and near(self.wake_at, other.wake_at, SAME_SECONDS)
-            and near(self.lead_seconds, other.lead_seconds, 1.0, NOTICED_SHARE)
-            and near(self.handler_seconds, other.handler_seconds, 0.001, NOTICED_SHARE)
-        )
+_Reported: TypeAlias = tuple[tuple[object, ...], tuple[float | None, ...]]
+"""The parts of a decision that status shows: facts; wake time, lead time and mean handler time."""
+_DISTANCES: Final = ((SAME_SECONDS, 0.0), (1.0, 0.2), (0.001, 0.2))
+"""How far each of these times can move without being reported: in seconds, and as a share."""
 
 
 @dataclass(slots=True)
@@ -77,7 +60,7 @@ class _Queue:
     changes: tuple[Change, ...] = ()
     """Changes that were written: only these count against the limits of `behavior`."""
     reported: _Reported | None = None
-    """State at the last enqueue."""
+    """What status showed at the last enqueue."""
     reported_at: float = 0.0
     woke_at: float = 0.0
     scaled_at: float | None = None
@@ -129,7 +112,8 @@ class Autoscaler:
         seen = None if reading is None else sample(reading, asked, queue.stats, fleet)
         if seen is None:
             queue.stats.block(pods, now)
-        previous = _previous(queue, replicas, now)
+        memory = queue.decision.memory if queue.decision else begun(replicas, now)
+        previous = replace(memory, replicas=replicas, changes=queue.changes)
         if queue.excused(seen, now):
             if seen is None and not queue.read:
                 return  # a new queue without a reading: no decision
@@ -230,25 +214,26 @@ class Autoscaler:
         elif decision.replicas != queue.refused:
             self._work.enqueue(key)
         reported = _reported(queue, decision)
-        if not reported.same(queue.reported):
+        if queue.reported is None or not _same(reported, queue.reported):
             queue.reported = reported
             if queue.reported_at < now:  # otherwise an enqueue is still scheduled
                 queue.reported_at = max(now, queue.reported_at + NUMBERS_SECONDS)
             self._work.enqueue_in(key, max(0.0, queue.reported_at - now))
 
 
-def _previous(queue: _Queue, replicas: int, now: float) -> Memory:
-    """Return the memory of the last decision, with the live number of workers."""
-    if queue.decision is None:
-        return begun(replicas, now)
-    return replace(queue.decision.memory, replicas=replicas, changes=queue.changes)
-
-
 def _reported(queue: _Queue, decision: Decision) -> _Reported:
     wake = decision.wake_seconds
-    return _Reported(
-        facts=(decision.reason, decision.limited_by, decision.memory.failures > 0, queue.forecast.rush),
-        wake_at=None if wake is None else decision.at + wake,
-        lead_seconds=queue.stats.lead.seconds,
-        handler_seconds=queue.stats.handler.seconds,
+    return (
+        (decision.reason, decision.limited_by, decision.memory.failures > 0, queue.forecast.rush),
+        (
+            None if wake is None else decision.at + wake,
+            queue.stats.lead.seconds,
+            queue.stats.handler.seconds,
+        ),
     )
+
+
+def _same(one: _Reported, other: _Reported) -> bool:
+    """Whether the difference is not significant: each sample measures the numbers again."""
+    numbers = zip(one[1], other[1], _DISTANCES, strict=True)
+    return one[0] == other[0] and all(near(a, b, distance, share) for a, b, (distance, share) in numbers)

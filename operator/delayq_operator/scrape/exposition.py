@@ -128,8 +128,11 @@ class Client:
 
 
 def _log(pod: Pod, why: str, error: Exception) -> None:
-    level = logging.DEBUG if pod.component == "worker" else logging.INFO  # normal while a worker starts
-    log.log(level, "scrape_failed", extra={"fields": {"pod": pod.name, "address": pod.address, "error": why}})
+    fields = {"fields": {"pod": pod.name, "address": pod.address, "error": why}}
+    if pod.component == "worker":
+        log.debug("scrape_failed", extra=fields)  # normal while a worker starts
+    else:
+        log.info("scrape_failed", extra=fields)
     log.debug("scrape_error", extra={"fields": {"pod": pod.name, "error": repr(error)[:MOST_CHARACTERS]}})
 
 

@@ -27,7 +27,7 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": BOUNDS}, 4, 4, "NotEvaluated"),  # the first look decides
     ({"autoscaling": BOUNDS}, 9, 5, "NotEvaluated"),  # whatever it says, it will not be more
     ({"autoscaling": BOUNDS}, 0, 2, "NotEvaluated"),
-    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 3, 3, "ClaimsSuspended"),
+    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 9, 9, "ClaimsSuspended"),  # also out of bounds
     ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
     ({"autoscaling": EXTERNAL, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
     # Hold keeps only the operator from changing the number.

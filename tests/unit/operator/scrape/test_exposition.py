@@ -212,6 +212,14 @@ async def test_a_status_is_told_by_its_number_and_a_redirect_is_not_followed(sta
     assert not asked_there
 
 
+@pytest.mark.parametrize("answer", [b"", OK, body(LINE, b"Content-Length: 9999")])
+async def test_what_breaks_off_is_no_reading(answer: bytes) -> None:
+    """Half of an answer would be half of the tasks."""
+    found = await asked(answer)
+    assert isinstance(found, str)
+    assert found.endswith(("broke off its answer", "no metrics exposition"))
+
+
 def endlessly(piece: bytes, pause: float = 0) -> Serve:
     async def serve(writer: asyncio.StreamWriter) -> None:
         writer.write(body(b""))

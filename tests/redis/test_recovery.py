@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
@@ -26,7 +26,7 @@ from delayq.service.loop import Loop
 from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.recovering import EXPIRED, Asked, document, recovering, recovery_of, until
-from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on
+from tests.redis.state import NOW, Shard, State, envelope, seed, shard_on, weight
 from tests.unit.handlers.receivers import Receiver
 
 if TYPE_CHECKING:
@@ -213,6 +213,18 @@ async def test_two_processes_call_the_check_once_for_each_task(shard: Shard) -> 
     assert shard.redis.keys("*recovery_lock*") == []
 
 
+async def test_the_check_is_called_for_a_few_tasks_at_a_time(shard: Shard) -> None:
+    asked = Asked()
+    asked.may_answer.clear()
+    shard.seed(State(processing=leases(30)))
+    async with recovering(shard, asked) as recovery:
+        await until(lambda: asked.at_once == checks.CONCURRENCY)
+        asked.may_answer.set()
+        await settled(recovery, 30)
+    assert asked.most == checks.CONCURRENCY
+    assert asked.tasks[:3] == ["t29", "t28", "t27"]
+
+
 async def test_a_check_that_hangs_is_abandoned_and_delays_no_other_task(shard: Shard) -> None:
     """A coroutine that ignores its cancellation; the other tasks are checked while it hangs."""
     answered: list[str] = []
@@ -323,6 +335,25 @@ async def test_a_lease_that_was_extended_and_expired_again_is_checked_again(shar
     assert asked.tasks == ["a", "a"]
 
 
+async def test_the_recovery_lock_of_a_dead_process_expires(shard: Shard) -> None:
+    before = shard.seed(State(processing={"a:7": EXPIRED}))
+    dying, other = Asked(Verdict.REQUEUE), Asked(Verdict.COMPLETE)
+    dying.may_answer.clear()
+    async with recovering(shard, dying) as dead:
+        await until(lambda: dying.tasks)
+        async with recovering(shard, other) as alive:
+            await until(lambda: alive.busy)
+            assert other.tasks == []
+            shard.clock(NOW + LOCK_MS + 1)
+            await settled(alive, 1)
+            after = shard.whole()
+            assert after == before.without("a", processing={}, stats={"completed": 1})
+            dying.may_answer.set()  # it was only paused, and comes back
+            await settled(dead, 1)
+    assert dead.done == {Recovered.GONE: 1}
+    assert shard.whole() == after
+
+
 async def test_a_process_that_stops_gives_its_recovery_locks_back(shard: Shard) -> None:
     before = shard.seed(State(processing=leases(3)))
     asked = Asked()
@@ -356,26 +387,24 @@ async def test_tasks_that_others_recover_are_skipped_and_tried_again_later(
 
 
 @pytest.mark.one_server
-async def test_the_check_is_called_for_a_few_tasks_at_a_time_and_a_free_slot_goes_to_the_next_shard(
-    shard: Shard,
-) -> None:
+async def test_a_shard_with_many_slow_checks_delays_no_other_shard(shard: Shard) -> None:
+    """A free slot goes to the next shard."""
     asked = Asked()
     asked.may_answer.clear()
     two = Shard(
         shard.server, shard.redis, type(shard.commands)(shard.commands.queue, shards=2), shard.connection
     )
-    two.seed(State(processing=leases(50)))
+    full = leases(50)
+    two.seed(State(processing=full))
     other = Shard(shard.server, shard.redis, two.commands, shard.connection, 1)
     other.seed(State(processing={"x:7": EXPIRED}))
     async with recovering(two, asked) as recovery:
         recovery.watch(1, leads=True)
         await until(lambda: asked.at_once == checks.CONCURRENCY)
-        assert asked.tasks[:3] == ["t49", "t48", "t47"], "the oldest first"
         asked.may_answer.set()
         await until(lambda: "x" in asked.tasks)
         assert len(asked.tasks) < 50
         await settled(recovery, 51)
-    assert asked.most == checks.CONCURRENCY
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -393,6 +422,41 @@ async def test_a_reaper_checks_leases_in_a_dropped_shard(
         await recovery.of(ShardGroup(shards.commands, 0 if apart else None)).step()
         await until(lambda: asked.tasks == ["a"])
         await recovery.close()
+
+
+def hold(shard: Shard, leases: dict[str, int]) -> None:
+    """Add leases and their tasks, and leave all else as it is: scanners are at work."""
+    tasks: dict[Any, Any] = {member.rpartition(":")[0]: envelope() for member in leases}
+    pipe = shard.redis.pipeline(transaction=True)
+    pipe.hset(shard.keys.tasks, mapping=tasks)
+    pipe.hincrby(shard.keys.stats, "bytes", weight(tasks))
+    pipe.zadd(shard.keys.processing, dict(leases))
+    pipe.execute()
+
+
+async def test_of_two_scanners_only_the_leader_calls_the_check(shard: Shard) -> None:
+    """And when it stops, the other one does at once."""
+    asked, stops, running = [Asked(), Asked()], [asyncio.Event(), asyncio.Event()], []
+    recoveries: list[Recovery] = []
+    address, queue = Address.from_url(shard.server.url), document({})
+    for check, stop, name in zip(asked, stops, ("one", "other"), strict=True):
+        recoveries.append(recovery := Recovery(shard.commands, address, queue.spec, check))
+        scanner = Scanner(queue.spec, shard.commands, address, owner=name, recovery=recovery)
+        running.append(asyncio.create_task(scanner.run(stop, asyncio.Event())))
+        # Of two, the first by name leads the first shard, and here it came first, too.
+        await until(lambda: recoveries[0].shards == {0})
+    await until(lambda: shard.redis.zcard(shard.keys.scanners) == 2)
+    hold(shard, leases(30))
+    recoveries[0].alarm.ring()
+    await until(lambda: not shard.redis.zcard(shard.keys.processing))
+    assert [len(check.tasks) for check in asked] == [30, 0]
+    stops[0].set()
+    await running[0]
+    hold(shard, {"late:7": EXPIRED})
+    await until(lambda: asked[1].tasks == ["late"])
+    stops[1].set()
+    await running[1]
+    assert shard.whole().stats["completed"] == 31
 
 
 async def test_a_scanner_sleeps_though_an_expired_lease_waits_for_its_verdict(shard: Shard) -> None:

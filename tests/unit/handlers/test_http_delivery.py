@@ -51,6 +51,18 @@ async def test_the_payload_arrives_as_it_was_scheduled_with_what_is_known_of_the
     }
 
 
+async def test_no_task_can_add_a_header(receiver: Receiver) -> None:
+    """Line ends in ids, names and values arrive encoded, inside the header they were written for."""
+    evil = "x\r\nX-Admin: yes"
+    async with http_handler(receiver.url) as handler:
+        await handler.call(a_task(task_id=evil, headers={evil: evil, "City": "Orléans"}))
+    sent = receiver.headers[0]
+    assert "X-Admin" not in sent
+    assert sent["Delayq-Task-Id"] == "UTF-8''x%0D%0AX-Admin%3A%20yes"
+    assert sent["Delayq-Header-x%0D%0AX-Admin%3A%20yes"] == "UTF-8''x%0D%0AX-Admin%3A%20yes"
+    assert sent["Delayq-Header-City"] == "UTF-8''Orl%C3%A9ans"
+
+
 async def test_what_may_pass_is_retried_when_the_receiver_says(receiver: Receiver) -> None:
     """Overload and server errors run the task again, counted as an attempt; 204 then acks."""
     receiver.answers = [

@@ -91,20 +91,40 @@ def test_selectors_select_the_pods_they_mean(name: str) -> None:
         assert all(wanted.items() <= labels[each].items() for each in meant)
 
 
-# --- Fields that the golden documents do not set.
+# --- Fields of one object.
 
-SLOW_REDIS: Object = {"standalone": {"host": "redis"}, "connection": {"timeoutSeconds": 300}}
+
+def budget(**fields: object) -> Object:
+    return {"podDisruptionBudget": fields}
+
+
+def waits(seconds: int) -> Object:
+    return {"redis": {"standalone": {"host": "redis"}, "connection": {"timeoutSeconds": seconds}}}
+
+
+def scraped(seconds: int) -> Object:
+    return {"monitoring": {"podMonitor": {"enabled": True, "intervalSeconds": seconds}}}
+
+
 LIVENESS = "spec.template.spec.containers.0.livenessProbe.failureThreshold"
-OFTEN: Object = {"podMonitor": {"enabled": True, "intervalSeconds": 1}}
-FEWEST: Object = {"podDisruptionBudget": {"minAvailable": 2}}
+INTERVAL = "spec.podMetricsEndpoints.0.interval"
+WITHOUT_SCANNERS: Object = {"scanner": {"replicas": 0}}
 FIELDS: list[tuple[Object, str, str, object]] = [
-    (FEWEST, "PodDisruptionBudget -worker", "spec.minAvailable", 2),
-    (FEWEST, "PodDisruptionBudget -worker", "spec.maxUnavailable", None),
+    (budget(maxUnavailable="25%"), "PodDisruptionBudget -worker", "spec.maxUnavailable", "25%"),
+    (budget(minAvailable=2), "PodDisruptionBudget -worker", "spec.minAvailable", 2),
+    (budget(minAvailable=2), "PodDisruptionBudget -worker", "spec.maxUnavailable", None),
+    ({"worker": {"replicas": 7}}, "Deployment -worker", "spec.replicas", None),  # the scaler's
     ({"worker": {"revisionHistoryLimit": 7}}, "Deployment -worker", "spec.revisionHistoryLimit", 7),
     # Ten seconds each: a minute, and as long as a step may wait for Redis.
-    ({"redis": SLOW_REDIS}, "Deployment -worker", LIVENESS, 36),
+    *[
+        (waits(seconds), "Deployment -worker", LIVENESS, times)
+        for seconds, times in ((1, 7), (5, 7), (300, 36))
+    ],
+    # Without scanners only the reaper recovers expired leases.
+    (WITHOUT_SCANNERS, "CronJob -reaper", "spec.schedule", "* * * * *"),
     # The author of a queue need not be trusted with a shared Prometheus.
-    ({"monitoring": OFTEN}, "PodMonitor -delayq", "spec.podMetricsEndpoints.0.interval", "5s"),
+    (scraped(1), "PodMonitor -delayq", INTERVAL, "5s"),
+    (scraped(7), "PodMonitor -delayq", INTERVAL, "7s"),
 ]
 
 
@@ -167,7 +187,7 @@ def test_one_that_no_object_can_hold_is_refused_before_anything_is_written() -> 
         desired(of, SETTING, facts(of))
 
 
-# --- Secrets, and who reads them: tests/cluster/test_guard.py, and what it leaves out.
+# --- Secrets, and who reads them.
 
 
 def _mounted(template: Object) -> set[str]:
@@ -176,16 +196,33 @@ def _mounted(template: Object) -> set[str]:
     return {f"{secret['name']}/{item['key']}" for secret in secrets for item in secret["items"]}
 
 
+DATABASE: Object = {"databaseSecretRef": {"name": "shop-db"}}
+LOCKS: Object = {"redlock": {"urlsSecretRef": {"name": "locks"}}}
 SIGNED: Object = {"http": {"url": "https://shop.example/state", "signingSecretRef": {"name": "signing"}}}
 CODE: Object = {"python": {"callable": "shop.orders:state"}}
+DB, KEY, URLS = {"shop-db/url"}, {"signing/key"}, {"locks/urls"}
+WHO_READS: list[tuple[Object | None, Object | None, dict[str, set[str]]]] = [
+    (LOCKS, None, {"worker": URLS}),
+    ({"sqlUnique": DATABASE}, None, {"worker": DB, "reaper": DB}),
+    ({"sqlOptimistic": DATABASE}, {"guard": {}}, {"worker": DB, "reaper": DB, "scanner": DB}),
+    (LOCKS, SIGNED, {"worker": URLS, "reaper": KEY, "scanner": KEY}),
+    ({"sqlUnique": DATABASE}, CODE, {"worker": DB, "reaper": DB}),
+]
 
 
-def test_the_key_of_a_routed_kind_and_a_guard_that_no_check_asks_are_not_for_scanners() -> None:
-    guard = {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}}
-    of = queue(handler={**CODE, "kinds": {"push": SIGNED}}, guard=guard, recovery={"check": CODE})
+@pytest.mark.parametrize(("guard", "check", "readers"), WHO_READS)
+def test_secrets_of_guards_and_checks_go_to_those_who_use_them(
+    guard: Object | None, check: Object | None, readers: dict[str, set[str]]
+) -> None:
+    made = pods(queue(guard=guard, recovery={"check": check} if check else {}))
+    assert {component: found for component, each in made.items() if (found := _mounted(each))} == readers
+
+
+def test_the_key_of_a_routed_kind_goes_to_workers_alone() -> None:
+    of = queue(handler={**CODE, "kinds": {"push": SIGNED}})
     found = {component: _mounted(each) for component, each in pods(of).items() if _mounted(each)}
-    assert found == {"worker": {"signing/key", "shop-db/url"}, "reaper": {"shop-db/url"}}
-    assert referenced(of).secrets == {"signing", "shop-db"}
+    assert found == {"worker": KEY}
+    assert referenced(of).secrets == {"signing"}
 
 
 def test_an_authority_in_a_config_map_is_mounted_where_processes_read_it() -> None:
@@ -236,9 +273,12 @@ def test_who_asks_the_users_code_runs_the_users_image_and_pulls_it_as_workers_do
     assert "imagePullSecrets" not in made["erase"]["spec"]
 
 
-@pytest.mark.parametrize(("image", "check", "limit"), [("shop:7", SIGNED, "256Mi"), (None, CODE, "1Gi")])
-def test_others_run_ours(image: str | None, check: Object, limit: str) -> None:
-    made = pods(queue(worker={"image": image, "template": PULLED}, recovery={"check": check}))
+@pytest.mark.parametrize(
+    ("image", "check", "limit"), [("shop:7", SIGNED, "256Mi"), ("shop:7", None, "256Mi"), (None, CODE, "1Gi")]
+)
+def test_others_run_ours(image: str | None, check: Object | None, limit: str) -> None:
+    recovery = {"check": check} if check else {}
+    made = pods(queue(worker={"image": image, "template": PULLED}, recovery=recovery))
     for component in ("scanner", "reaper"):
         assert container(made[component])["image"] == SETTING.worker_image
         assert "imagePullSecrets" not in made[component]["spec"]
@@ -283,6 +323,7 @@ def test_horizons_are_for_the_operator_alone_and_nothing_else_is_shut() -> None:
 @pytest.mark.parametrize(
     ("setting", "policy", "readers"),
     [
+        (SETTING, {"metricsFrom": [PROMETHEUS]}, [OPERATOR, PROMETHEUS]),
         (replace(SETTING, own_labels={}), {"metricsFrom": [PROMETHEUS]}, [HERE, PROMETHEUS]),
         (replace(SETTING, own_namespace=None), {"metricsFrom": [PROMETHEUS]}, [PROMETHEUS]),
         (SETTING, {}, None),  # all clients: one peer would shut out all others

@@ -55,20 +55,30 @@ def worker(**fields: object) -> Spec:
 
 
 BOTH = {"scanner", "worker"}
+CHANGED = f"image changed from {SETTING.worker_image} to shop:8"
 OTHER_SECRET = {"handler": {"http": {**HTTP, "signingSecretRef": {"name": "other"}}}}
 CODE = {"recovery": {"check": {"python": {"callable": "shop:state"}}}}
 PRIORITY = {"scanner": {"template": {"spec": {"priorityClassName": "high"}}}}
 CHANGES: list[tuple[Spec, set[str], set[str]]] = [
+    ({"redis": {**SPEC["redis"], "database": 3}}, BOTH, {"spec.redis changed"}),
+    ({"shards": 2}, {"scanner"}, {"spec.shards changed"}),
     ({"limits": {"ratePerSecond": 9}}, BOTH, {"spec.limits added"}),
+    ({"limits": {"maxInFlight": 9}}, BOTH, {"spec.limits added"}),
+    ({"delivery": {"leaseDurationSeconds": 7}}, BOTH, {"spec.delivery changed"}),
     ({"durability": {"confirm": "Replicated"}}, {"scanner"}, {"spec.durability changed"}),
     ({"recovery": {"check": CHECK}}, {"scanner"}, {"spec.recovery.check added"}),
     (CODE, {"scanner"}, {"spec.recovery.check added", "pod template changed"}),
     (PRIORITY, {"scanner"}, {"pod template changed"}),
+    ({"handler": {"http": {**HTTP, "url": "https://y"}}}, {"worker"}, {"spec.handler changed"}),
     (OTHER_SECRET, {"worker"}, {"spec.handler changed"}),
+    ({"handler": {"http": HTTP, "kinds": {"push": CHECK}}}, {"worker"}, {"spec.handler changed"}),
     ({"guard": {"redisLock": {}}}, {"worker"}, {"spec.guard changed"}),
+    ({"worker": worker(concurrency=5)}, {"worker"}, {"spec.worker changed"}),
     ({"worker": worker(drainTimeoutSeconds=5)}, {"worker"}, {"spec.worker changed"}),
+    ({"stopPolicy": "Hold"}, {"worker"}, {"spec.stopPolicy changed"}),
     ({"retention": {"finished": {"seconds": 60}}}, {"worker"}, {"spec.retention.finished added"}),
     ({"worker": worker(terminationGracePeriodSeconds=99)}, {"worker"}, {"pod template changed"}),
+    ({"worker": worker(image="shop:8")}, {"worker"}, {CHANGED}),
     (
         {"worker": {}},
         {"worker"},
@@ -77,6 +87,11 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
     *[
         (spec, set(), set())
         for spec in (
+            {"autoscaling": None, "worker": worker(replicas=9)},
+            {"autoscaling": {"maxReplicas": 50}},
+            {"scanner": {"replicas": 5}},
+            {"stopPolicy": "HoldAndDrain"},
+            {"objective": {"latenessMilliseconds": 9000}},
             {"limits": {"maxLength": 9, "maxBytes": 1 << 20}},
             {"reaper": {"sweepPeriodSeconds": 9}},
             {"networkPolicy": {"enabled": True}},
@@ -85,7 +100,6 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
         )
     ],
 ]
-"""What tests/cluster/test_rollout.py leaves out."""
 
 
 @pytest.mark.parametrize(("spec", "components", "reasons"), CHANGES)
@@ -120,29 +134,44 @@ def test_a_scanner_that_asks_the_guard_reads_the_guard() -> None:
 
 TLS = {field: {"name": "redis-tls"} for field in ("caSecretRef", "certSecretRef", "keySecretRef")}
 SENTINEL = {"masterName": "m", "nodes": [{"host": "s"}], "auth": {"passwordSecretRef": {"name": "sentinels"}}}
-READ_AGAIN = ("shop-redis", "redis-tls", "sentinels", "signing", "shop-db")
+READ_AGAIN: dict[str, Any] = {
+    "shop-redis": {},
+    "redis-tls": {"redis": {"standalone": {"host": "redis"}, "tls": TLS}},
+    "sentinels": {"redis": {"sentinel": SENTINEL}},
+    "signing": {},
+    "shop-db": LEDGER,
+}
 
 
-def test_secrets_that_are_read_again_while_pods_run_roll_none() -> None:
+@pytest.mark.parametrize("name", READ_AGAIN)
+def test_a_secret_that_is_read_again_while_pods_run_rolls_none(name: str) -> None:
     """Kubernetes changes the mounted file, and the next connect, or the next use, is with what it holds then."""
-    redis = {"sentinel": SENTINEL, "tls": TLS, "auth": SPEC["redis"]["auth"]}
-    known = ({"secrets": {**dict.fromkeys(READ_AGAIN, content), "app-keys": "1"}} for content in "12")
-    old, new = (_remembered(redis=redis, **LEDGER, known=each) for each in known)
-    assert old == new
+    for component in BOTH:
+        contents = ({"secrets": {name: content}} for content in ("1", "2"))
+        old, new = (inputs(component, **READ_AGAIN[name], known=known) for known in contents)
+        assert changes(old, new) == []
 
 
 REDLOCK: Any = {"guard": {"redlock": {"urlsSecretRef": {"name": "locks"}}}}
 
 
-IN_ENV: Any = {"containers": [{"name": "worker", "envFrom": [{"secretRef": {"name": "shop-redis"}}]}]}
+def reading(*sources: Object) -> Spec:
+    """The spec of workers that have these in their environment."""
+    containers = [{"name": "worker", "envFrom": list(sources)}]
+    return {"worker": worker(template={"spec": {"containers": containers}})}
 
 
 @pytest.mark.parametrize(
     ("spec", "field", "name"),
     [
         (REDLOCK, "secrets", "locks"),
-        # Though processes read it again for spec.redis.
-        ({"worker": worker(template={"spec": IN_ENV})}, "secrets", "shop-redis"),
+        ({}, "secrets", "app-keys"),
+        (reading(*ENV, *ENV), "secrets", "app-keys"),
+        (
+            reading({"secretRef": {"name": "shop-redis"}}),
+            "secrets",
+            "shop-redis",
+        ),  # though processes read it again for spec.redis
         ({}, "config_maps", "app"),
     ],
 )
@@ -171,6 +200,8 @@ def test_a_secret_that_is_gone_rolls_nothing_and_one_that_comes_back_if_it_is_an
 @pytest.mark.parametrize(
     ("policies", "rolls"),
     [
+        (("None", "Hold", "None"), [True, True]),
+        (("None", "HoldAndDrain", "None"), [False, False]),
         (("Hold", "HoldAndDrain", "None"), [False, True]),
         (("HoldAndDrain", "Hold", "HoldAndDrain"), [True, False]),
     ],

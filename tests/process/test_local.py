@@ -157,7 +157,7 @@ def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_
 
 def test_two_workers_share_the_work_and_killed_processes_are_started_again(home: Home) -> None:
     """Prometheus finds every process. A document that is wrong for a while does no harm."""
-    first = free_port(range(20_100, 20_900))
+    first = free_port(range(4_100, 4_900))  # no other test has a server there
     with stopped(home.ready("--metrics-port", str(first), "--workers", "2")) as run:
         swept(run)
         assert len(children(run.pid)) == 4

@@ -43,7 +43,10 @@ def test_the_wheel_describes_the_project_and_holds_scripts_types_the_crd_and_no_
     names = ZipFile(wheel).namelist()
     found = {name for name in names if name.endswith((".lua", "py.typed")) or name.startswith("delayq/crds/")}
     assert found == {
-        *(f"delayq/protocol/lua/{path.name}" for path in (ROOT / "worker/delayq/protocol/lua").glob("*.lua")),
+        *(
+            f"delayq/{path.relative_to(ROOT / 'worker/delayq')}"
+            for path in (ROOT / "worker/delayq/protocol/lua").rglob("*.lua")
+        ),
         *(f"delayq/crds/{path.name}" for path in (ROOT / "crds").glob("*.yaml")),
         *("delayq/py.typed", "delayq/testing/advance.lua"),
     }

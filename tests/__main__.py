@@ -22,8 +22,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 LOGS: Final = ROOT / ".cache" / "test"
 LANES: Final = (
     ("test-node", "test-process"),
-    ("test-cluster",),
-    ("check", "test-alone", "test-redis", "test-images"),
+    ("test-cluster", "test-images"),
+    ("check", "test-alone", "test-redis"),
 )
 """Each lane runs its parts one after the other. The last lane mostly computes, and lets the others go first."""
 PROGRESS_SECONDS: Final = 30.0

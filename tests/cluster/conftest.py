@@ -73,6 +73,8 @@ def remove_delayq(plane: ControlPlane) -> None:
         plane.rest.delete(path, labelSelector="app.kubernetes.io/name=delayq")
     for name in ("shop", "bank", "delayq-system"):  # which pages name
         delete_namespace(plane, name)
+        # No kubelet is left that ends its pods; the garbage collection of pods takes a minute.
+        plane.rest.delete(f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
         eventually(partial(gone, plane, f"/api/v1/namespaces/{name}"), timeout_s=60, what=f"{name} is gone")
     if found(plane, CRD_PATH):
         for body in plane.rest.items("/apis/delayq.dev/v1alpha1/delayqueues"):

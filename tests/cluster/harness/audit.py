@@ -64,7 +64,7 @@ def read(log: Path, since: int = 0) -> Iterator[AuditEvent]:
 def _event(event: dict[str, Any]) -> AuditEvent:
     target = event.get("objectRef", {})
     return AuditEvent(
-        user=event["user"].get("username", ""),  # nobody's, if the API server refused a client it did not know
+        user=event["user"].get("username", ""),  # none, when it refused the token
         verb=event["verb"],
         group=target.get("apiGroup", ""),
         resource=target.get("resource", ""),

@@ -140,7 +140,7 @@ def test_a_kind_and_a_due_time_select_with_or_without_a_tag(shard: Shard) -> Non
         return "".join(sorted(name for name, _ in bulk(shard, "list", **chosen).listed))
 
     for tag in ("x", None):
-        assert ids(tag=tag, kind="push") == "a"
+        assert (ids(tag=tag, kind="push"), ids(tag=tag, kind="pus")) == ("a", "b")
         assert ids(tag=tag, due_from_ms=NOW + 2, due_before_ms=NOW + 3) == "b"
         assert ids(tag=tag, due_before_ms=NOW + 3) == "ab"
     assert ids(due_from_ms=NOW + 3) == "cd"

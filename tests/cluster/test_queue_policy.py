@@ -181,8 +181,13 @@ def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
                 eventually(partial(world.there, "jobs", "account-erase"), what="the Job")
             world.edit(name, deletionPolicy="Retain")
             eventually(partial(gone, world, name), what="it is gone")
+            eventually(partial(without_job, world, name), what="its Job is gone")
     delete_namespace(cluster, home)
 
 
 def gone(world: World, name: str) -> bool:
     return not world.there(names.PLURAL, name)
+
+
+def without_job(world: World, name: str) -> bool:
+    return not world.there("jobs", f"{name}-erase")

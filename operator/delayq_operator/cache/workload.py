@@ -79,9 +79,8 @@ def workload(body: Object | None) -> Workload:
 
 def _why(condition: Object, status: str) -> str:
     """Return the message of a condition with this status, or its reason; empty with another status."""
-    return (
-        str(condition.get("message") or condition.get("reason")) if condition.get("status") == status else ""
-    )
+    given = condition.get("message") or condition.get("reason") or ""
+    return str(given) if condition.get("status") == status else ""
 
 
 def podless_seconds(job: Object, now: float) -> float | None:

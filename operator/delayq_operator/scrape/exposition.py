@@ -14,6 +14,7 @@ import asyncio
 import logging
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -65,7 +66,7 @@ class Question:
 
     @property
     def path(self) -> str:
-        asked = [*(f"horizon={horizon_label(each)}" for each in self.horizons)]
+        asked = [_horizons(self.horizons)] if self.horizons else []
         asked += [f"kinds_within={horizon_label(self.kinds_seconds)}"] if self.kinds_seconds else []
         return f"/metrics?{'&'.join(asked)}" if asked else "/metrics"
 
@@ -79,6 +80,13 @@ class Question:
     def most_lines(self) -> int:
         """Most lines in all: other metrics, histograms and comments included."""
         return 2 * self.most_needed + 512
+
+
+@lru_cache(
+    1024
+)  # polls repeat the same horizons, and formatting them takes longer than all else of a question
+def _horizons(seconds: tuple[float, ...]) -> str:
+    return "&".join(f"horizon={horizon_label(each)}" for each in seconds)
 
 
 class InvalidAnswer(Exception):

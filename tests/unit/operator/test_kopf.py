@@ -66,7 +66,7 @@ async def test_what_kopf_asks_for_and_that_on_event_and_an_index_write_nothing(o
     operator.follow("others")
     operator.settings.watching.label_selectors[GROUP, VERSION, "things"] = "made-by=us"
     script(operator, listed(7, "a"), watches=[END])
-    await operator.until(eventually(lambda: len(operator.api.asked) >= 4))  # a list and a watch of each
+    await operator.until(eventually(lambda: len(operator.api.asked) >= 4 and operator.told_last.is_set()))
     kinds = (THINGS, path("others"))
     asked = [request for request in operator.api.requests if request.path in kinds]
     selectors = {(request.path, request.query.get("labelSelector")) for request in asked}

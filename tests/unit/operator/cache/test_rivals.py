@@ -48,6 +48,9 @@ def test_one_alone_serves_at_once_and_the_older_one_reports_for_as_long_as_claim
     assert rivals.stance(ORDERS, OLD, 4) is Stance.SERVE
     assert rivals.seen(ORDERS, YIELD_SECONDS + CLAIM_SECONDS) == "delayq/delayq-operator"
     assert rivals.seen(ORDERS, 3 + REPORT_SECONDS) == ""
+    rivals.stance(ORDERS, NEW, 5)
+    rivals.forget(ORDERS)
+    assert rivals.seen(ORDERS, 5) == ""
 
 
 def test_the_newer_one_claims_once_and_yields_when_its_claim_is_replaced() -> None:

@@ -41,6 +41,10 @@ OTHERS: list[Object] = [
 ]
 
 
+ONE_TASK = [
+    *(replace(EMPTY, scheduled=1), replace(EMPTY, retrying=1), replace(EMPTY, parked=1)),
+    *(replace(EMPTY, in_flight=1), replace(EMPTY, dead=1)),
+]
 HELD = replace(EMPTY, due=1)
 OTHER = OTHERS[0]
 MORE_NODES = {"sentinel": {"masterName": "main", "nodes": [{"host": "b"}, {"host": "c"}]}}
@@ -52,8 +56,7 @@ MEASURED: Object = {"status": {"backlog": {"due": 0}}}
     ("redis", "backlog", "rest", "why"),
     [
         *((other, HELD, {}, "holds tasks") for other in OTHERS),
-        (OTHER, replace(EMPTY, in_flight=1), {}, "holds tasks"),
-        (OTHER, replace(EMPTY, dead=1), {}, "holds tasks"),
+        *((OTHER, one, {}, "holds tasks") for one in ONE_TASK),
         (OTHER, EMPTY, {}, ""),
         # A task in migration is in no state until it arrives.
         (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 3, 1, 3))), {}, "resharding"),

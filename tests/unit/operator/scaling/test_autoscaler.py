@@ -110,6 +110,8 @@ def test_a_number_or_a_spec_that_a_client_changed_counts_before_the_next_evaluat
     assert (found.before, found.replicas, world.enqueued) == (2, 10, 1)
     world.carry_out(found)
     assert world.decision(NOW + 1) is found
+    world.evaluate(NOW + 2, due=5_000)
+    assert world.enqueued == 1, "what is carried out is not asked for again"
     world.asks_for(3)
     found = world.decision(NOW + 1)
     assert (found.before, found.replicas) == (3, 10)

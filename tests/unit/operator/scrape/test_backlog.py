@@ -122,6 +122,13 @@ def test_kinds_of_parked_tasks_add_up_and_names_that_cannot_be_are_ignored() -> 
     )
 
 
+def test_a_scanner_exports_the_most_frequent_of_many_unknown_kinds() -> None:
+    many = [ParkedKind(f"kind-{number}", 1, 100 - number, NOW_MS) for number in range(50)]
+    text = render(scanner_metrics.queue_families("orders", {}, {}, NONE, parked=many)).decode()
+    exported = [labels["kind"] for name, labels, _ in samples(text) if name == "delayq_parked_tasks"]
+    assert exported == [f"kind-{number}" for number in range(16)]
+
+
 def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> None:
     """A shard without a leader makes the reading incomplete: fewer numbers must not look like fewer tasks."""
     lost, fine = scanner({0: True}, risks=None, outage="auth", **BUSY), scanner({1: True}, **BUSY)

@@ -220,6 +220,13 @@ async def test_what_breaks_off_is_no_reading(answer: bytes) -> None:
     assert found.endswith(("broke off its answer", "no metrics exposition"))
 
 
+async def test_a_refused_connection_is_called_so() -> None:
+    async with listening(lambda _: asyncio.sleep(0)) as port:
+        pass
+    async with aclosing(Client(port)) as client:
+        assert await client.ask(POD) == "orders-scanner-1 refused the connection"
+
+
 def endlessly(piece: bytes, pause: float = 0) -> Serve:
     async def serve(writer: asyncio.StreamWriter) -> None:
         writer.write(body(b""))

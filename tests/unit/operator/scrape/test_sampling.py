@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from delayq.scaling import Policy, Sample, begun, decide, sentence
 from delayq_operator.scrape.backlog import Reading
 from delayq_operator.scrape.sampling import sample
@@ -45,6 +46,13 @@ def test_a_look_has_everything_that_is_known() -> None:
         lead_seconds=8.0,
         leads=((1, 8.0), (2, 15.0), (4, 15.0), (8, 15.0), (16, 15.0), (32, 15.0)),
     )
+
+
+@pytest.mark.parametrize("missing", ["due", "in_flight"])
+def test_a_missing_number_is_not_zero(missing: str) -> None:
+    lines = [line for line in scanner({0: True}, **busy()) if line[1].get("state") != missing]
+    fleet = Fleet(ready=2, starting=1, starting_seconds=3)
+    assert sample(Reading([lines]), ASKED, WorkerStats({}), fleet) is None
 
 
 def test_shards_add_up_on_the_horizons_that_were_asked_for() -> None:

@@ -188,6 +188,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("WithinObjective", view(started=StartedTasks(10_000_000), backlog=LATE_AT_WORK)),
         ("WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
         ("NoTasksClaimed", view(backlog=LATE)),
+        ("WithinObjective", view(backlog=LATE, queue=queue(objective={"latenessMilliseconds": 10_000}))),
         ("MaxInFlight", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 8}))),
         ("TasksLate", view(backlog=LATE_AT_WORK, queue=queue(limits={"maxInFlight": 9}))),
         ("RatePerSecond", view(backlog=LATE, queue=queue(limits={"ratePerSecond": 5}))),

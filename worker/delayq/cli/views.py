@@ -17,6 +17,7 @@ from delayq.protocol.results import State
 if TYPE_CHECKING:
     from delayq.contract import Problem
     from delayq.protocol.results import Counts, DeadGroup, Failures, ParkedKind, TaskRow, TaskView
+    from delayq.schedules.times import Occurrence
 
 View = dict[str, Any]
 HORIZONS_MS: Final = (10_000, 60_000, 300_000, 3_600_000)
@@ -149,6 +150,17 @@ def parked(found: ParkedKind) -> View:
 def problem(found: Problem) -> View:
     """Return one problem of a document."""
     return {"path": found.path, "message": found.message}
+
+
+def occurrence(schedule: str, found: Occurrence, local: str, note: str) -> View:
+    """Return one time of a schedule."""
+    return {
+        "schedule": schedule,
+        **instant("nominal", found.nominal.at_ms),
+        **instant("due", found.due_ms),
+        "local": local,
+        "note": note,
+    }
 
 
 def guarded(task_id: str, *, seen: bool | None) -> View:

@@ -1,18 +1,24 @@
-"""Reads DelayQueue documents from YAML files. delayq.contract parses them and has the defaults."""
+"""Reads DelayQueue and DelaySchedule documents from YAML files. delayq.contract parses them and has the defaults."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import yaml
 
 from delayq.contract import DelayQueue, SpecError, parse
+from delayq.contract.document import parse_schedule
+from delayq.contract.schedule import KIND as SCHEDULE
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from delayq.contract.schedule import DelaySchedule
+
+T = TypeVar("T")
 
 MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
 MAX_ALIASED = 10_000  # additional values that aliases of a document may expand to
@@ -57,6 +63,17 @@ def read_all(paths: Iterable[str | Path]) -> list[Document]:
     return found
 
 
+def read_schedules(path: str | Path) -> list[DelaySchedule]:
+    """Return the DelaySchedules of a file, at least one; InvalidDocument names the file and everything wrong."""
+    name = str(path)
+    documents = _documents(_text(path), name)
+    found = {number: each for number, each in documents.items() if _kind(each) == SCHEDULE}
+    if not found:
+        raise InvalidDocument(f"{name}: expected a document of kind {SCHEDULE}, found none")
+    names = {number: f"{name}, document {number}" if len(documents) > 1 else name for number in found}
+    return [_checked(parse_schedule, each, names[number]) for number, each in found.items()]
+
+
 def named(error: InvalidDocument, name: str) -> InvalidDocument:
     """Return the error with the document's name in front, if it is one of a field."""
     return InvalidDocument(f"{name}: {error}") if str(error).startswith("spec.") else error
@@ -75,7 +92,15 @@ def _text(path: str | Path) -> bytes:
 
 
 class Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: a duplicate key is an error, and so are aliases that expand to too many values."""
+    """YAML as Kubernetes reads it: a duplicate key is an error, and so are aliases that expand to too many values.
+
+    A time is text.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- PyYAML's
+        first: [(tag, pattern) for tag, pattern in those if tag != "tag:yaml.org,2002:timestamp"]
+        for first, those in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_document(self, node: yaml.Node) -> object:
         """Limit the expansion of aliases and merge keys: a few bytes could use much memory and time."""
@@ -136,24 +161,33 @@ def parse_all(text: bytes, name: str) -> list[tuple[str, DelayQueue]]:
     return [(each, _parsed(found, each)) for each, found in zip(names, queues.values(), strict=True)]
 
 
-def _queues(text: bytes, name: str) -> dict[int, object]:
-    """Return the DelayQueues of a YAML text by their number in it, from 1 on."""
+def _documents(text: bytes, name: str) -> dict[int, object]:
+    """Return the documents of a YAML text by their number in it, from 1 on."""
     try:
         loaded = enumerate(yaml.load_all(text, Loader), 1)
-        documents: dict[int, object] = {number: each for number, each in loaded if each is not None}
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8, date, or number
+        return {number: each for number, each in loaded if each is not None}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8 or number
         raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
-    queues: dict[int, object] = {
-        number: each
-        for number, each in documents.items()
-        if isinstance(each, dict) and each.get("kind") == "DelayQueue"
-    }
+
+
+def _kind(document: object) -> object:
+    return document.get("kind") if isinstance(document, dict) else None
+
+
+def _queues(text: bytes, name: str) -> dict[int, object]:
+    """Return the DelayQueues of a YAML text by their number in it."""
+    documents = _documents(text, name)
+    queues = {number: each for number, each in documents.items() if _kind(each) == "DelayQueue"}
     # Of a single document, the parser reports the kind, and all other problems.
     return documents if not queues and len(documents) == 1 else queues
 
 
 def _parsed(document: object, name: str) -> DelayQueue:
+    return _checked(parse, document, name)
+
+
+def _checked(parser: Callable[[Any], T], document: object, name: str) -> T:
     try:
-        return parse(document)  # type: ignore[arg-type] # the parser refuses what is no mapping
+        return parser(document)
     except SpecError as error:
         raise InvalidDocument("\n".join(f"{name}: {problem}" for problem in error.problems)) from error

@@ -1,4 +1,4 @@
-"""Parses and renders DelayQueue documents, which come as YAML or from the API server.
+"""Parses and renders DelayQueue and DelaySchedule documents, which come as YAML or from the API server.
 
 Not here: reading files, YAML, or any other I/O.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from delayq.contract.problems import Place, Problem, SpecError
 from delayq.contract.queue import DelayQueue
 from delayq.contract.record import Section, write_record
+from delayq.contract.schedule import DelaySchedule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,15 @@ def parse(document: Mapping[str, object]) -> DelayQueue:
     if not isinstance(queue, DelayQueue):
         raise SpecError(tuple(problems))
     return queue
+
+
+def parse_schedule(document: Mapping[str, object]) -> DelaySchedule:
+    """Read a whole DelaySchedule, or raise SpecError; delayq.schedules checks what its expression means."""
+    problems: list[Problem] = []
+    schedule = Section(DelaySchedule).read(document, Place("", problems))
+    if not isinstance(schedule, DelaySchedule):
+        raise SpecError(tuple(problems))
+    return schedule
 
 
 def to_document(queue: DelayQueue) -> dict[str, object]:

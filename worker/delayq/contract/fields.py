@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import MISSING, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from delayq.contract.freeform import JsonValue
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.pod_template import PodTemplate
 from delayq.contract.record import Section
@@ -91,6 +92,11 @@ def dictionary(*, name: Text, value: Text, most: int, doc: str) -> Mapping[str, 
 def sections_by_name(record: type[R], *, name: Text, most: int, doc: str) -> Mapping[str, R] | None:
     """Declare a map from text to mappings with fields of their own, None when absent."""
     return _declare(Dictionary(name=name, value=Section(record), most=most), None, doc)
+
+
+def json_value(*, doc: str) -> object:
+    """Declare any JSON value, None when absent."""
+    return _declare(JsonValue(), None, doc)
 
 
 def pod_template() -> Mapping[str, object] | None:

@@ -1,4 +1,4 @@
-"""A mapping with unknown fields. It is stored unchanged if it is JSON.
+"""A value with unknown fields. It is stored unchanged if it is JSON.
 
 Depth, number of values and length are limited, because YAML anchors can describe an unbounded tree.
 """
@@ -34,6 +34,22 @@ class Freeform(Kind):
         """Return a copy of the object, if it is JSON."""
         if not isinstance(value, Mapping):
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
+        complaint = _complaint(value)
+        return place.refuse(complaint) if complaint else copy(value)
+
+    def write(self, value: object) -> object:
+        """Return a copy, so that callers cannot change the model."""
+        return copy(value)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonValue(Kind):
+    """Any JSON value."""
+
+    expected: str = "a JSON value"
+
+    def read(self, value: object, place: Place) -> object:
+        """Return a copy of the value, if it is JSON."""
         complaint = _complaint(value)
         return place.refuse(complaint) if complaint else copy(value)
 

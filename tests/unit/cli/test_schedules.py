@@ -1,0 +1,60 @@
+"""delayq schedules next: the times of a document, and where clocks move one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tests.unit.cli.runner import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENT = """
+apiVersion: delayq.dev/v1alpha1
+kind: DelaySchedule
+metadata: {name: nightly}
+spec:
+  queueRef: {name: orders}
+  cron: "30 1 * * *"
+  timeZone: Europe/Lisbon
+  daylightSaving: {overlap: Both}
+  startTime: 2026-03-28T00:00:00Z
+---
+apiVersion: delayq.dev/v1alpha1
+kind: DelaySchedule
+metadata: {name: poll}
+spec: {queueRef: {name: orders}, everySeconds: 90}
+"""
+
+
+def test_the_next_times_of_each_schedule_are_printed_and_where_clocks_move_one(tmp_path: Path) -> None:
+    file = tmp_path / "schedules.yaml"
+    file.write_text(DOCUMENT)
+    found = run("schedules", "next", str(file), "-n", "2", "--from", "2026-03-01T00:00:00Z")
+    assert found.stdout.splitlines() == [
+        "SCHEDULE  TIME                      LOCAL                         NOTE",
+        "nightly   2026-03-28T01:30:00.000Z  Sat 2026-03-28 01:30:00 WET",
+        "nightly   2026-03-29T01:00:00.000Z  Sun 2026-03-29 02:00:00 WEST  clocks go forward: there is no 01:30",
+        "poll      2026-03-01T00:00:00.000Z  Sun 2026-03-01 00:00:00 UTC",
+        "poll      2026-03-01T00:01:30.000Z  Sun 2026-03-01 00:01:30 UTC",
+    ]
+    found = run("schedules", "next", str(file), "-n", "2", "--from", "2026-10-25T00:00:00Z", "-o", "json")
+    first, second, *_ = json.loads(found.stdout)
+    assert (first["local"], first["note"]) == ("2026-10-25T01:30:00+01:00", "")
+    assert (second["local"], second["note"]) == (
+        "2026-10-25T01:30:00+00:00",
+        "clocks go back: the second 01:30",
+    )
+
+
+def test_a_file_without_schedules_and_a_schedule_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "schedules.yaml"
+    file.write_text(DOCUMENT.replace("Europe/Lisbon", "Mars/Olympus"))
+    found = run("schedules", "next", str(file))
+    assert (found.exit_code, found.stdout) == (3, "")
+    assert "nightly: spec.timeZone: expected a time zone" in found.stderr
+    file.write_text("kind: DelayQueue")
+    assert (
+        "expected a document of kind DelaySchedule, found none" in run("schedules", "next", str(file)).stderr
+    )

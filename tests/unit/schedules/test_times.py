@@ -1,0 +1,103 @@
+"""Occurrences of all kinds of schedule, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import pytest
+from delayq.contract import SpecError
+from delayq.contract.document import parse_schedule
+from delayq.schedules.times import Calendar
+
+HOUR_MS = 3_600_000
+NEW_YEAR = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1000
+
+
+def calendar(name: str = "nightly", **spec: Any) -> Calendar:  # noqa: ANN401 -- fields of a document
+    document = {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelaySchedule",
+        "metadata": {"name": name},
+        "spec": {"queueRef": {"name": "orders"}, **spec},
+    }
+    return Calendar(parse_schedule(document))
+
+
+def times(made: Calendar, after_ms: int = NEW_YEAR, count: int = 4) -> list[int]:
+    return [each.nominal.at_ms - NEW_YEAR for each in islice(made.after(after_ms), count)]
+
+
+def test_a_period_counts_from_its_anchor_whatever_clocks_do() -> None:
+    assert times(calendar(everySeconds=90)) == [90_000, 180_000, 270_000, 360_000]
+    anchored = calendar(everySeconds=3600, anchorTime="2030-01-01T00:10:00+01:00")
+    assert times(anchored, count=2) == [600_000, 600_000 + HOUR_MS]
+    assert times(anchored, NEW_YEAR + 600_000, 1) == [600_000 + HOUR_MS]
+
+
+def test_a_list_is_sorted_and_each_instant_is_once() -> None:
+    listed = calendar(times=["2026-01-01T02:00:00Z", "2026-01-01T01:00:00.5Z", "2026-01-01T03:00:00+01:00"])
+    assert times(listed) == [HOUR_MS + 500, 2 * HOUR_MS]
+    assert times(listed, NEW_YEAR + 2 * HOUR_MS) == []
+
+
+def test_start_and_end_are_within_and_nothing_is_outside() -> None:
+    bounded = {"startTime": "2026-01-01T02:00:00Z", "endTime": "2026-01-01T03:00:00Z"}
+    assert times(calendar(cron="0 * * * *", **bounded), 0) == [2 * HOUR_MS, 3 * HOUR_MS]
+    assert times(calendar(everySeconds=1800, **bounded), NEW_YEAR + 2 * HOUR_MS) == [9_000_000, 3 * HOUR_MS]
+
+
+def test_jitter_is_the_same_for_the_same_occurrence_and_spreads_others() -> None:
+    made, again, other = (calendar(name, cron="@daily", jitterSeconds=600) for name in ("a", "a", "b"))
+    found, repeated, others = (
+        [each.due_ms for each in islice(each.after(0), 200)] for each in (made, again, other)
+    )
+    assert found == repeated
+    spread = [due % 86_400_000 for due in found]
+    assert all(0 <= each <= 600_000 for each in spread)
+    assert (min(spread) < 60_000, max(spread) > 540_000, found != others) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"cron": "0 0 1--100000000 * *"}, "spec.cron: expected a cron expression that matches some time"),
+        ({"cron": "0 0 31 2 *"}, "spec.cron: expected a cron expression that matches some time"),
+        ({"cron": "61 * * * *"}, "see its minute"),
+        ({"cron": "0 0 0 * * *"}, "spec.cron: expected a cron expression of five fields"),
+        ({"cron": "* " * 2000}, "spec.cron: expected a cron expression of five fields"),
+        ({"cron": "@daily", "timeZone": "Mars/Olympus"}, "spec.timeZone: expected a time zone"),
+        (
+            {"cron": "@daily", "timeZone": "../../etc/passwd"},
+            "spec.timeZone: expected the name of a time zone",
+        ),
+        (
+            {"times": ["2026-01-01T00:00:00Z"] * 10_000},
+            "spec.times: expected a list of 1 to 1000 items, got 10000",
+        ),
+        ({"times": ["2026-02-30T00:00:00Z"]}, "spec.times[0]: expected a day that exists"),
+        ({"times": ["2026-01-01T00:00:00"]}, "spec.times[0]: expected an instant with its zone"),
+        (
+            {"cron": "@daily", "startTime": "2026-01-02T00:00:00Z", "endTime": "2026-01-01T00:00:00Z"},
+            "endTime must not be before startTime",
+        ),
+        ({"everySeconds": 60, "jitterSeconds": 60}, "jitterSeconds must be less than everySeconds"),
+        (
+            {"cron": "*/5 * * * *", "jitterSeconds": 300},
+            "spec.jitterSeconds: expected less than the shortest time between two occurrences, 300, got 300",
+        ),
+        ({"everySeconds": 60, "cron": "@daily"}, "expected exactly one of cron, everySeconds, times"),
+        ({"everySeconds": 60, "timeZone": "UTC"}, "timeZone needs cron"),
+        ({"everySeconds": 60, "misfire": {"policy": "Skip"}}, "policy Skip needs maxLatenessSeconds"),
+        ({"everySeconds": 60, "misfire": {"maxRuns": 3}}, "maxRuns needs policy RunAll"),
+        ({"everySeconds": 60, "task": {"version": 2}}, "version needs kind"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_field_in_no_time(spec: dict[str, Any], says: str) -> None:
+    began = time.process_time()
+    with pytest.raises(SpecError) as refused:
+        calendar(**spec)
+    assert says in str(refused.value)
+    assert time.process_time() - began < 2

@@ -1,0 +1,1 @@
+"""Recurring schedules: when their occurrences are due. Pure; Redis and Kubernetes are elsewhere."""

@@ -185,6 +185,18 @@ async def test_a_sweep_shortens_leases_after_the_clock_stepped_back(
     assert shard.whole() == before.but(processing={"a:7": NOW - 3_600_000 + lease_ms})
 
 
+@pytest.mark.parametrize("reclaims", [True, False])
+async def test_a_sweep_reclaims_expired_leases_unless_there_is_a_check(
+    shard: Shard, connection: AsyncConnection, *, reclaims: bool
+) -> None:
+    before = shard.seed(
+        State(processing={"a:7": NOW - 1, "b:8": NOW + 10**10}, tasks={"a": envelope(), "b": envelope()})
+    )
+    await Sweep(shard.commands, connection, spec(), reclaims=reclaims).step()
+    assert shard.whole().suspect == ({"a": 7} if reclaims else {})
+    assert reclaims or shard.whole() == before
+
+
 @pytest.mark.parametrize("apart", [False, True])
 async def test_leases_that_a_fail_over_left_in_a_dropped_shard_are_reclaimed(
     redis_server: Servers, queue_name: str, connection: AsyncConnection, *, apart: bool

@@ -23,7 +23,7 @@ START_SECONDS = 20.0
 
 
 class Server:
-    """Use as `with Server() as server`; `server.url` names it. NoServer without a Redis binary."""
+    """Use as `with Server() as server`; `server.url` names it. CannotRun without a Redis binary."""
 
     def __init__(self) -> None:
         """Start it and wait until it answers."""

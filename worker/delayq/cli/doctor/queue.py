@@ -43,8 +43,8 @@ def queue(
     connection: SyncConnection, commands: Commands, target: Target, served: Sequence[int]
 ) -> Iterator[Finding]:
     """Check the keys of the available shards."""
-    found = _counts(connection, commands, served)
     yield from shards(commands, None if target.document is None else target.shards)
+    found = _counts(connection, commands, served)
     yield from formats(found.format)
     yield leaders(connection, commands, served)
     yield overdue(connection, commands, target, served, before=found)

@@ -82,9 +82,8 @@ class Question:
         return 2 * self.most_needed + 512
 
 
-@lru_cache(
-    1024
-)  # polls repeat the same horizons, and formatting them takes longer than all else of a question
+# Polls repeat the same horizons, and formatting them takes longer than the rest of a question.
+@lru_cache(1024)
 def _horizons(seconds: tuple[float, ...]) -> str:
     return "&".join(f"horizon={horizon_label(each)}" for each in seconds)
 

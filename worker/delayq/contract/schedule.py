@@ -49,8 +49,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def milliseconds(instant: str) -> int:
-    """Return the Unix time, ms, of a text that INSTANT accepts; ValueError for a day that does not exist."""
-    return (datetime.fromisoformat(instant) - _EPOCH) // timedelta(milliseconds=1)
+    """Return the Unix time of an INSTANT, rounded up to ms; ValueError for a day that does not exist."""
+    return -((_EPOCH - datetime.fromisoformat(instant)) // timedelta(milliseconds=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ class Cron:
         at = datetime.fromtimestamp(at_ms // 1000, UTC)
         wall, before = at.astimezone(self._zone), (at - DAY).astimezone(self._zone)
         back = (before.utcoffset() or timedelta()) - (wall.utcoffset() or timedelta())
-        # In the second of two hours, the first one is the earlier wall-clock time; and the other way round before it.
+        # Shortly before clocks go back, too: the repeated wall-clock times are earlier than this one.
         after = (at + DAY).astimezone(self._zone).utcoffset() or timedelta()
         back = max(back, (wall.utcoffset() or timedelta()) - after, timedelta())
         return wall.replace(tzinfo=None, fold=0) - back - SECOND

@@ -11,7 +11,7 @@ SQL: Final = (
     "greenlet",
 )  # SQLAlchemy's asyncio extension cannot be imported without greenlet
 BROUGHT_BY: Final = {
-    **dict.fromkeys(("click", "rich"), "delayq[cli]"),
+    **dict.fromkeys(("click", "cronsim", "rich"), "delayq[cli]"),
     **dict.fromkeys(("aiohttp", "uvloop"), "delayq[worker]"),
     **dict.fromkeys(SQL, DATABASE),
 }

@@ -72,7 +72,8 @@ def a_worker_stays_while_it_holds_a_lease(orders: Scaled, world: World) -> None:
         before = world.operator.metric(decisions)
         more = partial(world.operator.metric, decisions)
         eventually(lambda: more() >= before + 5, timeout_s=60, what="five decisions")
-        assert seen == [], "the number did not change while the handler ran"
+        # One arrival counts as a rate for a moment, so two workers may have been asked for; never none.
+        assert 0 not in seen, [each["message"] for each in orders.events()][-2:]
         orders.open()
         orders.until_done(ids)
         orders.until_replicas(0)

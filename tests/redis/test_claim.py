@@ -25,7 +25,7 @@ def test_what_is_due_is_leased_and_what_is_due_a_millisecond_later_is_not(shard:
     """Also after the clock stepped back: nothing runs early by Redis' clock."""
     before = shard.seed(State().but(**{home: {"past": NOW - 5, "now": NOW, "later": NOW + 1}}, tasks=None))
     shard.clock(NOW - 6)
-    assert claim(shard) == Claimed(NOW - 6, [], more=False, unreadable=[])
+    assert claim(shard) == Claimed(NOW - 6)
     assert shard.whole() == before
     shard.clock(NOW)
     assert ids(claim(shard)) == ["past", "now"]

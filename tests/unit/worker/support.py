@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from delayq.connection import Address, AsyncConnection
 from delayq.handlers.base import NO_BATCHES
 from delayq.protocol.commands import Commands
-from delayq.protocol.results import Claimed, Lease
+from delayq.protocol.results import Claimed, Lease, Leases
 from delayq.service.counters import WorkerCounters
 from delayq.service.shard_groups import ShardGroup
 from delayq.worker.executor import Executor
@@ -47,7 +47,7 @@ class Worker:
     def claimed(self, *leases: Lease, now_ms: int = 0, isolated: bool = False) -> list[Running]:
         """Let one claim return these; returns the tasks that begin."""
         first = len(self.slots.running)
-        answer = Claimed(now_ms, list(leases), more=False, unreadable=[])
+        answer = Claimed(now_ms, len(leases), decode=lambda: Leases([*leases], []))
         self._starter.start(answer, time.monotonic(), isolated=isolated)
         return list(self.slots.running.values())[first:]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from delayq.protocol.results import Claimed
 from delayq.worker.claim_backoff import REFUSED_SECONDS, ClaimBackoff
 
 
 def claimed(tasks: int = 0, *, held: bool = True, room_seconds: float | None = None) -> Claimed:
-    leases: list[Any] = [None] * tasks
-    return Claimed(0, leases, more=False, unreadable=[], held=held, room_seconds=room_seconds)
+    return Claimed(0, tasks, held=held, room_seconds=room_seconds)
 
 
 def test_who_began_the_last_tasks_of_a_rate_comes_back_for_the_next() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import EnvelopeError
@@ -20,6 +21,7 @@ from delayq.protocol.results import (
     Failures,
     Leadership,
     Lease,
+    Leases,
     LostTask,
     MigratingTask,
     MigrationBatch,
@@ -40,7 +42,7 @@ from delayq.protocol.results import (
 from delayq.protocol.shard_map import ShardMap, ShardMapOutdated, TaskMigrating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 T = TypeVar("T")
 
@@ -141,31 +143,46 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
 
     def read(reply: list[Any]) -> Claimed:
         if len(reply) == 1:
-            return Claimed(reply[0], [], more=False, unreadable=[], abandoned=True)
+            return Claimed(reply[0], abandoned=True)
         now_ms, first, more, room_us, ids, dues, envelopes, counts, suspects = reply
-        token, retried = int(first) - 1, dict(zip(counts[::2], counts[1::2], strict=True))
-        leases: list[Lease] = []
-        unreadable: list[tuple[Lease, Exception]] = []
-        for at, (raw_id, due_ms, envelope) in enumerate(zip(ids, dues, envelopes, strict=True)):
-            token += 1
-            if envelope is None:
-                continue  # an orphan: the script dropped it
-            member = b"%b:%d" % (raw_id, token)
-            task_id = raw_id.decode(errors="replace")
-            try:
-                content = decode(envelope)
-                failures, crashes = _counted(retried[at]) if at in retried else (0, 0)
-            except (EnvelopeError, ValueError) as error:
-                task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
-                unreadable.append((Lease(task, shard, member, 0), error))
-                continue
-            body, content_type, headers, scheduled_ms, (kind, version, last, _, tags) = content
-            run = (failures + crashes + 1, token, due_ms, scheduled_ms)
-            task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags, last)
-            leases.append(Lease(task, shard, member, failures))
-        return Claimed(now_ms, leases, bool(more), unreadable, *_held(room_us), suspects=suspects)
+        token = int(first)
+        tasks = zip(range(token, token + len(ids)), ids, dues, envelopes, strict=True)
+        retried = dict(zip([token + at for at in counts[::2]], counts[1::2], strict=True))
+        return Claimed(
+            now_ms,
+            len(ids) - envelopes.count(None),  # None: an orphan, which the script dropped
+            bool(more),
+            *_held(room_us),
+            suspects=suspects,
+            decode=partial(_leases, queue, shard, tasks, retried),
+        )
 
     return read
+
+
+def _leases(
+    queue: str, shard: int, tasks: Iterable[tuple[int, bytes, int, bytes | None]], retried: dict[int, bytes]
+) -> Leases:
+    """Decode tokens, IDs, due times and envelopes; `retried` has the entries of `attempts` by token."""
+    leases: list[Lease] = []
+    unreadable: list[tuple[Lease, Exception]] = []
+    for token, raw_id, due_ms, envelope in tasks:
+        if envelope is None:
+            continue
+        member = b"%b:%d" % (raw_id, token)
+        task_id = raw_id.decode(errors="replace")
+        try:
+            content = decode(envelope)
+            failures, crashes = _counted(retried[token]) if token in retried else (0, 0)
+        except (EnvelopeError, ValueError) as error:
+            task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
+            unreadable.append((Lease(task, shard, member, 0), error))
+            continue
+        body, content_type, headers, scheduled_ms, (kind, version, last, _, tags) = content
+        run = (failures + crashes + 1, token, due_ms, scheduled_ms)
+        task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags, last)
+        leases.append(Lease(task, shard, member, failures))
+    return Leases(leases, unreadable)
 
 
 def settled(count: int, outcome: str) -> Callable[[list[int]], list[Settled]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from delayq.protocol.envelope import Task
     from delayq.protocol.shard_map import ShardMap
@@ -321,22 +322,47 @@ class Lease:
     failures: int = 0  # charged before this run; task.attempt also counts crashes
 
 
-@dataclass(frozen=True, slots=True)
+class Leases(NamedTuple):
+    """The tasks of one claim. `unreadable` are leases whose envelope cannot be decoded, with the reason."""
+
+    readable: list[Lease]
+    unreadable: list[tuple[Lease, Exception]]
+
+
+def _no_leases() -> Leases:
+    return Leases([], [])
+
+
+@dataclass(frozen=True)
 class Claimed:
-    """The result of one claim. `unreadable` are leases whose envelope cannot be decoded, with the reason.
+    """The result of one claim. The tasks are decoded on first use: the worker may send the next claim before.
 
     `held`: a limit holds due tasks back for `room_seconds`, or if that is None until a running task ends.
     `abandoned`: Redis executed the claim after its deadline and leased nothing.
     """
 
     now_ms: int
-    leases: list[Lease]
-    more: bool
-    unreadable: list[tuple[Lease, Exception]]
+    tasks: int = 0  # that were leased
+    more: bool = False
     held: bool = False
     room_seconds: float | None = None
     abandoned: bool = False
     suspects: int = 0  # waiting in the shard
+    decode: Callable[[], Leases] = field(default=_no_leases, repr=False, compare=False)
+
+    @property
+    def leases(self) -> list[Lease]:
+        """The tasks that can be decoded."""
+        return self._leases.readable
+
+    @property
+    def unreadable(self) -> list[tuple[Lease, Exception]]:
+        """The others."""
+        return self._leases.unreadable
+
+    @cached_property
+    def _leases(self) -> Leases:
+        return self.decode()
 
 
 class Ticket(NamedTuple):

@@ -34,7 +34,7 @@ class ClaimBackoff:
         """
         self._held_until.pop(shard, None)
         self._refused.pop(shard, None)
-        if claimed.leases and claimed.room_seconds is not None:
+        if claimed.tasks and claimed.room_seconds is not None:
             self._held_until[shard] = now + claimed.room_seconds
 
     def refuse(self, shard: int, now: float) -> int:

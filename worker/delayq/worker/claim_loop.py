@@ -236,7 +236,7 @@ class ClaimLoop:
 
         Suspects run alone, and a worker that drains releases what it claims: then exchanges follow each other.
         """
-        leases = sum(len(answer.leases) for answer in claimed)
+        leases = sum(answer.tasks for answer in claimed)
         suspects = self._slots.suspects
         more = any(answer.more for answer in claimed)
         if not (more and leases) or self._slots.draining or suspects.waiting or suspects.running:
@@ -340,8 +340,8 @@ class ClaimLoop:
 
     def _note_suspects(self, shard: int, answer: Claimed) -> None:
         self._slots.suspects.note(shard, answer.suspects, time.monotonic())
-        if self._slots.suspects.running and answer.leases:
-            fields = {"shard": shard, "tasks": len(answer.leases), "left": answer.suspects}
+        if self._slots.suspects.running and answer.tasks:
+            fields = {"shard": shard, "tasks": answer.tasks, "left": answer.suspects}
             log.info("suspects_isolated", extra={"fields": fields})
 
     def _refused(self, shard: int, error: Exception) -> None:

@@ -230,4 +230,4 @@ def _delivery(kind: TaskKind[..., Any], document: Delivery) -> Delivery:
         own["handler_timeout_seconds"] = policy.timeout_seconds
     if policy.delays_seconds is not None:
         own["backoff"] = Backoff(delays_seconds=policy.delays_seconds)
-    return replace(document, **own)
+    return replace(document, **own) if own else document

@@ -16,7 +16,7 @@ from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
 from tests.cluster.test_end_to_end import document
 from tests.cluster.world import World, running
-from tests.upgrade.baselines import Baseline, baselines
+from tests.upgrade.baselines import Baseline, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ class Build:
 NEW = Build("new", ROOT)
 
 
-@pytest.fixture(params=list(baselines()), ids=lambda baseline: baseline.version)
+@pytest.fixture(params=cases())
 def old(request: pytest.FixtureRequest, cluster: ControlPlane, crd: str, tmp_path: Path) -> Iterator[Build]:  # noqa: ARG001  the CRD is there first
     baseline: Baseline = request.param
     yield Build("old", baseline.unpack(tmp_path / "old", "worker", "operator", "charts", "crds"))

@@ -27,7 +27,7 @@ for document in yaml.safe_load_all(sys.stdin):
 """
 
 
-@pytest.mark.parametrize("older", list(baselines()), ids=lambda baseline: baseline.version)
+@pytest.mark.parametrize("older", baselines(), ids=lambda baseline: baseline.version)
 def test_an_older_image_reads_the_document_of_a_queue_that_uses_nothing_new(
     older: Baseline, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from delayq import NewTask
 from delayq.protocol.results import State
 
 from tests.process.fleet import check_runs, until, wait_said
-from tests.process.test_upgrade import SPEC, Both, both, stop
+from tests.process.test_upgrade import SPEC, Both, both, from_0_2, stop
 
 if TYPE_CHECKING:
     from delayq import SyncClient
@@ -25,6 +25,7 @@ pytestmark = [
 EACH = 10
 
 
+@from_0_2
 def test_tasks_of_kinds_survive_workers_that_do_not_know_them(both: Both, new_fleet: NewFleet) -> None:
     """Older workers put them back, newer ones without the App park them, an older reaper does not touch them."""
     plain = both.fleet
@@ -80,6 +81,7 @@ def done(client: SyncClient, ids: list[str]) -> bool:
     return not states(client, ids)
 
 
+@from_0_2
 def test_the_history_has_what_newer_workers_did_beside_older_ones(both: Both, new_fleet: NewFleet) -> None:
     """And an older build neither needs it nor loses it."""
     plain = both.fleet

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from _pytest.mark import ParameterSet
 
 HERE = Path(__file__).parent
 
@@ -34,7 +34,19 @@ class Baseline(NamedTuple):
         return folder
 
 
-def baselines() -> Iterator[Baseline]:
+def baselines() -> list[Baseline]:
     """Oldest first."""
-    for each in tomllib.loads((HERE / "baselines.toml").read_text())["baseline"]:
-        yield Baseline(each["version"], each["commit"])
+    found = tomllib.loads((HERE / "baselines.toml").read_text())["baseline"]
+    return [Baseline(each["version"], each["commit"]) for each in found]
+
+
+def cases() -> list[ParameterSet]:
+    """All as parameters of a test; `make test` has the newest, from which most users come, `make test-all` all."""
+    *older, newest = baselines()
+    marked = [pytest.param(each, id=each.version, marks=pytest.mark.full) for each in older]
+    return [*marked, pytest.param(newest, id=newest.version)]
+
+
+def only(version: str) -> list[ParameterSet]:
+    """Return the one of this version as a parameter: for what was new after it."""
+    return [pytest.param(each, id=version) for each in baselines() if each.version == version]

@@ -192,6 +192,7 @@ def test_a_handler_that_no_worker_could_start_with_is_a_failure(
 ) -> None:
     """Its code lies beside the document, wherever doctor is run; what it prints is no result of doctor's."""
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "shop_of_doctor", raising=False)  # of the same test on another server
     (tmp_path / "shop_of_doctor.py").write_text("print('loaded')\n\ndef cancel(task): ...\n")
     path = document(tmp_path, aof_server.port, handler='{python: {callable: "shop_of_doctor:cancel"}}')
     beside = f"found only beside the document: start delayq worker in {tmp_path}"

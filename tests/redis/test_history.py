@@ -96,7 +96,9 @@ def _calls(shard: Shard) -> dict[str, int]:
     return {
         name: count
         for name, count in counted.items()
-        if not name.startswith(("eval", "config", "script", "info"))
+        if not name.startswith(
+            ("eval", "config", "script", "info", "ping", "publish", "replconf")
+        )  # of Sentinels
     }
 
 

@@ -88,18 +88,22 @@ def _needed(sample: Sample, policy: Policy, previous: Memory, now: float) -> tup
 
     More simultaneous starts take longer and need a longer window. The search begins with as many as allowed, and takes
     fewer until the tasks of their window need that many. The rate is estimated over the lead time, because a margin
-    for chance that is right for 2 s is too large for 15.
+    for chance that is right for 2 s is too large for 15. So a shorter window may need more workers than it was taken
+    for: then the longer one before it counts, with more starts than the shorter one had. Otherwise more work could ask
+    for fewer workers.
     """
-    starts = policy.most_starts(sample.ready)
+    starts, before = policy.most_starts(sample.ready), None
     while True:
         lead = policy.lead(sample.lead(starts))
         span = max(lead, policy.period_seconds)  # without a lead time, until the next sample
         rate = arrivals.expected(arrivals.unforeseen(sample, previous, span, now), span, policy.percentile)
         replicas = needed(load(sample, rate, policy.window(lead)), sample, policy, lead)
         fewer = max(1, policy.clamped(replicas) - sample.ready)
+        if fewer > starts and before is not None:
+            return max(before[0], sample.ready + starts + 1), *before[1:]
         if fewer >= starts or policy.lead(sample.lead(fewer)) == lead:
             return replicas, lead, rate
-        starts = fewer
+        starts, before = fewer, (replicas, lead, rate)
 
 
 def _useful(demand: _Demand, sample: Sample, policy: Policy) -> tuple[_Demand, Limit]:

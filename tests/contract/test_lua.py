@@ -26,7 +26,7 @@ TYPES = {
     **dict.fromkeys(
         ("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"), "zset"
     ),
-    **dict.fromkeys(("deadlines", "tags", "finished"), "zset"),
+    **dict.fromkeys(("deadlines", "tags", "schedules", "finished"), "zset"),
     **dict.fromkeys(
         ("tasks", "attempts", "dlq_info", "cursors", "stats", "moving_info", "arrived", "followups"), "hash"
     ),

@@ -9,7 +9,7 @@ import pytest
 from delayq.contract.processes import Worker
 from delayq.contract.queue import Spec
 from delayq.contract.record import camel, declared
-from delayq_operator.desired.checksum import PACE, SCANNER_READS, WORKER_FIELDS, WORKER_READS
+from delayq_operator.desired.checksum import PACE, SCANNER_READS, SIZE, WORKER_FIELDS, WORKER_READS
 
 WORKER = Path(__file__).parents[2] / "worker" / "delayq"
 COMMON = (
@@ -74,9 +74,10 @@ def test_a_worker_reads_only_what_rolls_it() -> None:
 def test_of_limits_processes_read_only_what_rolls_them() -> None:
     """Those that schedule read the rest. Here most are given to the broker, which takes its shares of some."""
     named = re.findall(r"\blimits\.([a-z_]+)", (WORKER / "protocol" / "quota.py").read_text())
-    assert {camel(name) for name in named} == set(PACE)
+    assert {camel(name) for name in named} == {*PACE, *SIZE}
     for role in MODULES:
-        assert {camel(name) for name in re.findall(r"\blimits\.([a-z_]+)\b", code(role))} <= set(PACE)
+        read_by = {camel(name) for name in re.findall(r"\blimits\.([a-z_]+)\b", code(role))}
+        assert read_by <= {*PACE, *(SIZE if role == "scanner" else ())}
 
 
 def test_of_its_own_section_a_worker_reads_only_what_rolls_it() -> None:

@@ -102,7 +102,7 @@ class Life:
 
 
 def _selects(chosen: Selection, envelope: bytes, due: int) -> bool:
-    kind, _, _, _, tags = decode(envelope).further
+    kind, _, _, _, tags, _ = decode(envelope).further
     after = chosen.due_from_ms is None or due >= chosen.due_from_ms
     before = chosen.due_before_ms is None or due < chosen.due_before_ms
     return after and before and chosen.kind in {None, kind} and (chosen.tag is None or chosen.tag in tags)

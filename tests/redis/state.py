@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq import NewTask
@@ -52,6 +53,7 @@ class State:
     parked: Mapping[str, int] = field(default_factory=dict)
     deadlines: Mapping[str, int] = field(default_factory=dict)
     tags: Mapping[str, int] = field(default_factory=dict)
+    schedules: Mapping[str, float] = field(default_factory=dict)
     finished: Mapping[str, int] = field(default_factory=dict)
     finished_info: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, bytes] | None = None
@@ -86,7 +88,18 @@ class State:
 
 SIZES = {"largest", "bytes", "bytes_in", "finished_bytes"}
 ZSETS, HASHES, LISTS = (
-    ("delayed", "retry", "suspect", "processing", "dlq", "parked", "deadlines", "tags", "finished"),
+    (
+        "delayed",
+        "retry",
+        "suspect",
+        "processing",
+        "dlq",
+        "parked",
+        "deadlines",
+        "tags",
+        "schedules",
+        "finished",
+    ),
     ("tasks", "attempts", "dlq_info", "stats", "followups", "finished_info"),
     ("wake", "alarm"),
 )
@@ -139,7 +152,7 @@ def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
     pipe.get(keys.leader)
     answers = pipe.execute()
     zsets = {
-        name: {member.decode(): int(score) for member, score in found}
+        name: {member.decode(): int(score) if score < inf else score for member, score in found}
         for name, found in zip(ZSETS, answers, strict=False)
     }
     tasks, attempts, dlq_info, stats, followups, finished, wake, alarm, leader = answers[len(ZSETS) :]

@@ -171,7 +171,7 @@ def test_a_scanner_ends_what_no_worker_claims_and_leaves_what_runs(shard: Shard)
 
 
 async def test_a_scanner_wakes_for_the_next_deadline(shard: Shard, connection: AsyncConnection) -> None:
-    scanner = ShardScanner(0, shard.commands, connection, spec=spec())
+    scanner = ShardScanner(0, shard.commands, connection, spec=spec(), on_look=print)
     scanner.leads = True
     schedule(shard, "a", within(300), "+0")
     assert shard.whole().alarm == 1, "a scanner that sleeps longer notices it"

@@ -25,9 +25,12 @@ LEASE_MS = 60_000
 HOUR_MS = 3_600_000
 
 
+looked_at: list[int] = []  # shards whose schedules' time had come
+
+
 async def pauses(shard: Shard, connection: AsyncConnection, steps: int, **limits: int) -> list[float]:
     commands = Commands(shard.commands.queue, limits=Limits(**limits))
-    scanner = ShardScanner(0, commands, connection, spec=spec())
+    scanner = ShardScanner(0, commands, connection, spec=spec(), on_look=looked_at.append)
     scanner.leads = True
     return [await scanner.step() for _ in range(steps)]
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable  # noqa: TC003 -- annotations that are read
 from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path  # noqa: TC003 -- as above
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -351,3 +352,40 @@ def test_a_late_task_that_a_claim_meets_does_not_end_run_due(
         queue.advance(hours=2)
     assert [run.id for run in queue.run_due()] == ["next"]
     assert queue.client.counts().dead == 1
+
+
+NIGHTLY = """
+apiVersion: delayq.dev/v1alpha1
+kind: DelaySchedule
+metadata: {{name: nightly}}
+spec:
+  queueRef: {{name: orders}}
+  everySeconds: 86400
+  misfire: {{policy: {}}}
+  task: {{kind: nominal}}
+"""
+DAYS: list[int] = []
+
+
+@app.task
+def nominal(context: Context) -> None:
+    assert context.task.nominal_ms is not None
+    DAYS.append(context.task.nominal_ms // 86_400_000)
+
+
+@pytest.mark.parametrize(("policy", "after_outage"), [("RunOnce", [4]), ("RunAll", [2, 3, 4])])
+def test_a_schedule_recurs_while_time_passes(
+    queue: Queue, tmp_path: Path, policy: str, after_outage: list[int]
+) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(NIGHTLY.format(policy))
+    queue.apply_schedule(file)
+    DAYS.clear()
+    today = time.time_ns() // 86_400_000_000_000
+    assert queue.run_due() == []
+    queue.advance(days=1)
+    [run] = queue.run_due()
+    assert (run.kind, run.outcome, DAYS) == ("nominal", "acked", [today + 1])
+    queue.advance(days=3)  # without workers
+    queue.run_due()
+    assert DAYS[1:] == [today + day for day in after_outage]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract.kinds import Dictionary, Listing
 from delayq.contract.queue import DelayQueue
 from delayq.contract.record import Section, declared, shape_of
+from delayq.contract.schedule import DelaySchedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,16 @@ in [crd](crd.md). Further sections have pages of their own:
 """
 
 
+SCHEDULE: Final = f"""\
+# The DelaySchedule document
+
+{MADE}
+
+When a task of a queue recurs, and the task: [run tasks on a schedule](../how-to/schedules.md) shows how to use it. The
+rules for fields are those of the [DelayQueue document](document.md), and so is `metadata`.
+"""
+
+
 PAGES: Final = {
     "document-redis": ("spec.redis",),
     "document-delivery": ("spec.delivery", "spec.durability", "spec.recovery", "spec.guard"),
@@ -65,6 +76,9 @@ def pages() -> dict[str, str]:
         found["document"] += f"\n- [{titles}]({name}.md)"
         found[name] = f"# {titles}\n\n{MADE}\n\nSections of the DelayQueue [document](document.md).\n"
     found["document"] += "\n"
+    found["document-schedule"] = SCHEDULE + "".join(
+        section for path, section in _sections(DelaySchedule, "") if path != "metadata"
+    )
     for path, section in _sections(DelayQueue, ""):
         page = next((name for name, roots in PAGES.items() if path.startswith(roots)), "document")
         found[page] += section

@@ -8,6 +8,8 @@ DelayQError
 │   ├── TaskExists
 │   ├── QueueFull
 │   └── DelayTooLong
+├── ScheduleRefused            a recurring schedule was not changed
+│   └── NoSuchSchedule
 ├── TasksRefused               some tasks of schedule_many were rejected
 ├── NotConfirmed            stored, but replicas or the disk did not confirm it in time
 ├── InvalidDocument            the DelayQueue document cannot be used
@@ -100,6 +102,18 @@ class DelayTooLong(Refused):
             task_id, f"task {task_id} is due later than maxDelaySeconds = {limit_ms // 1000:,} allows"
         )
         self.limit_ms = limit_ms
+
+
+class ScheduleRefused(DelayQError):
+    """A schedule was not changed: somebody else owns it, or there is no room."""
+
+
+class NoSuchSchedule(ScheduleRefused):
+    """The queue has no schedule of this name."""
+
+    def __init__(self, name: str) -> None:
+        """Name it."""
+        super().__init__(f"there is no schedule {name} in this queue: `delayq schedules list` shows all")
 
 
 class TasksRefused(DelayQError):

@@ -10,7 +10,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Final, cast
 
-from delayq.contract import to_document
+from delayq.contract import Limits, to_document
+from delayq.contract.record import write_record
 
 from delayq_operator.base import names
 from delayq_operator.desired import mounts, reads
@@ -33,7 +34,9 @@ GUARD: Final = ("guard",)
 """What a scanner also reads for the check of expired leases."""
 WORKER_READS: Final = ("redis", "delivery", "handler", "guard")
 PACE: Final = ("ratePerSecond", "burst", "maxInFlight")
-"""Fields of spec.limits that limit starts; clients read the others when they schedule."""
+"""Fields of spec.limits that limit starts."""
+SIZE: Final = ("maxLength", "maxBytes")
+"""Fields that limit what a queue holds. Clients read them, and scanners, which create the occurrences of schedules."""
 WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
 """Fields of spec.worker that the process reads; the others configure the Deployment."""
 
@@ -51,7 +54,7 @@ Inputs = dict[str, str]
 def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
     spec, check = _spec(queue), queue.spec.recovery.check
-    own = {**_sections(spec, SCANNER_READS), **asked_shards(queue, facts), **_pace(spec)}
+    own = {**_sections(spec, SCANNER_READS), **asked_shards(queue, facts), **_limits(spec, PACE + SIZE)}
     if check is not None:
         own[CHECK] = _hash(spec["recovery"]["check"])
     if check is not None and check.guard is not None:
@@ -67,7 +70,7 @@ def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
     spec, policy = _spec(queue), queue.spec.stop_policy
     found = {
         **_sections(spec, WORKER_READS),
-        **_pace(spec),
+        **_limits(spec, PACE),
         "spec.worker": _hash({field: spec["worker"][field] for field in WORKER_FIELDS}),
         # Hold needs new pods; HoldAndDrain keeps the last input, as it only scales to 0.
         STOP_POLICY: before.get(STOP_POLICY, "None") if policy == "HoldAndDrain" else policy,
@@ -86,8 +89,10 @@ def _sections(spec: Object, paths: tuple[str, ...]) -> Inputs:
     return {f"spec.{name}": _hash(spec.get(name)) for name in paths}
 
 
-def _pace(spec: Object) -> Inputs:
-    given = {field: spec["limits"][field] for field in PACE if field in spec["limits"]}
+def _limits(spec: Object, fields: tuple[str, ...]) -> Inputs:
+    """Hash those that differ from their defaults."""
+    limits, defaults = spec["limits"], write_record(Limits())
+    given = {name: limits[name] for name in fields if limits.get(name) != defaults.get(name)}
     return {"spec.limits": _hash(given)} if given else {}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
@@ -58,3 +60,39 @@ def test_a_file_without_schedules_and_a_schedule_that_cannot_be_are_refused(tmp_
     assert (
         "expected a document of kind DelaySchedule, found none" in run("schedules", "next", str(file)).stderr
     )
+
+
+QUEUE = """
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: orders}
+spec: {redis: {standalone: {host: redis}}, handler: {python: {callable: "shop:handle"}}}
+---
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            ("name: orders}\n  cron", "name: others}\n  cron"),
+            "spec.queueRef.name: expected one of orders, got others",
+        ),
+        (
+            ("name: poll", "name: nightly"),
+            "DelaySchedule nightly is in {file}, document 2 too; names must differ",
+        ),
+        (("30 1 * * *", "0 0 31 2 *"), "spec.cron: expected a cron expression that matches some time"),
+        (("everySeconds: 90", "everySeconds: 0"), "spec.everySeconds: expected a whole number from 1"),
+    ],
+    ids=["queue", "name", "times", "field"],
+)
+def test_validate_checks_the_schedules_beside_a_queue(
+    tmp_path: Path, change: tuple[str, str], problem: str
+) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text(QUEUE + DOCUMENT)
+    assert run("validate", str(file)).exit_code == 0
+    file.write_text(QUEUE + DOCUMENT.replace(*change))
+    found = run("validate", str(file))
+    assert (found.exit_code, problem.format(file=file) in found.stdout) == (3, True), found.output

@@ -12,8 +12,10 @@ import click
 from delayq.errors import (
     DelayQError,
     InvalidDocument,
+    NoSuchSchedule,
     NotConfirmed,
     Refused,
+    ScheduleRefused,
     TaskExists,
     TasksRefused,
     Unavailable,
@@ -65,7 +67,10 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
     except NotConfirmed as error:
         print_error(str(error), f"{_REPEAT}; {hint}")
         sys.exit(NOT_CONFIRMED)
-    except (Refused, TasksRefused) as error:
+    except NoSuchSchedule as error:
+        print_error(str(error))
+        sys.exit(NOT_FOUND)
+    except (Refused, ScheduleRefused, TasksRefused) as error:
         print_error(str(error))
         sys.exit(REFUSED)
     except DelayQError as error:

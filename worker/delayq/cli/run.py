@@ -11,8 +11,9 @@ import click
 
 from delayq.cli.exits import FAILED, CommandError, errors_as_exits
 from delayq.cli.inputs import DURATION, LOG_LEVEL
+from delayq.cli.schedules import calendar
 from delayq.cli.target import URL_VARIABLE
-from delayq.client.document import read_all
+from delayq.client.document import read_all, schedules_of
 from delayq.local import supervisor
 from delayq.local.errors import CannotRun
 from delayq.local.plan import SPEC, Plan, Served, check_redis
@@ -92,8 +93,16 @@ def run(
         found = read_all(documents)
         if redis_url == SPEC:
             check_redis(found)
+        recurring = schedules_of(found)
+        for each in found:
+            for schedule in recurring[each.queue.metadata.name]:
+                calendar(each.path, schedule)
         queues = [
-            Served(document=each, workers=each.queue.spec.worker.replicas if workers is None else workers)
+            Served(
+                document=each,
+                workers=each.queue.spec.worker.replicas if workers is None else workers,
+                schedules=recurring[each.queue.metadata.name],
+            )
             for each in found
         ]
         status_seconds = None if status_interval is None else max(0.1, status_interval / 1000)

@@ -1,4 +1,4 @@
-"""delayq schedules: what a DelaySchedule will do."""
+"""delayq schedules: recurring tasks of a queue, and what a DelaySchedule will do."""
 
 from __future__ import annotations
 
@@ -15,25 +15,119 @@ from delayq.cli import views
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
 from delayq.cli.inputs import INSTANT
-from delayq.cli.output import Table, emit, output_option
+from delayq.cli.on_queue import QUEUE_HELP, on_queue
+from delayq.cli.output import Table, dry_run_option, emit, output_option
 from delayq.client.document import read_schedules
 from delayq.contract import SpecError
 from delayq.schedules.cron import GAP, SECOND_TIME
+from delayq.schedules.record import decode
 from delayq.schedules.times import Calendar
 
 if TYPE_CHECKING:
     from delayq.cli.output import Output
+    from delayq.client.blocking import SyncClient
+    from delayq.client.recurring import ScheduleChange
     from delayq.contract.schedule import DelaySchedule
+    from delayq.schedules.record import Definition
     from delayq.schedules.times import Occurrence
 
 
-@click.group()
+@click.group(help=f"Recurring tasks: documents of kind DelaySchedule.\n\n{QUEUE_HELP}")
 def schedules() -> None:
-    """Recurring tasks: documents of kind DelaySchedule."""
+    """Group of the commands below."""
+
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+NAME = click.argument("name")
+
+
+@schedules.command()
+@on_queue
+@FILE
+@output_option
+def apply(client: SyncClient, *, file: Path, output: Output) -> None:
+    """Create or change the DelaySchedules of FILE; others remain.
+
+    A change removes the occurrences that were created ahead and have not begun, and creates them anew.
+    """
+    documents = read_schedules(file)
+    for each in documents:
+        calendar(file, each)
+    done = {each.metadata.name: client.apply_schedule(each) for each in documents}
+    value = [views.change(name, change) for name, change in done.items()]
+    emit(output, value, "\n".join(f"{name}: {_change(change)}" for name, change in done.items()))
+
+
+@schedules.command()
+@on_queue
+@NAME
+@output_option
+def delete(client: SyncClient, *, name: str, output: Output) -> None:
+    """Delete a schedule, and its occurrences that have not begun."""
+    done = client.delete_schedule(name)
+    emit(output, views.change(name, done), f"{name}: {_change(done)}")
+
+
+@schedules.command("list")
+@on_queue
+@output_option
+def list_(client: SyncClient, *, output: Output) -> None:
+    """List the schedules of a queue, with their next times and last runs."""
+    found = [(record, decode(record)) for record in client.schedules()]
+    now_ms = time.time_ns() // 1_000_000
+    rows = [(record, read and read.schedule, _next(read, now_ms)) for record, read in found]
+    table = Table(
+        ("SCHEDULE", "WHEN", "NEXT", "LAST", "LATE", "MISSED", "SKIPPED", "OWNER"),
+        [
+            (
+                record.name,
+                _when(schedule),
+                "" if next_ms is None else iso(next_ms),
+                "" if record.last_began_ms is None else iso(record.last_began_ms),
+                "" if record.last_late_ms is None else f"{record.last_late_ms / 1000:.1f} s",
+                str(record.missed),
+                str(record.skipped),
+                record.owner,
+            )
+            for record, schedule, next_ms in rows
+        ],
+    )
+    value = [views.recurring(record, _when(schedule), next_ms) for record, schedule, next_ms in rows]
+    emit(output, value, table if rows else "no schedules")
+
+
+@schedules.command()
+@on_queue
+@NAME
+@output_option
+def run(client: SyncClient, *, name: str, output: Output) -> None:
+    """Create an occurrence that is due now."""
+    task_id = client.run_schedule(name)
+    emit(output, {"id": task_id}, task_id)
+
+
+@schedules.command()
+@on_queue
+@NAME
+@click.option("--from", "from_ms", type=INSTANT, required=True, help="First nominal time.")
+@click.option("--before", "before_ms", type=INSTANT, required=True, help="Nominal times before this one.")
+@dry_run_option
+@output_option
+def backfill(
+    client: SyncClient, *, name: str, from_ms: int, before_ms: int, dry_run: bool, output: Output
+) -> None:
+    """Create the occurrences of a range in the past that do not exist, all due now.
+
+    Those that ran and ended are created again. They run beside each other, also with concurrencyPolicy Forbid.
+    """
+    done = client.backfill_schedule(name, from_ms=from_ms, before_ms=before_ms, dry_run=dry_run)
+    value = {"ids": done.ids, "created": done.created, "dry_run": dry_run}
+    created = f"{done.created} created, {len(done.ids) - done.created} exist" if not dry_run else "dry run"
+    emit(output, value, "\n".join([*done.ids, f"{len(done.ids)} occurrences: {created}"]))
 
 
 @schedules.command(name="next")
-@click.argument("file", type=click.Path(path_type=Path))
+@FILE
 @click.option("-n", "count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many.")
 @click.option("--from", "from_ms", type=INSTANT, help="Start here.  [default: now]")
 @output_option
@@ -45,7 +139,7 @@ def next_times(file: Path, count: int, from_ms: int | None, output: Output) -> N
     found = [
         (each.metadata.name, occurrence, _local(each, occurrence))
         for each in documents
-        for occurrence in islice(_calendar(file, each).after(after_ms), count)
+        for occurrence in islice(calendar(file, each).after(after_ms), count)
     ]
     value = [
         views.occurrence(name, occurrence, local.isoformat(), _note(occurrence))
@@ -61,7 +155,31 @@ def next_times(file: Path, count: int, from_ms: int | None, output: Output) -> N
     emit(output, value, table if found else "no further times")
 
 
-def _calendar(file: Path, schedule: DelaySchedule) -> Calendar:
+def _change(change: ScheduleChange) -> str:
+    removed = f", {change.removed} occurrences created ahead removed" if change.removed else ""
+    return f"{change.outcome}{removed}"
+
+
+def _next(read: Definition | None, now_ms: int) -> int | None:
+    if read is None or read.schedule.spec.suspend:
+        return None
+    found = next(Calendar(read.schedule).after(now_ms), None)
+    return None if found is None else found.due_ms
+
+
+def _when(schedule: DelaySchedule | None) -> str:
+    if schedule is None:
+        return "written by a newer delayq"
+    spec = schedule.spec
+    suspended = ", suspended" if spec.suspend else ""
+    if spec.cron is not None:
+        return f"{spec.cron} {spec.time_zone or 'UTC'}{suspended}"
+    every = f"every {spec.every_seconds} s" if spec.every_seconds else f"{len(spec.times or ())} times"
+    return f"{every}{suspended}"
+
+
+def calendar(file: str | Path, schedule: DelaySchedule) -> Calendar:
+    """Return the times of a schedule of a file; exit with what is wrong with it."""
     try:
         return Calendar(schedule)
     except SpecError as error:

@@ -12,9 +12,10 @@ import click
 from delayq.cli import guarded, views
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import Output, emit, output_option
-from delayq.client.document import MAX_BYTES, parse_all, read_all
+from delayq.client.document import MAX_BYTES, parse_all, read_all, schedules_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
+from delayq.schedules.times import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,20 @@ def problems(name: str) -> list[Problem]:
             return list(error.__cause__.problems)
         lines = str(error).splitlines()
         return [Problem("", line.removeprefix(f"{name}: ").removeprefix(several)) for line in lines]
-    return [problem for _, queue in found for problem in _statements(queue)]
+    wrong = [problem for _, queue in found for problem in _statements(queue)]
+    return wrong if name == "-" else [*wrong, *_schedules(name)]
+
+
+def _schedules(name: str) -> Iterator[Problem]:
+    """Check the DelaySchedules of a file: fields, expressions, and the queue that each names."""
+    try:
+        found = schedules_of(read_all([name]))
+        for each in (schedule for schedules in found.values() for schedule in schedules):
+            Calendar(each)
+    except SpecError as error:
+        yield from error.problems
+    except InvalidDocument as error:
+        yield from (Problem("", line.removeprefix(f"{name}: ")) for line in str(error).splitlines())
 
 
 def _statements(document: DelayQueue) -> Iterator[Problem]:

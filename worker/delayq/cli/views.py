@@ -15,8 +15,17 @@ from delayq.protocol.envelope import JSON_TYPE, encode_json
 from delayq.protocol.results import State
 
 if TYPE_CHECKING:
+    from delayq.client.recurring import ScheduleChange
     from delayq.contract import Problem
-    from delayq.protocol.results import Counts, DeadGroup, Failures, ParkedKind, TaskRow, TaskView
+    from delayq.protocol.results import (
+        Counts,
+        DeadGroup,
+        Failures,
+        ParkedKind,
+        ScheduleRecord,
+        TaskRow,
+        TaskView,
+    )
     from delayq.schedules.times import Occurrence
 
 View = dict[str, Any]
@@ -160,6 +169,26 @@ def occurrence(schedule: str, found: Occurrence, local: str, note: str) -> View:
         **instant("due", found.due_ms),
         "local": local,
         "note": note,
+    }
+
+
+def change(schedule: str, done: ScheduleChange) -> View:
+    """Return what became of a schedule."""
+    return {"schedule": schedule, "outcome": done.outcome, "removed": done.removed}
+
+
+def recurring(record: ScheduleRecord, when: str, next_ms: int | None) -> View:
+    """Return a schedule of a queue."""
+    return {
+        "schedule": record.name,
+        "when": when,
+        "owner": record.owner,
+        **instant("next", next_ms),
+        "last_id": record.last_id,
+        **instant("last_began", record.last_began_ms),
+        "last_late_ms": record.last_late_ms,
+        "missed": record.missed,
+        "skipped": record.skipped,
     }
 
 

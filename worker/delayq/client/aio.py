@@ -26,9 +26,11 @@ from delayq.protocol.results import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from delayq.client.base import Filters, Groups, Rows, Views
+    from delayq.client.base import Filters, Groups, Records, Rows, Views
     from delayq.client.dead_letters import Redriven
+    from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
+    from delayq.contract.schedule import DelaySchedule
 
 T = TypeVar("T")
 
@@ -236,6 +238,39 @@ class Client(QueueClient):
         return await self._do(
             self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress)
         )
+
+    async def apply_schedule(self, schedule: DelaySchedule) -> ScheduleChange:
+        """Create a recurring schedule, or change it: then occurrences created ahead are created anew.
+
+        `schedule` comes from delayq.contract.document.parse_schedule(). Raises SpecError, which names the field;
+        ScheduleRefused if somebody else owns a schedule of this name, or the queue is full.
+        """
+        return await self._do(self._recurring.apply(schedule))
+
+    async def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str) -> None:
+        """Make these the schedules of an owner: create or change each, and delete its others."""
+        await self._do(self._recurring.sync(schedules, owner))
+
+    async def delete_schedule(self, name: str) -> ScheduleChange:
+        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if somebody else owns it."""
+        return await self._do(self._recurring.delete(name))
+
+    async def schedules(self) -> Records:
+        """Return the recurring schedules by name."""
+        return await self._do(self._recurring.records())
+
+    async def run_schedule(self, name: str) -> str:
+        """Create an occurrence that is due now; returns its ID. ScheduleRefused if there is no such schedule."""
+        return await self._do(self._recurring.run_now(name))
+
+    async def backfill_schedule(
+        self, name: str, *, from_ms: int, before_ms: int, dry_run: bool = False
+    ) -> Backfilled:
+        """Create the occurrences with nominal times in [from_ms, before_ms) that do not exist, all due now.
+
+        Those that ran and ended are created again, too. At most 10,000; ScheduleRefused for more.
+        """
+        return await self._do(self._recurring.backfill(name, from_ms, before_ms, dry_run=dry_run))
 
     async def get(self, task_id: str) -> TaskView | None:
         """Return everything that is stored about a task; None when it is not in the queue."""

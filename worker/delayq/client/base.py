@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypedDict
 from delayq.client.dead_letters import DeadLetters
 from delayq.client.document import read
 from delayq.client.operations import Operations
+from delayq.client.recurring import RecurringSchedules
 from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.client.enqueue import Results
-    from delayq.protocol.results import DeadGroup, Scheduled, TaskRow, TaskView
+    from delayq.protocol.results import DeadGroup, Scheduled, ScheduleRecord, TaskRow, TaskView
     from delayq.protocol.shard_map import ShardMap
     from delayq.protocol.write_durability import Kind
 
 # Inside the clients, `list` is a method.
 Rows: TypeAlias = "list[TaskRow]"
+Records: TypeAlias = "list[ScheduleRecord]"
 Groups: TypeAlias = "list[DeadGroup]"
 Views: TypeAlias = "list[TaskView]"
 
@@ -72,6 +74,7 @@ class QueueClient:
         self._operations.homes.is_cluster = self.address.is_cluster
         self._longest_seconds = longest_seconds(confirmed)
         self._dead_letters = DeadLetters(self._operations)
+        self._recurring = RecurringSchedules(self._operations)
 
     @classmethod
     def from_document(cls, document: DelayQueue | str | Path, *, url: str | Address | None = None) -> Self:

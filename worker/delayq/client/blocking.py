@@ -24,10 +24,12 @@ from delayq.protocol.results import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from delayq.client.base import Filters, Groups, Rows, Views
+    from delayq.client.base import Filters, Groups, Records, Rows, Views
     from delayq.client.dead_letters import Redriven
+    from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
     from delayq.connection.ticket import Ticket
+    from delayq.contract.schedule import DelaySchedule
 
 T = TypeVar("T")
 
@@ -168,6 +170,32 @@ class SyncClient(QueueClient):
     ) -> Bulk:
         """See Client.reschedule_many."""
         return self._do(self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress))
+
+    def apply_schedule(self, schedule: DelaySchedule) -> ScheduleChange:
+        """See Client.apply_schedule."""
+        return self._do(self._recurring.apply(schedule))
+
+    def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str) -> None:
+        """See Client.sync_schedules."""
+        self._do(self._recurring.sync(schedules, owner))
+
+    def delete_schedule(self, name: str) -> ScheduleChange:
+        """See Client.delete_schedule."""
+        return self._do(self._recurring.delete(name))
+
+    def schedules(self) -> Records:
+        """See Client.schedules."""
+        return self._do(self._recurring.records())
+
+    def run_schedule(self, name: str) -> str:
+        """See Client.run_schedule."""
+        return self._do(self._recurring.run_now(name))
+
+    def backfill_schedule(
+        self, name: str, *, from_ms: int, before_ms: int, dry_run: bool = False
+    ) -> Backfilled:
+        """See Client.backfill_schedule."""
+        return self._do(self._recurring.backfill(name, from_ms, before_ms, dry_run=dry_run))
 
     def get(self, task_id: str) -> TaskView | None:
         """See Client.get."""

@@ -65,13 +65,41 @@ def read_all(paths: Iterable[str | Path]) -> list[Document]:
 
 def read_schedules(path: str | Path) -> list[DelaySchedule]:
     """Return the DelaySchedules of a file, at least one; InvalidDocument names the file and everything wrong."""
-    name = str(path)
-    documents = _documents(_text(path), name)
-    found = {number: each for number, each in documents.items() if _kind(each) == SCHEDULE}
+    found = [schedule for _, schedule in _schedules(path)]
     if not found:
-        raise InvalidDocument(f"{name}: expected a document of kind {SCHEDULE}, found none")
-    names = {number: f"{name}, document {number}" if len(documents) > 1 else name for number in found}
-    return [_checked(parse_schedule, each, names[number]) for number, each in found.items()]
+        raise InvalidDocument(f"{path}: expected a document of kind {SCHEDULE}, found none")
+    return found
+
+
+def schedules_of(documents: Iterable[Document]) -> dict[str, list[DelaySchedule]]:
+    """Return the DelaySchedules in the files of these documents, by the name of the document in their queueRef.
+
+    InvalidDocument if there is none of that name, or a name is used twice.
+    """
+    queues = {each.queue.metadata.name: each for each in documents}
+    found: dict[str, list[DelaySchedule]] = {name: [] for name in queues}
+    seen: dict[tuple[str, str], str] = {}
+    for path in dict.fromkeys(each.path for each in queues.values()):
+        for where, schedule in _schedules(path):
+            name, queue = schedule.metadata.name, schedule.spec.queue_ref.name
+            if queue not in found:
+                there = ", ".join(queues)
+                raise InvalidDocument(f"{where}: spec.queueRef.name: expected one of {there}, got {queue}")
+            if (queue, name) in seen:
+                raise InvalidDocument(
+                    f"{where}: DelaySchedule {name} is in {seen[queue, name]} too; names must differ"
+                )
+            seen[queue, name] = where
+            found[queue].append(schedule)
+    return found
+
+
+def _schedules(path: str | Path) -> list[tuple[str, DelaySchedule]]:
+    """Return the DelaySchedules of a file, and where each is."""
+    documents = _documents(_text(path), str(path))
+    found = {number: each for number, each in documents.items() if _kind(each) == SCHEDULE}
+    names = {number: f"{path}, document {number}" if len(documents) > 1 else str(path) for number in found}
+    return [(names[number], _checked(parse_schedule, each, names[number])) for number, each in found.items()]
 
 
 def named(error: InvalidDocument, name: str) -> InvalidDocument:

@@ -130,7 +130,7 @@ class TaskEncoder:
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
         (payload, delay_ms, due_ms, task_id, headers, content_type,
          kind, version, deadline_ms, latest_ms, tags) = task  # fmt: skip
-        task_id = next(fresh) if task_id is None else checked_id(task_id)
+        task_id = next(fresh) if task_id is None else _chosen(task_id)
         moment = when(task_id, delay_ms, due_ms)
         if headers or content_type:
             self._check_headers(task_id, headers or {}, "" if content_type is None else content_type)
@@ -193,6 +193,22 @@ def checked_id(task_id: str) -> str:
     shown = repr(task_id)[:60]
     expected = f"expected 1 to {MAX_ID_BYTES} bytes without spaces or control characters"
     raise InvalidTask(shown, f"task_id: {expected}, got {shown}")
+
+
+def _chosen(task_id: str) -> str:
+    """Return the ID of a new task, or raise InvalidTask."""
+    if checked_id(task_id).startswith("@"):
+        expected = "expected an ID that does not begin with @, as those of schedules do"
+        raise InvalidTask(task_id, f"task_id: {expected}, got {task_id!r:.60}")
+    return task_id
+
+
+def of_task(task_id: str) -> str:
+    """Return the ID of a task and not of a schedule, or raise InvalidTask."""
+    if checked_id(task_id).startswith("@") and "@" not in task_id[1:]:
+        expected = "expected the ID of a task, such as @nightly@2026-12-01T02:00:00Z, got that of a schedule"
+        raise InvalidTask(task_id, f"task_id: {expected}, {task_id!r:.60}")
+    return task_id
 
 
 def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int]:

@@ -32,6 +32,7 @@ from delayq.errors import (
     TaskExists,
     Unavailable,
 )
+from delayq.protocol.quota import room
 from delayq.protocol.results import Outcome, Scheduled
 from delayq.protocol.write_durability import Shortfall
 
@@ -304,8 +305,7 @@ class TaskWriter:
         """Return the limits for one shard."""
         parts = chunk.shard_map.quota_shards(chunk.shard)
         return {
-            "max_length": -(-self._limits.max_length // parts),
-            "max_bytes": -(-(self._limits.max_bytes or 0) // parts),  # 0: no limit
+            **room(self._limits, parts),
             "max_delay_ms": self._limits.max_delay_seconds * 1000,
         }
 

@@ -34,6 +34,6 @@ def parse_schedule(document: Mapping[str, object]) -> DelaySchedule:
     return schedule
 
 
-def to_document(queue: DelayQueue) -> dict[str, object]:
-    """Render the document in full, every default written out, as plain dicts and lists."""
-    return write_record(queue)
+def to_document(document: DelayQueue | DelaySchedule) -> dict[str, object]:
+    """Render a document in full, every default written out, as plain dicts and lists."""
+    return write_record(document)

@@ -257,6 +257,8 @@ QUEUE_COUNTERS: Final = tuple(
         ("retried", "Failed attempts scheduled for a retry"),
         ("buried", "Tasks buried as dead letters"),
         ("expired", "Tasks that missed their deadline"),
+        ("missed", "Occurrences of schedules that did not begin in time"),
+        ("skipped", "Occurrences of schedules that did not begin because another one ran"),
         ("dropped", "Tasks that missed their deadline and were deleted, as spec.delivery.onExpired asks"),
         ("released", "Tasks released without charging an attempt"),
         ("parked", "Tasks parked, because a worker did not know their kind or version"),

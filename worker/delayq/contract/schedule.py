@@ -130,7 +130,7 @@ class ScheduledTask:
     kind: str | None = text(TASK_KIND, default=None, doc="Kind of the task. Absent: a task without a kind.")
     version: int | None = whole(1, 65_535, default=None, doc="Version of the kind. Absent: 1.")
     payload: object = json_value(
-        doc="Payload, any JSON value; of a kind, its arguments by name. Absent: null."
+        doc="Payload, any JSON value; of a kind, its arguments by name. Absent: null, or {} for a task with a kind."
     )
     headers: Mapping[str, str] = dictionary(
         name=HEADER_NAME, value=HEADER_VALUE, most=64, doc="Headers of the task; not a place for secrets."

@@ -153,6 +153,9 @@ def base_env(worker: Mapping[str, str], document: Mapping[str, str]) -> dict[str
 
 def task_env(task: Task) -> dict[str, str]:
     """Return the task's metadata. JSON is ASCII, so that every header is valid in the environment."""
+    own = {"DELAYQ_KIND": task.kind, "DELAYQ_KIND_VERSION": str(task.kind_version)} if task.kind else {}
+    if task.nominal_ms is not None:
+        own |= {"DELAYQ_SCHEDULE": task.schedule, "DELAYQ_NOMINAL_MS": str(task.nominal_ms)}
     return {
         "DELAYQ_TASK_ID": task.id,
         "DELAYQ_QUEUE": task.queue,
@@ -162,7 +165,7 @@ def task_env(task: Task) -> dict[str, str]:
         "DELAYQ_SCHEDULED_MS": str(task.scheduled_ms),
         "DELAYQ_CONTENT_TYPE": task.content_type,
         "DELAYQ_HEADERS": json.dumps(dict(task.headers)),
-    } | ({"DELAYQ_KIND": task.kind, "DELAYQ_KIND_VERSION": str(task.kind_version)} if task.kind else {})
+    } | own
 
 
 def settle(code: int, errors: bytes) -> None:

@@ -41,7 +41,9 @@ _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # no space at e
 def task_headers(task: Task) -> dict[str, str]:
     """Return every header that comes from the task."""
     task_id = encode(task.id)
-    kind = {"Delayq-Kind": task.kind, "Delayq-Kind-Version": str(task.kind_version)} if task.kind else {}
+    own = {"Delayq-Kind": task.kind, "Delayq-Kind-Version": str(task.kind_version)} if task.kind else {}
+    if task.nominal_ms is not None:
+        own |= {"Delayq-Schedule": task.schedule, "Delayq-Nominal-Ms": str(task.nominal_ms)}
     return (
         {
             "Content-Type": _content_type(task),
@@ -53,7 +55,7 @@ def task_headers(task: Task) -> dict[str, str]:
             "Delayq-Due-Ms": str(task.due_ms),
             "Delayq-Scheduled-Ms": str(task.scheduled_ms),
         }
-        | kind
+        | own
         | {
             f"Delayq-Header-{quote(name, safe='', errors='surrogatepass')}": encode(value)
             for name, value in task.headers.items()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from delayq.client.document import Document
     from delayq.connection.place import Place
     from delayq.contract import DelayQueue
+    from delayq.contract.schedule import DelaySchedule
     from delayq.service.logs import LogFormat
 
 SPEC = "spec"  # in place of a URL: the Redis of spec.redis
@@ -35,6 +36,7 @@ class Served:
 
     document: Document
     workers: int
+    schedules: Sequence[DelaySchedule] = ()
 
     @property
     def queue(self) -> DelayQueue:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from delayq.client.aio import Client
+from delayq.errors import DelayQError, Unavailable
 from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
 from delayq.local.embedded import Embedded
@@ -18,6 +19,7 @@ from delayq.local.relay import Relay
 from delayq.local.store import External
 from delayq.local.watch import Watch
 from delayq.protocol.alarm import Alarm
+from delayq.schedules.record import FILE
 from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
@@ -36,6 +38,7 @@ log = logging.getLogger(__name__)
 LED_SECONDS = 1.0  # for scanners to lead their shards before the event `ready`
 PLAIN_SECONDS = 5.0  # for processes to start before the panel's first lines
 LAST_LOOK_SECONDS = 2.0
+AGAIN_SECONDS = 1.0  # until schedules are written again to a Redis that did not answer
 EXPLAIN_SECONDS = 1.0  # for workers without running handlers to end
 HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
 
@@ -100,13 +103,14 @@ class Run:
             async with AsyncExitStack() as stack:
                 for client in clients:
                     await stack.enter_async_context(client)
+                applying = asyncio.create_task(self._apply_schedules(clients))
                 showing = asyncio.create_task(self._show(watch))
                 await self._until_ended(tasks)
                 explaining = asyncio.create_task(self._explain_wait())
                 clean = await self._end(workers=True)
-                explaining.cancel()
-                showing.cancel()
-                await asyncio.gather(showing, return_exceptions=True)
+                for helping in (applying, explaining, showing):
+                    helping.cancel()
+                await asyncio.gather(applying, showing, return_exceptions=True)
                 with suppress(TimeoutError):  # Redis may have ended
                     await asyncio.wait_for(watch.step(), LAST_LOOK_SECONDS)
                 await watch.close()
@@ -114,6 +118,20 @@ class Run:
         for task in tasks:
             task.result()
         return clean
+
+    async def _apply_schedules(self, clients: Sequence[Client]) -> None:
+        """Write the schedules of the files, and delete those that earlier runs wrote and are not in them any more."""
+        for served, client in zip(self._plan.queues, clients, strict=True):
+            while True:
+                try:
+                    await client.sync_schedules(served.schedules, owner=FILE)
+                except Unavailable:
+                    await asyncio.sleep(AGAIN_SECONDS)
+                except DelayQError as error:
+                    self._shown.write_line("run", f"{served.document.name}: {error}")
+                    break
+                else:
+                    break
 
     async def _until_ended(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for a signal, or for a process (or Redis) that cannot be restarted."""

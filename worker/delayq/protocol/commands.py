@@ -6,7 +6,7 @@ import logging
 import random
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from delayq.contract.metrics import KINDS_SAMPLED, MOST_PARKED
 from delayq.protocol import replies, scripts
@@ -17,7 +17,7 @@ from delayq.protocol.results import INDEXES, UNRECORDED, Cancelled, ClampedLease
 from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from delayq.contract import Finished, Limits
     from delayq.protocol.envelope import Task
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
         Rescheduled,
         RestoredOrphans,
         ScanPage,
+        SchedulePage,
+        ScheduleRecord,
+        ScheduleWritten,
         Selection,
         Settled,
         ShardMapState,
@@ -63,6 +66,7 @@ CLAIM_LIMIT = 250  # tasks per claim: about a millisecond of Redis' time
 BATCH = 250  # tasks per call of any other verb
 PAGE_BYTES = 1 << 20  # of envelopes that one call of list reads
 EXAMINE_AGAIN_MS = 5000  # until expire() examines a task in flight again after its deadline
+FULL_AGAIN_MS = 10_000  # until a schedule whose occurrences had no room is looked at again
 BULK = 50  # tasks of a tag that one call counts or cancels: 0.6 ms of Redis' time; half as many without a tag
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
@@ -77,6 +81,14 @@ class Call(Generic[T]):
     arguments: list[Argument]
     decode: Callable[[Any], T]
     keys: Keys  # of the call's shard: in a Cluster, all of them are on one server
+
+
+class Move(NamedTuple):
+    """How a look changes the record of a schedule."""
+
+    cursor_ms: int
+    look_ms: int | None  # the next look; None: never
+    missed: int = 0  # occurrences that are not created, because they could not begin in time
 
 
 class Commands:
@@ -437,6 +449,58 @@ class Commands:
     def erase(self, shard: int) -> Call[tuple[int, int]]:
         """Delete everything a shard holds; the reply has the numbers of keys and tasks."""
         return self._call("erase", shard, tuple, gone_ms=GONE_MS)
+
+    # recurring schedules; a record has the ID @NAME
+
+    def put_schedule(
+        self, record_id: str, body: bytes, owner: str, *, max_length: int, max_bytes: int, shard: int
+    ) -> Call[ScheduleWritten]:
+        """Write a definition, an envelope without its due time; b"" deletes the schedule. clear_schedule() follows."""
+        quotas = {"max_length": max_length, "max_bytes": max_bytes}
+        passing = int(shard != self.shard_of(record_id))
+        named: dict[str, Argument] = {"body": body, "owner": owner, **quotas, "passing": passing}
+        return self._of_task("put_schedule", record_id, shard, replies.put_schedule, **named)
+
+    def clear_schedule(
+        self, record_id: str, version: int, cursor: bytes = b"", *, shard: int, limit: int = BULK
+    ) -> Call[tuple[int, bytes]]:
+        """Remove a page of occurrences that the last change made obsolete; repeat from the cursor until it is b""."""
+        named: dict[str, Argument] = {"version": version, "cursor": cursor, "limit": limit}
+        return self._of_task("clear_schedule", record_id, shard, replies.cleared, **named)
+
+    def create_occurrences(
+        self,
+        shard: int,
+        record: ScheduleRecord,
+        occurrences: Sequence[Argument],
+        *,
+        room: Mapping[str, int],
+        move: Move | None = None,
+    ) -> Call[int | str]:
+        """Store occurrences, flat as ID, due ms and body; the reply is how many are new, or "changed" or "full".
+
+        `room` comes from quota.room().
+        """
+        named: dict[str, Argument] = {
+            "version": record.version,
+            "seen": "",
+            "cursor": "",
+            "look": "",
+            "missed": 0,
+        }
+        if move:
+            look = "" if move.look_ms is None else move.look_ms
+            named |= {"seen": record.cursor_ms, "cursor": move.cursor_ms, "look": look, "missed": move.missed}
+        named |= {**room, "again_ms": FULL_AGAIN_MS}
+        return self._known("create_occurrences", shard, replies.created, occurrences, id=record.id, **named)
+
+    def list_schedules(
+        self, shard: int, *, offset: int = 0, limit: int = BATCH, due: bool = False
+    ) -> Call[SchedulePage]:
+        """Return a page of the records of a shard; with `due`, those at which the scanner has to look now."""
+        return self._call(
+            "list_schedules", shard, replies.schedules, due=int(due), offset=offset, limit=limit
+        )
 
     # shard map and migration
 

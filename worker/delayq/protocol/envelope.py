@@ -26,9 +26,11 @@ PLAIN, EXTENDED = 1, 2  # versions
 JSON, HEADERS, CONTENT_TYPE = 1, 2, 4
 # The further flags. The fields: of KIND a byte with the length of the name, the name, two bytes of version; of DEADLINE
 # five bytes, ms after the due time; of LATEST six bytes, ms, which schedule.lua writes; of TAGS two bytes with the
-# length, and the tags with spaces between them.
-KIND, DEADLINE, LATEST, TAGS = 1, 2, 4, 8
-_KNOWN = KIND | DEADLINE | LATEST | TAGS
+# length, and the tags with spaces between them; of OCCURRENCE six bytes, the nominal time, ms; five bytes, for how many
+# ms after its due time it may begin (all ones: no limit); and one byte, 1 if it begins only while no other one runs.
+KIND, DEADLINE, LATEST, TAGS, OCCURRENCE = 1, 2, 4, 8, 16
+_KNOWN = KIND | DEADLINE | LATEST | TAGS | OCCURRENCE
+NO_LIMIT_MS = (1 << 40) - 1
 # Of an envelope up to the end of these fields, without the kind's name.
 _SIZES = {KIND: 5, KIND | DEADLINE: 10}
 KIND_NAME, MAX_KIND_VERSION = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", 0xFFFF
@@ -62,6 +64,12 @@ class Task:
     kind_version: int = 0  # of its arguments; 0 for a task without a kind
     tags: tuple[str, ...] = ()
     deadline_ms: int | None = None  # after scheduled_ms; it is not claimed later
+    nominal_ms: int | None = None  # of an occurrence of a schedule: its nominal time; None for other tasks
+
+    @property
+    def schedule(self) -> str:
+        """The name of the DelaySchedule whose occurrence it is; "" for other tasks."""
+        return "" if self.nominal_ms is None else self.id[1:].partition("@")[0]
 
     @property
     def expires_ms(self) -> int | None:
@@ -74,6 +82,14 @@ class Task:
         return json.loads(self.body) if self.content_type == JSON_TYPE else self.body
 
 
+class Occurrence(NamedTuple):
+    """What the envelope of an occurrence of a schedule has beside that of its task."""
+
+    nominal_ms: int
+    within_ms: int = NO_LIMIT_MS  # it begins at most so much later than it is due
+    alone: bool = False  # it begins only while no other one runs
+
+
 class Further(NamedTuple):
     """The further fields of version 2, with the values that a task of version 1 has."""
 
@@ -82,6 +98,7 @@ class Further(NamedTuple):
     deadline_ms: int | None = None  # after the due time; the task is not claimed later
     latest_ms: int | None = None  # the latest due time that if_exists="debounce" may give it
     tags: tuple[str, ...] = ()
+    occurrence: Occurrence | None = None
 
 
 PLAIN_TASK = Further()
@@ -99,7 +116,7 @@ class Envelope(NamedTuple):
 
 def with_fields(envelope: bytes, further: Further) -> bytes:
     """Return an envelope of version 1 as one of version 2 with these fields; unchanged if there are none."""
-    kind, version, deadline_ms, latest_ms, tags = further
+    kind, version, deadline_ms, latest_ms, tags, occurrence = further
     flags, fields = 0, b""
     if kind:
         flags, name = KIND, kind.encode()
@@ -111,6 +128,9 @@ def with_fields(envelope: bytes, further: Further) -> bytes:
     if tags:
         joined = " ".join(tags).encode()
         flags, fields = flags | TAGS, fields + len(joined).to_bytes(2, "big") + joined
+    if occurrence is not None:
+        nominal, within = occurrence.nominal_ms.to_bytes(6, "big"), occurrence.within_ms.to_bytes(5, "big")
+        flags, fields = flags | OCCURRENCE, fields + nominal + within + bytes((occurrence.alone,))
     if not flags:
         return envelope
     return b"".join((bytes((EXTENDED << 4 | envelope[0] & 15, flags)), fields, envelope[1:]))
@@ -200,6 +220,10 @@ def _decode_further(envelope: bytes) -> tuple[int, Further]:
         found = found._replace(latest_ms=int.from_bytes(take(6), "big"))
     if flags & TAGS:
         found = found._replace(tags=tuple(take(int.from_bytes(take(2), "big")).decode().split()))
+    if flags & OCCURRENCE:
+        nominal, within, alone = take(6), take(5), take(1)[0]
+        moment, limit = int.from_bytes(nominal, "big"), int.from_bytes(within, "big")
+        found = found._replace(occurrence=Occurrence(moment, limit, alone == 1))
     return at, found
 
 

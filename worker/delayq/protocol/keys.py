@@ -10,7 +10,7 @@ from typing import Final
 
 SLOTS: Final = 16_384
 """Hash slots of a Redis Cluster."""
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The newest format of a shard's keys that this delayq supports, as in prelude/basics.lua.
 
 The field `format` of `stats` is a shard's format, 1 by default. A script raises it when it first writes a key that
@@ -20,6 +20,7 @@ older processes do not support. These continue to schedule, claim and settle, bu
 2: followups, too.
 3: parked, too.
 4: deadlines, tags, finished and finished_info, too.
+5: schedules, too.
 """
 
 
@@ -100,6 +101,12 @@ class Keys:
     """
     finished_info = _Key()
     """Hash: task id to `attempts late due seconds`, see finished_task() in prelude/history.lua."""
+    schedules = _Key()
+    """Sorted set: ID `@NAME` of a schedule's record to the time of the scanner's next look at it, ms; inf: never.
+
+    The record is an entry of `tasks`, an envelope with the definition as its payload. Its entry in `attempts` is its
+    state, see prelude/schedules.lua. limits.maxLength counts it as a task. Occurrences have the tag `@NAME`.
+    """
     wake = _Key()
     """List: at most one token that idle workers block on."""
     alarm = _Key()
@@ -207,10 +214,12 @@ def shard_of(task_id: str, shards: int) -> int:
     """Return the shard of a task: a stable hash, the same in every process and every later version.
 
     Jump consistent hashing (Lamping and Veach, 2014): from M shards to N > M, a task stays or moves to a new shard;
-    from N to M, only the tasks of dropped shards move.
+    from N to M, only the tasks of dropped shards move. Occurrences `@NAME@TIME` are where their record `@NAME` is.
     """
     if shards == 1:
         return 0
+    if task_id.startswith("@"):
+        task_id = task_id[: task_id.find("@", 1)] if "@" in task_id[1:] else task_id
     key, bucket, jump = zlib.crc32(task_id.encode()), 0, 0
     while jump < shards:
         bucket = jump

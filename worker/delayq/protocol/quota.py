@@ -33,6 +33,11 @@ def quota(limits: Limits | None, shard: int, shards: int) -> dict[str, Argument]
     return found
 
 
+def room(limits: Limits, shards: int) -> dict[str, int]:
+    """Return how many tasks and bytes one shard may hold, as arguments of schedule.lua; 0 bytes: no limit."""
+    return {"max_length": -(-limits.max_length // shards), "max_bytes": -(-(limits.max_bytes or 0) // shards)}
+
+
 def history(finished: Finished | None, shard: int, shards: int) -> dict[str, int]:
     """Return the bounds of one shard's history: seconds, count and bytes. Without a history, nothing is kept."""
     if finished is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import EnvelopeError
-from delayq.protocol.envelope import BYTES_TYPE, Envelope, Task, decode
+from delayq.protocol.envelope import BYTES_TYPE, Envelope, Occurrence, Task, decode
 from delayq.protocol.results import (
     STATE_OF,
     BatchOutOfOrder,
@@ -30,6 +30,9 @@ from delayq.protocol.results import (
     Rescheduled,
     RestoredOrphans,
     ScanPage,
+    SchedulePage,
+    ScheduleRecord,
+    ScheduleWritten,
     Searching,
     Settled,
     ShardMapState,
@@ -48,6 +51,8 @@ T = TypeVar("T")
 
 _NO_COUNTERS = ("token", "largest", "bytes", "bytes_in", "format", "finished_bytes")  # of `stats`
 _FINISHED = re.compile(rb"(\d{1,15}) (\d{1,15}) (\d{1,15}) ")
+# As SCHEDULE in prelude/schedules.lua.
+_SCHEDULE = re.compile(rb"0 0 (\d+) (\w+) (\S+) (\d+) (\d+) (\d+) (\S+) (\d+) (\d+)")
 _COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) (?:@\d{1,16} )?(?:~\d{1,16}:\d{1,16}:\d{1,16} )?")
 
 
@@ -178,11 +183,63 @@ def _leases(
             task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
             unreadable.append((Lease(task, shard, member, 0), error))
             continue
-        body, content_type, headers, scheduled_ms, (kind, version, last, _, tags) = content
+        body, content_type, headers, scheduled_ms, (kind, version, last, _, tags, occurrence) = content
         run = (failures + crashes + 1, token, due_ms, scheduled_ms)
         task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags, last)
+        if occurrence is not None:
+            _of_schedule(task, occurrence)
         leases.append(Lease(task, shard, member, failures))
     return Leases(leases, unreadable)
+
+
+def _of_schedule(task: Task, occurrence: Occurrence) -> Task:
+    """Say of a task that it is an occurrence; its first tag is for the scripts."""
+    task.nominal_ms, task.tags = occurrence.nominal_ms, task.tags[1:]
+    return task
+
+
+def put_schedule(reply: list[Any]) -> ScheduleWritten:
+    """Decode put_schedule.lua's reply."""
+    outcome, version, owner = reply
+    return ScheduleWritten(outcome.decode(), version, owner.decode())
+
+
+def cleared(reply: list[Any]) -> tuple[int, bytes]:
+    """Decode clear_schedule.lua's reply."""
+    removed, cursor = reply
+    return removed, cursor
+
+
+def created(reply: int | bytes) -> int | str:
+    """Decode create_occurrences.lua's reply."""
+    return reply if isinstance(reply, int) else reply.decode()
+
+
+def schedules(reply: list[Any]) -> SchedulePage:
+    """Decode list_schedules.lua's reply; records that cannot be read are left out."""
+    now_ms, rows = reply
+    found = [_schedule(*row) for row in rows]
+    return SchedulePage(now_ms, len(rows), [each for each in found if each is not None])
+
+
+def _schedule(raw_id: bytes, entry: bytes, envelope: bytes) -> ScheduleRecord | None:
+    state = _SCHEDULE.fullmatch(entry)
+    try:
+        body = decode(envelope).body
+    except EnvelopeError:
+        return None
+    if state is None:
+        return None
+    version, phase, owner, cursor_ms, missed, skipped, last, began_ms, late_ms = state.groups()
+    found = ScheduleRecord(
+        *(raw_id.decode(), body, int(version), phase.decode(), owner.decode(), int(cursor_ms)),
+        missed=int(missed),
+        skipped=int(skipped),
+    )
+    if last == b"-":
+        return found
+    last_id = last.rpartition(b":")[0].decode()
+    return replace(found, last_id=last_id, last_began_ms=int(began_ms), last_late_ms=int(late_ms))
 
 
 def settled(count: int, outcome: str) -> Callable[[list[int]], list[Settled]]:
@@ -204,9 +261,12 @@ def each_settled(reply: list[bytes]) -> list[Settled]:
 
 def wait(reply: list[int]) -> Wait:
     """Decode wake.lua's reply."""
-    now_ms, due, untaken, next_due_us, next_expiry_us, room_us, deadline_us = reply
-    waits = _seconds(next_due_us), _seconds(next_expiry_us)
-    return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us), _seconds(deadline_us))
+    now_ms, due, untaken, next_due_us, next_expiry_us, room_us, deadline_us, look_us = reply
+    waits, later = (
+        (_seconds(next_due_us), _seconds(next_expiry_us)),
+        (_seconds(deadline_us), _seconds(look_us)),
+    )
+    return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us), *later)
 
 
 def leadership(reply: list[int]) -> Leadership:
@@ -252,8 +312,9 @@ def _of_lease(queue: str, member: bytes, envelope: bytes | None, counted: bytes)
     # Redis does not store the due time of the run, only that for which the task was scheduled.
     run = (failures + crashes + 1, number, found.due_ms, found.due_ms)
     content = (found.body, found.content_type, found.headers)
-    kind, version, last, _, tags = found.further
-    return Task(task_id, queue, *run, *content, kind=kind, kind_version=version, tags=tags, deadline_ms=last)
+    kind, version, last, _, tags, occurrence = found.further
+    task = Task(task_id, queue, *run, *content, kind=kind, kind_version=version, tags=tags, deadline_ms=last)
+    return task if occurrence is None else _of_schedule(task, occurrence)
 
 
 def reconciled_page(reply: list[Any]) -> ReconciledPage:
@@ -369,7 +430,9 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
             kind=content.further.kind,
             kind_version=content.further.kind_version,
             deadline_ms=content.further.deadline_ms,
-            tags=content.further.tags,
+            tags=content.further.tags[
+                content.further.occurrence is not None :
+            ],  # without that of the schedule
             body=content.body,
             content_type=content.content_type,
             headers=content.headers,

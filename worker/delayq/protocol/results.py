@@ -411,6 +411,45 @@ class Wait:
     held: bool = False  # a limit holds due tasks back
     room_seconds: float | None = None  # for how long; None: until a running task ends
     expiry_seconds: float | None = None  # until a task may have missed its deadline
+    look_seconds: float | None = None  # until the scanner has to look at a schedule
+
+
+class ScheduleWritten(NamedTuple):
+    """The result of writing or deleting a schedule."""
+
+    outcome: str  # created, updated, unchanged, deleting, not_found, full, heavy or owned
+    version: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecord:
+    """The record of a schedule in Redis. Times are Unix times, ms."""
+
+    id: str  # @NAME
+    body: bytes  # the definition, see delayq.schedules.record
+    version: int  # of the definition, increasing
+    phase: str  # on; clearing while occurrences of an older definition are removed; deleting
+    owner: str
+    cursor_ms: int  # the nominal time up to which occurrences were created
+    missed: int = 0  # occurrences that could not begin in time
+    skipped: int = 0  # those that did not begin because another one ran
+    last_id: str | None = None  # the occurrence that began last
+    last_began_ms: int | None = None
+    last_late_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the DelaySchedule."""
+        return self.id[1:]
+
+
+class SchedulePage(NamedTuple):
+    """A page of records: Redis' time, how many entries it has, and those that can be read."""
+
+    now_ms: int
+    entries: int
+    records: list[ScheduleRecord]
 
 
 @dataclass(frozen=True, slots=True)

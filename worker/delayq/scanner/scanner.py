@@ -17,12 +17,13 @@ from delayq.protocol.write_durability import Durability, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
 from delayq.resharding import ANNOUNCE_SECONDS, DesiredShards, Migrator, ReshardingCoordinator, ShardMapSync
 from delayq.scanner.leader_election import LeaderElection
+from delayq.scanner.schedule_keeper import ScheduleKeeper
 from delayq.service.counters import ProcessCounters
 from delayq.service.service_manager import ServiceManager
 from delayq.worker.wake_listener import AlarmListener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from delayq.connection import Address
     from delayq.contract import Spec
@@ -59,8 +60,13 @@ class ShardScanner:
         *,
         spec: Spec,
         reclaims: bool = True,
+        on_look: Callable[[int], None],
     ) -> None:
-        """`reclaims`: whether it reclaims expired leases; False if the document names a check."""
+        """`reclaims`: whether it reclaims expired leases; False if the document names a check.
+
+        `on_look` is called with the shard while the time of a schedule of it has come.
+        """
+        self._on_look = on_look
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
         self._commands, self._connection, self._reclaims = commands, connection, reclaims
         self._max_crashes = spec.delivery.max_crashes
@@ -76,6 +82,8 @@ class ShardScanner:
         self._sleep_exactly()
         asked_at = time.monotonic()
         wait = await self._connection.one(self._commands.wake(self.shard))
+        if wait.look_seconds is not None and wait.look_seconds <= 0:
+            self._on_look(self.shard)
         lapses_in = self._lapses_in(wait, asked_at)
         if lapses_in is not None and lapses_in <= 0:
             await reclaim(
@@ -113,6 +121,8 @@ class ShardScanner:
             pause = min(pause, lapses_in + 0.001)
         if wait.expiry_seconds is not None:
             pause = min(pause, wait.expiry_seconds + 0.001)
+        if wait.look_seconds is not None and wait.look_seconds > 0:
+            pause = min(pause, wait.look_seconds + 0.001)
         if wait.next_due_seconds is None:
             return pause
         if wait.held or self._stale_tokens:
@@ -144,6 +154,7 @@ class GroupParts(NamedTuple):
 
     election: LeaderElection
     blocking_reads: BlockingReads
+    keeper: ScheduleKeeper
 
 
 class Scanner:
@@ -209,11 +220,12 @@ class Scanner:
             recovery=self._recovery,
             changed=self._reshard.alarm,
         )
-        self._parts[group] = GroupParts(election, blocking_reads)
+        keeper = ScheduleKeeper(group, self._connection, self._spec, self._led)
+        self._parts[group] = GroupParts(election, blocking_reads, keeper)
         for shard in group.shards:
             self._watch(group, shard)
         self._movers[group] = Migrator(group, self._moving, led=self._led, durability=self._durability)
-        yield from (election, listener, self._movers[group])
+        yield from (election, listener, keeper, self._movers[group])
         if self._recovery is not None:
             yield self._recovery.of(group)
 
@@ -227,7 +239,10 @@ class Scanner:
 
     def _watch(self, group: ShardGroup, shard: int) -> None:
         watch = ShardScanner(
-            *(shard, self._commands, self._connection), spec=self._spec, reclaims=self._recovery is None
+            *(shard, self._commands, self._connection),
+            spec=self._spec,
+            reclaims=self._recovery is None,
+            on_look=self._parts[group].keeper.look,
         )
         self._parts[group].election.watch(shard, watch)
         self._watches[watch] = self.services.add(watch, group, part=True)

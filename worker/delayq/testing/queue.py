@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from delayq.app import App
 from delayq.app.arguments import InvalidArguments
 from delayq.client.blocking import SyncClient
-from delayq.client.document import read
+from delayq.client.document import read, read_schedules
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.contract import DelayQueue, parse
 from delayq.handlers.app import AppHandler
 from delayq.protocol.commands import BATCH, Call, Commands
-from delayq.protocol.envelope import JSON_TYPE
+from delayq.protocol.envelope import JSON_TYPE, Occurrence
+from delayq.protocol.quota import room
 from delayq.protocol.results import Settled, State
 from delayq.protocol.scripts import script
+from delayq.schedules.plan import planned_at_once
+from delayq.schedules.record import occurrence_id, task_body
 from delayq.service.counters import WorkerCounters
 from delayq.worker.batches import Call as BatchCall
 from delayq.worker.executor import Executor
@@ -35,9 +38,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from delayq.app import TaskKind
+    from delayq.contract.schedule import DelaySchedule
     from delayq.handlers.base import Batch, HandlerCall
     from delayq.protocol.envelope import Task
     from delayq.protocol.results import Lease, TaskView
+    from delayq.protocol.scripts import Argument
 
 LEASE_MS = 60_000
 MOST_RUNS = 10_000
@@ -95,6 +100,8 @@ class Queue:
             stack.callback(self._connection.close)
             stack.callback(self._erase)
             self._opened = stack.pop_all()
+        self._passed_ms = 0
+        self._recurring: dict[str, tuple[DelaySchedule, int]] = {}  # by name, with the cursor, ms
 
     def _erase(self) -> None:
         self._connection.run([self.commands.erase(keys.shard) for keys in self.commands.shards])
@@ -121,11 +128,43 @@ class Queue:
         ms = timedelta(**time_passed) // timedelta(milliseconds=1)
         if ms < 0:
             raise ValueError(f"expected 0 or more, got {time_passed}")
+        self._passed_ms += ms
         advance = script("advance", _ADVANCE.read_text())
         for shard in self.commands.shards:
             self._connection.one(Call(advance, advance.bind(shard, ms=ms), int, shard))
             while self._connection.one(self._claims.expire(shard.shard))[1]:
                 pass
+
+        for name in self._recurring:
+            self._recur(name)
+
+    def apply_schedule(self, schedule: DelaySchedule | str | Path) -> None:
+        """Let a schedule recur, or those of a file: advance() creates the occurrences that fall due."""
+        found = read_schedules(schedule) if isinstance(schedule, str | Path) else [schedule]
+        for each in found:
+            self.client.apply_schedule(each)
+            self._recurring[each.metadata.name] = each, self._now_ms()
+
+    def _now_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self._passed_ms
+
+    def _recur(self, name: str) -> None:
+        """Create the occurrences of a schedule that fell due while time passed, as if that was in the past."""
+        schedule, cursor_ms = self._recurring[name]
+        plan = planned_at_once(schedule, cursor_ms, self._now_ms())
+        alone, limits = schedule.spec.concurrency_policy == "Forbid", self.client.limits
+        [record] = [each for each in self.client.schedules() if each.name == name]
+        for due in plan.create:
+            body = task_body(
+                schedule,
+                Occurrence(due.nominal_ms, due.within_ms, alone),
+                deadline_ms=self._document.spec.delivery.deadline_ms,
+            )
+            flat: list[Argument] = [occurrence_id(name, due.nominal_ms), due.due_ms - self._passed_ms, body]
+            shard, parts = self.commands.shard_of(record.id), len(self.commands.shards)
+            call = self.commands.create_occurrences(shard, record, flat, room=room(limits, parts))
+            self._connection.one(call)
+        self._recurring[name] = schedule, plan.cursor_ms
 
     def run_due(self) -> list[Run]:
         """Run every task that is due, in due order, and those that become due meanwhile; return each run.

@@ -23,7 +23,7 @@ KINDS: Final = {
         "ZCARD",
         (
             *("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"),
-            *("deadlines", "tags", "finished"),
+            *("deadlines", "tags", "schedules", "finished"),
         ),
     ),
     "hash": (

@@ -30,8 +30,7 @@ local us, bytes, number = now_us(), 1048576, tonumber(ARGV[3])
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
 local suspects = redis.call('ZCARD', suspect)
-local kept = kept_for(suspects, isolation)
-local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], kept)
+local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], kept_for(suspects, isolation))
 local limit = math.min(tonumber(ARGV[1]), room)
 local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
@@ -46,17 +45,19 @@ local function fits(n, id)
 end
 
 local ids, dues, retried = merged(fresh, again, limit, fits)
-local envelopes, late, expire = #ids > 0 and redis.call('HMGET', tasks, unpack(ids)) or {}, {}, nil
+local token, expiry, counts = next_token(last_token, us), string.format('%.0f', at + tonumber(ARGV[2])), {}
+local envelopes, left, begins, finish = #ids > 0 and redis.call('HMGET', tasks, unpack(ids)) or {}, 0
 if #ids > 0 and redis.call('EXISTS', deadlines) == 1 then
   -- PRELUDE
-  expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
+  local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
+  begins, finish = starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
   for n, id in ipairs(ids) do
     envelopes[n] = redated(id, envelopes[n], delayed, tasks, deadlines, alarm, stats)
-    if past_deadline(envelopes[n], at) then late[#late + 1], envelopes[n] = id, false end
+    if not begins(id, envelopes[n], n) then left, envelopes[n] = left + 1, false end
   end
 end
 local found = (#fresh + #again) / 2
-local held = found > #ids and #ids == room and #late == 0
+local held = found > #ids and #ids == room and left == 0
 local more = found > #ids and not held
 if more then
   hint(wake)
@@ -65,7 +66,6 @@ elseif redis.call('DEL', wake) == 1 then
 end
 if #ids == 0 then return {at, 0, 0, begin(0, held), {}, {}, {}, {}, suspects} end
 
-local token, expiry, counts = next_token(last_token, us), string.format('%.0f', at + tonumber(ARGV[2])), {}
 local leases = leases_of(ids, envelopes, token, expiry)
 local began = #leases / 2
 for _, n in ipairs(retried) do
@@ -81,6 +81,6 @@ if suspects > 0 then redis.call('ZREM', suspect, unpack(ids)) end -- also a susp
 local first = string.format('%.0f', token)
 redis.call('HSET', stats, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
 if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
-if began + #late < #ids then tally(stats, 'orphans', #ids - began - #late) end
-if #late > 0 then expire(late) end
+if began + left < #ids then tally(stats, 'orphans', #ids - began - left) end
+if finish then finish() end
 return {at, first, more and 1 or 0, begin(began, held), ids, dues, envelopes, counts, suspects}

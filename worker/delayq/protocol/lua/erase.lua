@@ -25,11 +25,12 @@
 -- KEYS tags      zset  tag and id
 -- KEYS finished  zset  id -> time at which the task was done, ms
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV gone_ms  how long to remember until when shard maps are those of a queue that is no more
 -- RETURNS how many keys there were, how many tasks they held
 local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake = unpack(KEYS)
 local alarm, cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked = unpack(KEYS, 12)
-local deadlines, tags, finished, finished_info = unpack(KEYS, 23)
+local deadlines, tags, finished, finished_info, schedules = unpack(KEYS, 23)
 local newer = newer_format(stats)
 if newer then return newer end
 local held, known = redis.call('HLEN', tasks), redis.call('GET', shard_map) or ''
@@ -38,7 +39,7 @@ local already = known ~= '' and not string.find(known, ' ')
 local keys = redis.call(
   'UNLINK', delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake, alarm,
   cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked,
-  deadlines, tags, finished, finished_info
+  deadlines, tags, finished, finished_info, schedules
 )
 -- Callers with an earlier shard map are refused: a queue of the same name may have other shards.
 local until_ms = math.max(now(), (tonumber(string.match(known, '^%d+')) or 0) + (already and 0 or 1))

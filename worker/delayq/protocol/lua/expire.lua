@@ -18,7 +18,7 @@
 -- RETURNS how many tasks ended, how many entries it examined
 local deadlines, delayed, retry, suspect, parked, tasks, attempts, dlq, dlq_info, followups = unpack(KEYS)
 local wake, alarm, stats = unpack(KEYS, 11)
-local at, late = now(), {}
+local at, late, missed = now(), {}, {}
 local found = redis.call('ZRANGEBYSCORE', deadlines, '-inf', at, 'LIMIT', 0, tonumber(ARGV[1]))
 if #found == 0 then return { 0, 0 } end
 local expire = expirer(at, ARGV[2], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
@@ -29,15 +29,18 @@ local function examine(id)
   local dead = not envelope or redis.call('ZSCORE', dlq, id)
   if dead then return end
   envelope = redated(id, envelope, delayed, tasks, deadlines, alarm, stats)
-  if past_deadline(envelope, at) then
+  local nominal, within = occurrence_of(envelope)
+  local unstarted = nominal and at > kept_due(envelope) + within and redis.call('HEXISTS', attempts, id) == 0
+  if unstarted or past_deadline(envelope, at) then
     if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
-      late[#late + 1] = id
+      table.insert(unstarted and missed or late, id)
       return
     end
     return at + ARGV[3] -- it is in flight, or migrates
   end
   if redis.call('HEXISTS', followups, id) == 1 then return at + ARGV[3] end -- which may have an earlier one
-  return deadline_of(envelope) and deadline_of(envelope) + 1
+  local last = nominal and redis.call('HEXISTS', attempts, id) == 0 and last_start(envelope) or deadline_of(envelope)
+  return last and last + 1
 end
 
 for _, id in ipairs(found) do
@@ -46,4 +49,6 @@ for _, id in ipairs(found) do
   if again then redis.call('ZADD', deadlines, string.format('%.0f', again), id) end
 end
 expire(late)
-return { #late, #found }
+expire(missed, 'missed')
+count_missed(missed, attempts)
+return { #late + #missed, #found }

@@ -26,20 +26,20 @@
 -- RETURNS as claim.lua; the last number is how many suspects remain
 local suspect, delayed, retry, processing, tasks, attempts, wake, stats, rate, claim, dlq, moving = unpack(KEYS)
 local alarm, dlq_info, followups, deadlines = unpack(KEYS, 13)
-local us, number, bytes, late = now_us(), tonumber(ARGV[3]), 1048576, {}
+local us, number, bytes = now_us(), tonumber(ARGV[3]), 1048576
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
 local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], 0)
 local limit, left = math.min(tonumber(ARGV[1]), room), redis.call('ZCARD', suspect)
 if limit < 1 or left == 0 then return { at, 0, 0, begin(0, left > 0), {}, {}, {}, {}, left } end
 local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
+local token = next_token(redis.call('HGET', stats, 'token'), us)
+local begins, finish = starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
 
 -- An older process without support for suspects may also have put one into another index, where it may not be due yet.
-local function elsewhere(id, envelope)
+local function elsewhere(id)
   local due = math.max(redis.call('ZSCORE', delayed, id) or 0, redis.call('ZSCORE', retry, id) or 0)
-  local away = due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
-  if not away and past_deadline(envelope, at) then late[#late + 1], away = id, taken_out(id, delayed, retry) end
-  return away
+  return due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
 end
 
 -- The suspect that has waited longest, and those of its group behind it: half of a run that crashed, or as many as permitted
@@ -51,22 +51,22 @@ for n = 1, #found, 2 do
   run.group, run.due = run[5].group == tonumber(found[n + 1]) and run[5].group or 0, kept_due(envelope or '', entry)
   bytes = bytes - #(envelope or '')
   if #ids > 0 and (run.group ~= runs[1].group or bytes < 0) then break end
-  local away = elsewhere(id, envelope)
+  local away = elsewhere(id)
   if away or run.due > at then redis.call('ZREM', suspect, id) end
   if not away and run.due > at then -- the clock stepped back
     redis.call('ZADD', retry, run.due, id)
-  elseif not away then
+  elseif not away and begins(id, envelope, #ids + 1) then
     ids[#ids + 1], runs[#runs + 1], envelopes[#ids + 1] = id, run, envelope
+  elseif not away then
+    taken_out(id, delayed, retry, suspect)
   end
 end
-expire(late)
+finish()
 if #ids == 0 then return { at, 0, 0, begin(0, false), {}, {}, {}, {}, suspects_left(suspect, wake) } end
-local token = next_token(redis.call('HGET', stats, 'token'), us)
 local half, expiry, dues, counts, leased = math.ceil(#ids / 2), string.format('%.0f', at + ARGV[2]), {}, {}, 0
 redis.call('ZCARD', processing) -- a key of another type must fail before any task is taken
 redis.call('LLEN', wake)
--- A reaper without support for suspects may have put them into delayed or retry.
-for _, zset in ipairs({ delayed, retry, suspect }) do redis.call('ZREM', zset, unpack(ids)) end
+for _, zset in ipairs({ delayed, retry, suspect }) do redis.call('ZREM', zset, unpack(ids)) end -- wherever an old reaper put them
 redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
 for n, id in ipairs(ids) do
   local envelope, failures, crashes, last, due, mark = envelopes[n], unpack(runs[n])

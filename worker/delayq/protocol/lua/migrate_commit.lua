@@ -10,13 +10,14 @@
 -- KEYS wake         list  token that wakes an idle worker
 -- KEYS alarm        list  token that wakes the sleeping scanner
 -- KEYS stats        hash  monotonic counters
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV token  of the batch
 -- RETURNS how many were deleted
-local delayed, retry, tasks, attempts, dlq_info, dlq, moving, moving_info, wake, alarm, stats = unpack(KEYS)
+local delayed, retry, tasks, attempts, dlq_info, dlq, moving, moving_info, wake, alarm, stats, schedules = unpack(KEYS)
 local newer = newer_format(stats)
 if newer then return newer end
 local landed, lost, bytes = {}, {}, 0
-local restore = restorer(now(), delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm)
+local restore = restorer(now(), delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', moving, ARGV[1], ARGV[1])) do
   local size = weight(tasks, id)
   local to = size == 0 or destination(moving_info, id)

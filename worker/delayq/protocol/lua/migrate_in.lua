@@ -12,13 +12,14 @@
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags    zset  tag and id
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV by      the caller's shard map
 -- ARGV shard   from which they come
 -- ARGV token   of the batch
 -- ARGV id index score envelope counted info ...  as returned by migrate_out
 -- RETURNS how many are new here, or 'LATE' and the last verified token, if that is a later one
 local delayed, retry, tasks, attempts, dlq, dlq_info, arrived, wake, alarm, stats, shard_map = unpack(KEYS)
-local deadlines, tags = unpack(KEYS, 12)
+local deadlines, tags, schedules = unpack(KEYS, 12)
 local newer = newer_format(stats)
 if newer then return newer end
 local stale = outdated(shard_map, ARGV[1])
@@ -29,19 +30,23 @@ local last = redis.call('HGET', arrived, shard) or '0'
 if tonumber(token) < (tonumber(last) or 0) then return 'LATE ' .. last end
 if token == last then return 0 end
 -- A key of another type must fail before the batch counts as arrived, because it would not be sent again.
-for _, zset in ipairs({ delayed, retry, dlq, deadlines, tags }) do redis.call('ZCARD', zset) end
+for _, zset in ipairs({ delayed, retry, dlq, deadlines, tags, schedules }) do redis.call('ZCARD', zset) end
 for _, hash in ipairs({ tasks, attempts, dlq_info, stats }) do redis.call('HLEN', hash) end
 for _, list in ipairs({ wake, alarm }) do redis.call('LLEN', list) end
 redis.call('HDEL', arrived, '') -- first, as in hint(): a batch must arrive even if memory is full
 if redis.call('HSETNX', arrived, batch, 1) == 0 then return 0 end
-local indexes, at, new, twice, added, largest = { delayed = delayed, retry = retry, dlq = dlq }, now(), 0, 0, 0, 0
+local indexes = { delayed = delayed, retry = retry, dlq = dlq, schedules = schedules }
+local at, new, twice, added, largest = now(), 0, 0, 0, 0
 local note, announce = announcer(delayed, at, wake, alarm)
 for i = 4, #ARGV, 6 do
   local id, index, score, envelope = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if redis.call('HSETNX', tasks, id, envelope) == 1 then
     redis.call('ZADD', indexes[index], score, id)
     add_tags(tags, stats, id, envelope)
-    if index ~= 'dlq' then
+    if index == 'schedules' then
+      require_format(stats, 5)
+      hint(alarm)
+    elseif index ~= 'dlq' then
       note(tonumber(score))
       note_deadline(id, envelope, deadlines, alarm, stats)
     elseif deadline_of(envelope) then

@@ -13,13 +13,15 @@
 -- KEYS stats        hash    monotonic counters
 -- KEYS shard_map    string  newest shard map that this shard has received
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
+-- KEYS tags    zset  tag and id
 -- KEYS lock ...     string  run that holds the task's lock
 -- ARGV by         the caller's shard map
 -- ARGV near_ms    tasks due within this time stay, unless they are late by as much and nothing runs here
 -- ARGV id to ...  the task, and the shard it belongs to
 -- RETURNS token; of each task taken id, to, index, score, envelope, attempts or '', dlq info or ''; ids that stay; ids that were too large for one call
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, moving_info = unpack(KEYS)
-local followups, stats, shard_map, parked = unpack(KEYS, 11)
+local followups, stats, shard_map, parked, schedules, tags = unpack(KEYS, 11)
 local newer = newer_format(stats)
 if newer then return newer end
 local stale = outdated(shard_map, ARGV[1], true)
@@ -32,6 +34,10 @@ local token = next_token(redis.call('HGET', stats, 'token'), us)
 
 -- The index, the score, the key of the index, and the member there.
 local function index_of(id)
+  if is_record(id) then -- it leaves last: its occurrences need it
+    local look = tonumber(redis.call('ZSCORE', schedules, id))
+    return look and last_here(id, tags, tasks) and 'schedules', look, schedules, id
+  end
   for name, zset in pairs({ delayed = delayed, retry = retry }) do
     local due = tonumber(redis.call('ZSCORE', zset, id))
     if due then return (due >= soon or due < late) and name, due, zset, id end
@@ -68,6 +74,6 @@ local function depart(id, to, lock)
   end
 end
 
-for i = 3, #ARGV, 2 do depart(ARGV[i], ARGV[i + 1], KEYS[14 + (i - 1) / 2]) end
+for i = 3, #ARGV, 2 do depart(ARGV[i], ARGV[i + 1], KEYS[16 + (i - 1) / 2]) end
 if #departed > 0 then redis.call('HSET', stats, 'token', string.format('%.0f', token)) end
 return { string.format('%.0f', token), departed, stay, later }

@@ -16,13 +16,14 @@
 -- KEYS wake        list  token that wakes an idle worker
 -- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV name    of the index
 -- ARGV scan    HSCAN or ZSCAN, as the index needs
 -- ARGV cursor  where to continue; 0 starts, -1 continues where the last page of any caller ended
 -- ARGV count   about how many entries; fewer where they are large
 -- RETURNS next cursor (0: done), id and outcome (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
 local index, delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving = unpack(KEYS)
-local moving_info, followups, cursors, stats, wake, alarm, parked = unpack(KEYS, 11)
+local moving_info, followups, cursors, stats, wake, alarm, parked, schedules = unpack(KEYS, 11)
 local newer = newer_format(stats)
 if newer then return newer end
 local repaired, homeless, running, at = {}, {}, index == processing, now()
@@ -32,7 +33,7 @@ local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, sta
 -- delayed and retry, the one with the later due time.
 local function repair(id)
   local homes, dues = {}, {}
-  for _, zset in ipairs({ delayed, retry, dlq, moving }) do
+  for _, zset in ipairs({ delayed, retry, dlq, moving, schedules }) do
     local due = tonumber(redis.call('ZSCORE', zset, id))
     if due then homes[#homes + 1], dues[#dues + 1] = zset, due end
   end

@@ -12,22 +12,23 @@
 -- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV cursor  where to continue in the leases; 0 starts
 -- ARGV count   about how many leases to scan
 -- ARGV id trace ...  tasks that were in no index, and the trace from the previous page; '' at the first page
 -- RETURNS next cursor (0: done), id and trace of each task that may still be an orphan, ids of restored tasks
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, wake, alarm, stats = unpack(KEYS)
-local parked = unpack(KEYS, 13)
+local parked, schedules = unpack(KEYS, 13)
 local newer = newer_format(stats)
 if newer then return newer end
 local leased, left, adopted, cursor = {}, {}, {}, ARGV[1]
-local restore = restorer(now(), delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm)
+local restore = restorer(now(), delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
 
 local page = redis.call('ZSCAN', processing, cursor, 'COUNT', ARGV[2])
 for i = 1, #page[2], 2 do leased[id_of(page[2][i]) or ''] = true end
 
 local function has_home(id)
-  for _, zset in ipairs({ suspect, delayed, retry, dlq, moving }) do
+  for _, zset in ipairs({ suspect, delayed, retry, dlq, moving, schedules }) do
     if redis.call('ZSCORE', zset, id) then return true end
   end
   return parked_as(parked, id, tasks, attempts)

@@ -21,11 +21,12 @@
 -- KEYS tags      zset  tag and id
 -- KEYS finished  zset  id -> time at which the task was done, ms
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV by  the caller's shard map, in which this shard is dropped
 -- RETURNS the shard's current shard map, the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)
 local leader, scanners, suspect, isolation, rate, stats, delayed, attempts, parked, deadlines, tags = unpack(KEYS, 10)
-local finished, finished_info = unpack(KEYS, 21)
+local finished, finished_info, schedules = unpack(KEYS, 21)
 local newer = outdated(shard_map, ARGV[1])
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
 local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.call('ZCARD', processing)
@@ -39,7 +40,7 @@ if not newer and held == 0 and not newer_format(stats) then
   else
     redis.call(
       'UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate, parked,
-      deadlines, tags, finished, finished_info
+      deadlines, tags, finished, finished_info, schedules
     )
   end
 end

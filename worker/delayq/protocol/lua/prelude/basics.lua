@@ -104,7 +104,7 @@ local function readable(stats, count)
 end
 
 -- The format of a shard's keys, see keys.py. A shard without the field has format 1; erase.lua deletes keys of any type.
-local FORMAT = 4
+local FORMAT = 5
 
 local function format_of(stats)
   local found = redis.pcall('HGET', stats, 'format')
@@ -158,7 +158,7 @@ end
 local function destination(moving_info, id)
   local to, index, score = string.match(redis.call('HGET', moving_info, id) or '', '^(%d+) (%w+) (%S+)$')
   local at = tonumber(score)
-  local known = index == 'delayed' or index == 'retry' or index == 'dlq'
+  local known = index == 'delayed' or index == 'retry' or index == 'dlq' or index == 'schedules'
   if known and at and at == at then return to, index, score end
 end
 
@@ -177,6 +177,11 @@ local function leave_one(list)
   if type(tokens) ~= 'number' or tokens < 2 then return end
   redis.call('DEL', list)
   hint(list)
+end
+
+-- The ID of the record of a schedule, see prelude/schedules.lua.
+local function is_record(id)
+  return string.find(id, '^@[^@]*$') ~= nil
 end
 
 local function head(zset)

@@ -44,12 +44,12 @@ local function parked_id(member)
 end
 
 -- The further fields of an envelope, see envelope.py: the kind, its version, the deadline in ms after the due time, the latest
--- due time for if_exists = debounce with its position, and the tags with spaces between them; nil for each that it does not
--- have. All are nil if another program wrote bytes that are no envelope.
+-- due time for if_exists = debounce with its position, the tags with spaces between them, and where the fields of an occurrence
+-- begin; nil for each that it does not have. All are nil if another program wrote bytes that are no envelope.
 local function fields_of(envelope)
   local first, flags = string.byte(envelope, 1, 2)
-  if not flags or math.floor(first / 16) ~= 2 or flags > 15 then return end
-  local at, last, kind, version, deadline, latest, latest_at, tags = 3, #envelope - 6
+  if not flags or math.floor(first / 16) ~= 2 or flags > 31 then return end
+  local at, last, kind, version, deadline, latest, latest_at, tags, occurrence = 3, #envelope - 6
   local function number(size)
     at = at + size
     return at - 1 <= last and struct.unpack('>I' .. size, string.sub(envelope, at - size, at - 1)) or 0
@@ -61,9 +61,10 @@ local function fields_of(envelope)
   if flags % 2 == 1 then kind, version = text(number(1)), number(2) end
   if flags % 4 > 1 then deadline = number(5) end
   if flags % 8 > 3 then latest, latest_at = number(6), at - 6 end
-  if flags > 7 then tags = text(number(2)) end
+  if flags % 16 > 7 then tags = text(number(2)) end
+  if flags > 15 then occurrence, at = at, at + 12 end
   if at - 1 > last or kind and not string.match(kind, '^[%w_][%w_.-]*$') then return end
-  return kind, version, deadline, latest, latest_at, tags
+  return kind, version, deadline, latest, latest_at, tags, occurrence
 end
 
 -- A task's kind and version; '-' and 0 without one.
@@ -80,14 +81,29 @@ local function deadline_of(envelope)
   return deadline and kept_due(envelope) + deadline
 end
 
+-- Of an occurrence of a schedule: its nominal time, ms; for how long it may begin, ms after its due time; 1 if it begins only
+-- while no other one runs. Nothing for other tasks.
+local function occurrence_of(envelope)
+  local first, flags = string.byte(envelope, 1, 2)
+  if not flags or first < 32 or flags < 16 then return end
+  local from = select(7, fields_of(envelope))
+  if from then return struct.unpack('>I6I5B', string.sub(envelope, from, from + 11)) end
+end
+
+-- The last ms in which a task may be claimed, or an occurrence may begin; nil if there is no such time.
+local function last_start(envelope)
+  local last, nominal, within = deadline_of(envelope), occurrence_of(envelope)
+  return nominal and math.min(last or math.huge, kept_due(envelope) + within) or last
+end
+
 local function past_deadline(envelope, at)
   local last = envelope and deadline_of(envelope)
   return last and at > last
 end
 
--- Add a task, or its follow-up, to `deadlines` if it has a deadline. An earlier time stays: it may be that of the other one.
+-- Add a task, or its follow-up, to `deadlines` if it may begin too late. An earlier time stays: it may be that of the other one.
 local function note_deadline(id, envelope, deadlines, alarm, stats)
-  local last = deadline_of(envelope)
+  local last = last_start(envelope)
   if not last then return end
   local noted, first = tonumber(redis.call('ZSCORE', deadlines, id)), head(deadlines)
   local time = math.min(noted or math.huge, last + 1)
@@ -99,7 +115,7 @@ end
 -- The envelope of a task with a deadline, which counts from the due time there. A client of 0.2.0 that reschedules or redrives
 -- such a task writes only the score in `delayed`: store a later one in the envelope.
 local function redated(id, envelope, delayed, tasks, deadlines, alarm, stats)
-  local due = envelope and deadline_of(envelope) and tonumber(redis.call('ZSCORE', delayed, id))
+  local due = envelope and last_start(envelope) and tonumber(redis.call('ZSCORE', delayed, id))
   if not due or due <= kept_due(envelope) or due >= 2 ^ 44 then return envelope end
   envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
   redis.call('HDEL', tasks, id) -- first, as in hint(), in case memory is full
@@ -111,7 +127,7 @@ end
 -- Append the members of `tags` for an envelope, which may be without its due time.
 local function tag_entries(entries, id, envelope)
   local first, flags = string.byte(envelope, 1, 2)
-  if not flags or first < 32 or flags < 8 then return entries end
+  if not flags or first < 32 or flags % 16 < 8 then return entries end
   local _, _, _, _, _, names = fields_of(envelope .. '......')
   for name in string.gmatch(names or '', '%S+') do entries[#entries + 1] = name .. ' ' .. id end
   return entries

@@ -17,8 +17,12 @@ end
 
 -- A function that adds a task without an index to the index where it belongs, never due before its time. One with a deadline
 -- is due at its time even if that has passed, because a later score would extend the deadline, see redated().
-local function restorer(at, delayed, retry, tasks, attempts, dlq, dlq_info, wake, alarm)
+local function restorer(at, delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
   return function(id)
+    if is_record(id) then
+      redis.call('ZADD', schedules, at, id)
+      return hint(alarm)
+    end
     if redis.call('HEXISTS', dlq_info, id) == 1 then return redis.call('ZADD', dlq, at, id) end
     local entry = redis.call('HGET', attempts, id)
     local home, envelope = entry and retry or delayed, redis.call('HGET', tasks, id) or ''
@@ -51,17 +55,18 @@ local function succession(delayed, tasks, attempts, followups, wake, alarm, stat
 end
 
 -- A function that ends tasks that missed their deadline, after their removal from their index: the follow-up of each takes its
--- place, or it is deleted, or becomes a dead letter.
+-- place, or it is deleted, or becomes a dead letter. `unstarted`: they are occurrences that do not begin, are deleted, and counted
+-- as this.
 local function expirer(at, drops, deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
   redis.call('ZCARD', dlq) -- a key of another type must fail before any task is taken
   redis.call('HLEN', dlq_info)
   redis.call('ZCARD', deadlines)
   local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
-  local dropped, bytes = 0, 0
-  local function die(id)
+  local dropped, bytes
+  local function die(id, deleted)
     local failures, crashes, last = attempts_of(redis.call('HGET', attempts, id))
     redis.call('HDEL', attempts, id)
-    if drops == '1' then
+    if deleted then
       dropped, bytes = dropped + 1, bytes + weight(tasks, id)
       return redis.call('HDEL', tasks, id)
     end
@@ -69,17 +74,18 @@ local function expirer(at, drops, deadlines, tasks, attempts, dlq, dlq_info, fol
     redis.call('ZADD', dlq, at, id)
     redis.call('HSET', dlq_info, id, failures .. ' ' .. crashes .. ' expired ' .. words)
   end
-  return function(ids)
+  return function(ids, unstarted)
+    dropped, bytes = 0, 0
     for _, id in ipairs(ids) do
       redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full
       if succeed(id) then
         note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats)
       else
-        die(id)
+        die(id, unstarted or drops == '1')
       end
     end
-    if #ids > 0 then tally(stats, 'expired', #ids) end
-    if dropped > 0 then tally(stats, 'dropped', dropped) end
+    if #ids > 0 then tally(stats, unstarted or 'expired', #ids) end
+    if dropped > 0 and not unstarted then tally(stats, 'dropped', dropped) end
     weigh(stats, 0, bytes)
   end
 end

@@ -1,0 +1,47 @@
+"""docs/how-to/schedules.md: its documents, programs and commands do as it says."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.examples.running import HOW_TO, blocks, client, done, served, write
+from tests.processes import DELAYQ
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = (HOW_TO / "schedules.md").read_text()
+
+
+def commands() -> dict[str, str]:
+    """The commands that the page shows, each with what it prints."""
+    shown = "".join(blocks(PAGE, "console"))
+    found = re.findall(r"^\$ delayq (.*)\n((?:[^$].*\n)*)", shown, re.MULTILINE)
+    return dict(found)
+
+
+def test_the_schedules_of_the_page_are_checked_run_and_filled(tmp_path: Path) -> None:
+    [reports] = blocks(PAGE)
+    [document] = blocks(PAGE, "yaml")
+    write(tmp_path, {"queue.yaml": document, "reports.py": reports})
+    shown = commands()
+    for command in [each for each in shown if "queue.yaml" in each]:
+        assert done(DELAYQ, *command.split(), cwd=tmp_path).strip() == shown[command].strip(), command
+    with served(tmp_path), client(tmp_path) as shop:
+        [run, backfill] = [
+            each.replace(" shop ", " queue.yaml ").split() for each in shown if " shop " in each
+        ]
+        task_id = done(DELAYQ, *run, cwd=tmp_path).split()[-1]
+        assert re.fullmatch(r"@nightly-report@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z", task_id)
+        expected = next(text for command, text in shown.items() if "backfill" in command)
+        assert expected.strip() in done(DELAYQ, *backfill, cwd=tmp_path)
+        done(DELAYQ, *backfill[:-1], cwd=tmp_path)
+        while shop.counts().due or shop.counts().in_flight:
+            pass
+        assert shop.counts().stats["acked"] >= 4
+        assert shop.counts().dead == 0
+        assert {each.name: each.owner for each in shop.schedules()} == {
+            "nightly-report": "file",
+            "poll": "file",
+        }

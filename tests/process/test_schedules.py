@@ -1,0 +1,143 @@
+"""Recurring schedules with real processes: each nominal time is created once, and runs as a model says."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.contract.document import parse_schedule
+from delayq.schedules.record import occurrence_id
+
+from tests.process.fleet import until
+
+if TYPE_CHECKING:
+    from delayq import SyncClient
+
+    from tests.process.fleet import Fleet, NewFleet
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+EVERY_MINUTE = {
+    "everySeconds": 60,
+    "misfire": {"policy": "RunAll"},
+    "task": {"payload": {"do": "sleep", "seconds": 0}},
+}
+
+
+def apply(client: SyncClient, name: str, **spec: Any) -> None:  # noqa: ANN401
+    meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
+    client.apply_schedule(parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, **spec}}))
+
+
+def every_minute(name: str, after_ms: int, until_ms: int) -> set[str]:
+    """The model: the IDs of all full minutes after one instant, up to another."""
+    first = after_ms // MINUTE_MS + 1
+    return {occurrence_id(name, at * MINUTE_MS) for at in range(first, until_ms // MINUTE_MS + 1)}
+
+
+def ran(fleet: Fleet, ids: set[str]) -> bool:
+    return fleet.ended() >= ids
+
+
+@pytest.fixture
+def fleet(new_fleet: NewFleet) -> Fleet:
+    return new_fleet({"worker": {"concurrency": 20}}, server=new_fleet(movable_clock=True).server)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.full)])
+def test_each_time_is_created_once_while_scanners_are_killed_and_the_clock_jumps(
+    fleet: Fleet, rounds: int
+) -> None:
+    clock = fleet.server.clock
+    assert clock is not None
+    scanners = [fleet.start("scanner"), fleet.start("scanner")]
+    fleet.start_all("worker", "worker")
+    with fleet.client() as client, fleet.server.client() as redis:
+        began_ms = fleet.server.now_ms()
+        apply(client, "poll", **EVERY_MINUTE)
+        latest_ms = began_ms
+        for _ in range(rounds):
+            scanners.append(fleet.start("scanner"))
+            killed = scanners.pop(random.randrange(len(scanners)))
+            clock.shift_ms(random.choice([MINUTE_MS, 5 * MINUTE_MS, 25 * MINUTE_MS, HOUR_MS, -HOUR_MS]))
+            killed.kill()
+            latest_ms = max(latest_ms, fleet.server.now_ms())
+            due = every_minute("poll", began_ms, fleet.server.now_ms())
+            until(partial(ran, fleet, due), "all that is due has run")
+        clock.shift_ms(latest_ms - fleet.server.now_ms())
+        until(partial(ran, fleet, every_minute("poll", began_ms, latest_ms)), "all that is due has run")
+        starts = fleet.starts()
+        assert {len(runs) for runs in starts.values()} == {1}
+        assert starts.keys() - every_minute("poll", began_ms, fleet.server.now_ms()) == set()
+        created = fleet.stats(redis)["scheduled"]
+        assert created == len(starts) + redis.zcard(fleet.keys.delayed)
+        [record] = client.schedules()
+        assert created == len(every_minute("poll", began_ms, record.cursor_ms))
+        assert record.missed == 0
+
+
+@pytest.mark.parametrize(
+    ("misfire", "expected"),
+    [
+        ({"policy": "RunAll"}, range(1, 11)),
+        ({"policy": "RunOnce"}, [10]),
+        ({"policy": "RunAll", "maxRuns": 3}, [8, 9, 10]),
+        ({"policy": "Skip", "maxLatenessSeconds": 150}, [8, 9, 10]),
+    ],
+    ids=str,
+)
+def test_after_ten_minutes_in_which_everything_was_down_what_may_begin_begins(
+    fleet: Fleet, misfire: dict[str, Any], expected: list[int]
+) -> None:
+    """Occurrences that exist are judged by the claim."""
+    clock = fleet.server.clock
+    assert clock is not None
+    scanner = fleet.start("scanner")
+    with fleet.client() as client, fleet.server.client() as redis:
+        clock.shift_ms(MINUTE_MS - fleet.server.now_ms() % MINUTE_MS + 100)
+        minute = fleet.server.now_ms() // MINUTE_MS
+        apply(client, "poll", **EVERY_MINUTE | {"misfire": misfire})
+        until(partial(redis.zcard, fleet.keys.delayed), "occurrences are created ahead")
+        scanner.kill()
+        clock.shift_ms(10 * MINUTE_MS)
+        fleet.start("worker")
+        due = {occurrence_id("poll", (minute + n) * MINUTE_MS) for n in expected}
+        until(partial(ran, fleet, due), "what may begin has run")
+        assert set(fleet.starts()) == due
+        [record] = client.schedules()
+        assert record.missed == 10 - len(due)
+
+
+def test_occurrences_of_a_run_are_skipped_while_it_lasts(fleet: Fleet) -> None:
+    fleet.start_all("scanner", "worker")
+    with fleet.client() as client:
+        apply(
+            client,
+            "slow",
+            everySeconds=1,
+            concurrencyPolicy="Forbid",
+            misfire={"policy": "RunAll"},
+            task={"payload": {"do": "sleep", "seconds": 3.5}},
+        )
+        until(lambda: len(fleet.ended()) >= 2, "two have run")
+        [record] = client.schedules()
+        runs = sorted(entry.at_ms for entries in fleet.starts().values() for entry in entries)
+        assert min(later - at for at, later in pairwise(runs)) >= 3500
+        assert record.skipped >= 6
+
+
+def test_a_change_removes_what_was_created_and_the_new_definition_is_applied_at_once(fleet: Fleet) -> None:
+    fleet.start("scanner")
+    with fleet.client() as client, fleet.server.client() as redis:
+        apply(client, "poll", everySeconds=60)
+        until(partial(redis.zcard, fleet.keys.delayed), "occurrences are created ahead")
+        ahead = redis.zcard(fleet.keys.delayed)
+        apply(client, "poll", everySeconds=300)
+        until(lambda: 0 < redis.zcard(fleet.keys.delayed) < ahead, "the others are removed")
+        done = client.delete_schedule("poll")
+        assert done.outcome == "deleted"
+        assert (redis.zcard(fleet.keys.delayed), redis.hlen(fleet.keys.tasks)) == (0, 0)

@@ -1,0 +1,102 @@
+-- Recurring schedules. The record of a schedule is a task with the ID `@NAME`, in the index `schedules`; the IDs of its
+-- occurrences are `@NAME@TIME`, and their first tag is `@NAME` (docs/decisions/0060).
+
+-- The entry of a record in `attempts`: the version of the definition; `on`, `clearing` while occurrences of an older definition
+-- are removed, or `deleting`; who owns it; the nominal time up to which occurrences were created, ms; how many were missed, and
+-- skipped because another one ran; the last lease that began (`-`: none), when, and how late, ms.
+local SCHEDULE = '0 0 %.0f %s %s %.0f %.0f %.0f %s %.0f %.0f'
+
+local function schedule_of(entry)
+  local pattern = '^0 0 (%d+) (%a+) (%S+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+)$'
+  local version, phase, owner, cursor, missed, skipped, last, began, late = string.match(entry or '', pattern)
+  return version and {
+    version = tonumber(version), phase = phase, owner = owner, cursor = tonumber(cursor), missed = tonumber(missed),
+    skipped = tonumber(skipped), last = last, began = tonumber(began), late = tonumber(late),
+  }
+end
+
+local function schedule_entry(of)
+  local counts = { of.cursor, of.missed, of.skipped, of.last, of.began, of.late }
+  return string.format(SCHEDULE, of.version, of.phase, of.owner, unpack(counts))
+end
+
+local function keep_schedule(attempts, id, of)
+  redis.call('HDEL', attempts, id) -- first, as in hint(), in case memory is full
+  redis.call('HSET', attempts, id, schedule_entry(of))
+end
+
+-- Whether no occurrence of a record is in its shard; entries of `tags` without a task are removed.
+local function last_here(record, tags, tasks)
+  local entries = redis.call('ZRANGEBYLEX', tags, '[' .. record .. ' ', '(' .. record .. '!', 'LIMIT', 0, 50)
+  for _, entry in ipairs(entries) do
+    if redis.call('HEXISTS', tasks, string.sub(entry, #record + 2)) == 1 then return false end
+    redis.call('ZREM', tags, entry)
+  end
+  return #entries < 50
+end
+
+local function count_missed(ids, attempts)
+  for _, id in ipairs(ids) do
+    local key = string.match(id, '^(@[^@]+)@')
+    local of = key and schedule_of(redis.call('HGET', attempts, key))
+    if of then
+      of.missed = of.missed + 1
+      keep_schedule(attempts, key, of)
+    end
+  end
+end
+
+-- Two functions for tasks that are about to be leased with consecutive tokens. begins(id, envelope, n) says whether the nth may
+-- begin; if not, it missed its deadline, or is an occurrence that comes too late, or that another occurrence holds up. finish()
+-- ends those, and stores in the records what has begun. An occurrence is judged before its first attempt only. One that
+-- migrated before its record waits for it, for a minute.
+local function starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
+  local records, unstarted = {}, { late = {}, missed = {}, skipped = {}, waits = {} }
+
+  local function record_of(id)
+    local key = string.match(id, '^(@[^@]+)@') or id
+    if records[key] == nil then records[key] = schedule_of(redis.call('HGET', attempts, key)) or false end
+    return records[key]
+  end
+
+  -- Whether the last lease of the record is held, or its task will be tried again.
+  local function runs(record, id)
+    local other = id_of(record.last)
+    if not other or other == id then return false end
+    if record.claimed or redis.call('ZSCORE', processing, record.last) then return true end
+    return redis.call('ZSCORE', retry, other) or redis.call('ZSCORE', suspect, other)
+  end
+
+  local function fate(id, due, within, alone)
+    if redis.call('HEXISTS', attempts, id) == 1 then return 'begins' end
+    if at > due + within then return 'missed' end
+    local record = alone == 1 and record_of(id)
+    if record then return runs(record, id) and 'skipped' or 'begins' end
+    return alone == 1 and at < due + 60000 and 'waits' or 'begins'
+  end
+
+  local function begins(id, envelope, n)
+    local nominal, within, alone = occurrence_of(envelope or '')
+    local found = past_deadline(envelope, at) and 'late' or nominal and fate(id, kept_due(envelope), within, alone) or 'begins'
+    local record = nominal and record_of(id)
+    if record and found == 'begins' then
+      record.last = id .. string.format(':%.0f', token + n - 1)
+      record.began, record.late, record.claimed = at, math.max(0, at - kept_due(envelope)), true
+    elseif record and (found == 'missed' or found == 'skipped') then
+      record[found], record.changed = record[found] + 1, true
+    end
+    if unstarted[found] then table.insert(unstarted[found], id) end
+    return found == 'begins'
+  end
+
+  return begins, function()
+    for key, record in pairs(records) do
+      if record and (record.claimed or record.changed) then keep_schedule(attempts, key, record) end
+    end
+    for _, id in ipairs(unstarted.waits) do redis.call('ZADD', delayed, string.format('%.0f', at + 1000), id) end
+    if #unstarted.waits > 0 then hint(alarm) end
+    expire(unstarted.late)
+    expire(unstarted.missed, 'missed')
+    expire(unstarted.skipped, 'skipped')
+  end
+end

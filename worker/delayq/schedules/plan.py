@@ -1,0 +1,129 @@
+"""Which occurrences of a schedule are created now, which were missed, and when to look again. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from delayq.protocol.envelope import NO_LIMIT_MS
+from delayq.schedules.times import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from delayq.contract.schedule import DelaySchedule, Misfire
+    from delayq.schedules.times import Occurrence
+
+AHEAD_MS: Final = 600_000
+"""How far ahead occurrences exist at least."""
+MOST: Final = 1000
+"""Occurrences of one schedule that exist ahead of time, and that a look after an outage creates."""
+ROUND_MS: Final = 10_000
+"""Looks are at multiples of this, so that many schedules share a call."""
+SLICE_SECONDS: Final = 0.002
+"""How long it computes before others run: a wake must not be late."""
+
+
+class Due(NamedTuple):
+    """An occurrence to create."""
+
+    nominal_ms: int
+    due_ms: int
+    within_ms: int
+
+
+class Plan(NamedTuple):
+    """What to do with a schedule now."""
+
+    create: Sequence[Due]
+    """At most MOST of the past, the latest ones, and then as many ahead, in order."""
+    missed: int
+    cursor_ms: int
+    """All occurrences up to this nominal time are created or missed."""
+    look_ms: int | None
+    """When to look again; None: never, unless it is changed."""
+
+
+async def planned(schedule: DelaySchedule, cursor_ms: int, now_ms: int, *, ahead_ms: int = AHEAD_MS) -> Plan:
+    """Return the occurrences after the cursor: of the past those that may still begin, and those created ahead.
+
+    These are up to twice `ahead_ms` from now, and at most MOST; so are those of the past. Others run in between.
+    """
+    steps = _planning(schedule, cursor_ms, now_ms, ahead_ms)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            plan: Plan = done.value
+            return plan
+        await asyncio.sleep(0)
+
+
+def planned_at_once(schedule: DelaySchedule, cursor_ms: int, now_ms: int) -> Plan:
+    """Return the same where nobody waits, and nothing is created ahead."""
+    steps = _planning(schedule, cursor_ms, now_ms, ahead_ms=0)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            plan: Plan = done.value
+            return plan
+
+
+def _planning(
+    schedule: DelaySchedule, cursor_ms: int, now_ms: int, ahead_ms: int
+) -> Generator[None, None, Plan]:
+    """Compute a plan; yields after each SLICE_SECONDS."""
+    if schedule.spec.suspend:
+        return Plan((), 0, cursor_ms, None)
+    past, ahead, count, last, slice_ends = deque[Due](maxlen=MOST), list[Due](), 0, cursor_ms, _slice()
+    for due in _limited(Calendar(schedule), schedule.spec.misfire, cursor_ms):
+        if due.nominal_ms > now_ms + 2 * ahead_ms:
+            cursor = max(last, min(now_ms, due.nominal_ms - 1))
+            return Plan([*past, *ahead], count - len(past), cursor, _look(due.nominal_ms - ahead_ms))
+        last = due.nominal_ms
+        if due.nominal_ms > now_ms:
+            ahead.append(due)
+        else:
+            count += 1
+            if now_ms <= due.due_ms + due.within_ms:
+                past.append(due)
+        if len(ahead) == MOST:
+            return Plan([*past, *ahead], count - len(past), last, _look(max(now_ms, last - ahead_ms)))
+        if time.monotonic() > slice_ends:
+            yield
+            slice_ends = _slice()
+    return Plan([*past, *ahead], count - len(past), max(last, now_ms), None)
+
+
+def _slice() -> float:
+    return time.monotonic() + SLICE_SECONDS
+
+
+def _look(at_ms: int) -> int:
+    return -(-at_ms // ROUND_MS) * ROUND_MS
+
+
+def _limited(calendar: Calendar, misfire: Misfire, cursor_ms: int) -> Iterator[Due]:
+    """Yield the occurrences after the cursor, with the time within which each may begin."""
+    following = {"RunOnce": 1, "RunAll": misfire.max_runs or 0, "Skip": 0}[misfire.policy]
+    latest = NO_LIMIT_MS if misfire.max_lateness_seconds is None else misfire.max_lateness_seconds * 1000
+    times = calendar.after(cursor_ms)
+    window: list[Occurrence] = list(islice(times, following))
+    if not following:
+        for each in times:
+            yield Due(each.nominal.at_ms, each.due_ms, latest)
+        return
+    for each in times:
+        window.append(each)
+        yield _due(window.pop(0), latest, each.due_ms)
+    for each in window:
+        yield _due(each, latest, None)
+
+
+def _due(each: Occurrence, latest: int, superseded_ms: int | None) -> Due:
+    within = latest if superseded_ms is None else max(0, min(latest, superseded_ms - each.due_ms - 1))
+    return Due(each.nominal.at_ms, each.due_ms, within)

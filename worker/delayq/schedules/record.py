@@ -1,0 +1,79 @@
+"""What Redis stores of a schedule, and its occurrences as tasks: definitions, IDs and envelopes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from delayq.contract import to_document
+from delayq.contract.document import parse_schedule
+from delayq.contract.problems import SpecError
+from delayq.protocol import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from delayq.contract.schedule import DelaySchedule
+    from delayq.protocol.results import ScheduleRecord
+
+PREFIX: Final = "@"
+"""The first character of the IDs of schedules and occurrences; no other task may have it."""
+FILE, CLIENT = "file", "client"
+"""Owners of schedules: the file of `delayq run`, and calls of a client or a command. Kubernetes is another."""
+
+
+class Definition(NamedTuple):
+    """A schedule, and what its owner notes beside it."""
+
+    schedule: DelaySchedule
+    notes: Mapping[str, object]
+    """Of Kubernetes: the object's `uid` and `generation`."""
+
+
+def record_id(name: str) -> str:
+    """Return the ID of a schedule's record."""
+    return f"{PREFIX}{name}"
+
+
+def occurrence_id(name: str, nominal_ms: int) -> str:
+    """Return the ID of an occurrence, such as @nightly@2026-12-01T02:00:00Z."""
+    return f"{PREFIX}{name}{PREFIX}{iso(nominal_ms)}"
+
+
+def iso(at_ms: int) -> str:
+    """Return an instant in UTC, with milliseconds only if it has some."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC) + timedelta(milliseconds=at_ms % 1000)
+    return at.isoformat(timespec="milliseconds" if at_ms % 1000 else "seconds").replace("+00:00", "Z")
+
+
+def encode(definition: Definition) -> bytes:
+    """Return the body of the record: an envelope without its due time, the same for the same definition."""
+    document = to_document(definition.schedule)
+    content = {"document": document, **definition.notes}
+    return envelope.encode(json.loads(json.dumps(content, sort_keys=True)), None, None)[0]
+
+
+def decode(record: ScheduleRecord) -> Definition | None:
+    """Return the definition of a record; None if this delayq cannot read it, because a newer one wrote it."""
+    try:
+        content = json.loads(record.body)
+        return Definition(parse_schedule(content.pop("document")), content)
+    except (ValueError, AttributeError, KeyError, TypeError, SpecError):
+        return None
+
+
+def task_body(
+    schedule: DelaySchedule, occurrence: envelope.Occurrence, *, deadline_ms: int | None = None
+) -> bytes:
+    """Return the envelope of an occurrence without its due time. `deadline_ms` is the default of the queue."""
+    task = schedule.spec.task
+    payload = (
+        {} if task.payload is None and task.kind is not None else task.payload
+    )  # a kind without arguments
+    body, _ = envelope.encode(payload, None, task.headers)
+    kind = ("", 0) if task.kind is None else (task.kind, task.version or 1)
+    if task.deadline_seconds is not None:
+        deadline_ms = task.deadline_seconds * 1000
+    tags = (record_id(schedule.metadata.name), *(task.tags or ()))
+    return envelope.with_fields(body, envelope.Further(*kind, deadline_ms, None, tags, occurrence))

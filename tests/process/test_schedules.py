@@ -12,9 +12,11 @@ from delayq.contract.document import parse_schedule
 from delayq.schedules.record import occurrence_id
 
 from tests.process.fleet import until
+from tests.process.test_reshard import arrived, check_homes, settled, shards_of, under_way
 
 if TYPE_CHECKING:
     from delayq import SyncClient
+    from redis import Redis
 
     from tests.process.fleet import Fleet, NewFleet
 
@@ -44,14 +46,16 @@ def ran(fleet: Fleet, ids: set[str]) -> bool:
 
 @pytest.fixture
 def fleet(new_fleet: NewFleet) -> Fleet:
-    return new_fleet({"worker": {"concurrency": 20}}, server=new_fleet(movable_clock=True).server)
+    server = new_fleet(movable_clock=True, config={"appendfsync": "always"}).server
+    return new_fleet({"worker": {"concurrency": 20}}, server=server)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.full)])
-def test_each_time_is_created_once_while_scanners_are_killed_and_the_clock_jumps(
+def test_each_time_is_created_once_while_scanners_and_redis_are_killed_and_the_clock_jumps(
     fleet: Fleet, rounds: int
 ) -> None:
+    """A run whose ack Redis did not get is repeated, as any task's; no time is created twice."""
     clock = fleet.server.clock
     assert clock is not None
     scanners = [fleet.start("scanner"), fleet.start("scanner")]
@@ -59,19 +63,23 @@ def test_each_time_is_created_once_while_scanners_are_killed_and_the_clock_jumps
     with fleet.client() as client, fleet.server.client() as redis:
         began_ms = fleet.server.now_ms()
         apply(client, "poll", **EVERY_MINUTE)
-        latest_ms = began_ms
+        latest_ms, restarted = began_ms, False
         for _ in range(rounds):
             scanners.append(fleet.start("scanner"))
             killed = scanners.pop(random.randrange(len(scanners)))
             clock.shift_ms(random.choice([MINUTE_MS, 5 * MINUTE_MS, 25 * MINUTE_MS, HOUR_MS, -HOUR_MS]))
             killed.kill()
+            if random.random() < 0.3:
+                fleet.server.kill()
+                fleet.server.restart()
+                restarted = True
             latest_ms = max(latest_ms, fleet.server.now_ms())
             due = every_minute("poll", began_ms, fleet.server.now_ms())
             until(partial(ran, fleet, due), "all that is due has run")
         clock.shift_ms(latest_ms - fleet.server.now_ms())
         until(partial(ran, fleet, every_minute("poll", began_ms, latest_ms)), "all that is due has run")
         starts = fleet.starts()
-        assert {len(runs) for runs in starts.values()} == {1}
+        assert restarted or {len(runs) for runs in starts.values()} == {1}
         assert starts.keys() - every_minute("poll", began_ms, fleet.server.now_ms()) == set()
         created = fleet.stats(redis)["scheduled"]
         assert created == len(starts) + redis.zcard(fleet.keys.delayed)
@@ -141,3 +149,48 @@ def test_a_change_removes_what_was_created_and_the_new_definition_is_applied_at_
         done = client.delete_schedule("poll")
         assert done.outcome == "deleted"
         assert (redis.zcard(fleet.keys.delayed), redis.hlen(fleet.keys.tasks)) == (0, 0)
+
+
+@pytest.mark.full
+def test_each_time_is_created_once_while_the_number_of_shards_changes(new_fleet: NewFleet) -> None:
+    """A record migrates with the schedule's cursor, after its occurrences; the process that moves it is killed."""
+    spec = {"worker": {"concurrency": 50}, "shards": 2}
+    fleet = new_fleet(spec, server=new_fleet(movable_clock=True).server)
+    clock = fleet.server.clock
+    assert clock is not None
+    scanner, *_ = fleet.start_all("scanner", "worker", "worker")
+    names = [f"poll-{number}" for number in range(20)]
+    with fleet.client() as client, fleet.server.client() as redis:
+        began_ms = fleet.server.now_ms()
+        for name in names:
+            apply(client, name, **EVERY_MINUTE)
+        until(partial(occurrences, fleet, redis), "occurrences are created ahead")
+        for shards in (8, 3):
+            fleet.change(shards=shards)
+            scanner.kill()
+            movers = fleet.start_all("scanner", "scanner")
+            until(lambda: under_way(fleet, redis) or arrived(fleet, redis), "records are on their way")
+            movers.pop().kill()
+            scanner = movers.pop()
+
+            def settled_there(shards: int = shards) -> bool:
+                clock.shift_ms(20_000)  # what is due soon stays where it is, and so does its record
+                return settled(fleet, redis, shards)
+
+            until(settled_there, f"settled with {shards} shards", timeout_s=120)
+        check_homes(fleet, redis)
+        clock.shift_ms(HOUR_MS)
+        now_ms = fleet.server.now_ms()
+        due = set[str]().union(*(every_minute(name, began_ms + 2000, now_ms) for name in names))
+        until(partial(ran, fleet, due), "all that is due has run", timeout_s=120)
+        runs = fleet.starts()
+        assert {len(each) for each in runs.values()} == {1}
+        records = {record.name: record for record in client.schedules()}
+        assert (set(records), {record.missed for record in records.values()}) == (set(names), {0})
+        created = client.counts().stats["scheduled"]
+        assert created == len(runs) + occurrences(fleet, redis)
+
+
+def occurrences(fleet: Fleet, redis: Redis) -> int:
+    """How many wait."""
+    return sum(redis.zcard(keys.delayed) for keys in shards_of(fleet))

@@ -189,6 +189,14 @@ def test_an_edit_removes_what_was_created_ahead_and_a_deletion_all_that_has_not_
     assert put(shard, None) == ("not_found", 0, "client")
 
 
+def test_a_change_whose_reply_was_lost_is_completed_by_the_second_try(shard: Shard) -> None:
+    put(shard, schedule())
+    create(shard, [NOW + MINUTE])
+    first, second = put(shard, schedule(suspend=True)), put(shard, schedule(suspend=True))
+    assert first == second == ("updated", 2, "client")
+    assert clear(shard, second.version) == 1
+
+
 def test_a_schedule_that_was_deleted_halfway_can_be_created_again(shard: Shard) -> None:
     put(shard, schedule())
     create(shard, [NOW + MINUTE])
@@ -263,6 +271,8 @@ def test_an_occurrence_that_arrives_before_its_record_waits_for_it_for_a_minute(
     shard.seed(state.but(schedules={}, attempts={}, tasks=tasks))
     assert claim(shard).leases == []
     assert shard.whole().delayed == {ids(NOW)[0]: NOW + 1000}
+    shard.clock(NOW + MINUTE - 1)
+    assert claim(shard).leases == []
     shard.clock(NOW + MINUTE + 1000)
     assert [lease.task.id for lease in claim(shard).leases] == ids(NOW)
 
@@ -270,7 +280,8 @@ def test_an_occurrence_that_arrives_before_its_record_waits_for_it_for_a_minute(
 def test_a_record_that_lost_its_index_gets_it_back(shard: Shard) -> None:
     put(shard, schedule())
     state = shard.whole()
-    shard.seed(state.but(schedules={}))
+    shard.seed(state.but(schedules={"@gone": NOW}))
+    assert shard.run(shard.commands.reconcile(0, "schedules", 0)).tasks == [("@gone", "pruned")]
     page = shard.run(shard.commands.reconcile(0, "tasks", 0))
     assert page.homeless == [RECORD.encode()]
     lost = shard.run(shard.commands.restore_orphans(0, [LostTask(RECORD.encode(), b"")]))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from delayq.client.routing import persistently
 from delayq.contract.words import OBJECT_NAME
 from delayq.errors import NoSuchSchedule, ScheduleRefused
-from delayq.protocol.commands import BATCH
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
 from delayq.schedules.record import (
     CLIENT,
     FILE,
     Definition,
+    at_once,
     decode,
     encode,
     occurrence_id,
@@ -150,8 +150,9 @@ class RecurringSchedules:
                 f"backfill: expected at most {MOST_BACKFILLED:,} occurrences; choose a shorter range"
             )
         ids, created = [occurrence_id(name, at_ms) for at_ms in times], 0
-        for at in range(0, 0 if dry_run else len(times), BATCH):
-            created += yield from self._create(record, schedule, times[at : at + BATCH])
+        step = at_once(schedule)
+        for at in range(0, 0 if dry_run else len(times), step):
+            created += yield from self._create(record, schedule, times[at : at + step])
         return Backfilled(ids, created)
 
     def _create(

@@ -54,6 +54,7 @@ INDEXES = (
     "followups",
     "parked",
     "tags",
+    "schedules",
 )
 RESTORE_LIMIT = 10  # tasks per call of restore_orphans.lua
 # The shortest pause between pages of reconciliation: about 10,000 entries a second.

@@ -6,11 +6,11 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from delayq.protocol.commands import BATCH, Move
+from delayq.protocol.commands import Move
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
 from delayq.schedules.plan import AHEAD_MS, planned
-from delayq.schedules.record import decode, occurrence_id, task_body
+from delayq.schedules.record import at_once, decode, occurrence_id, task_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AWAY_MS = 1000  # until a record that has to migrate is looked at again
+AWAY_MS = 60_000  # until a record that has to migrate is looked at again
 UNREADABLE_MS = 600_000  # the same for one that only a newer delayq can read
 
 
@@ -63,10 +63,10 @@ class OccurrenceWriter:
     async def _carry_out(
         self, shard: int, record: ScheduleRecord, schedule: DelaySchedule, plan: Plan
     ) -> None:
-        """Store the occurrences of a plan, BATCH at a time; the cursor follows."""
-        missed = plan.missed
-        for at in range(0, max(1, len(plan.create)), BATCH):
-            some, last = plan.create[at : at + BATCH], at + BATCH >= len(plan.create)
+        """Store the occurrences of a plan, a bounded number at a time; the cursor follows."""
+        missed, step = plan.missed, at_once(schedule)
+        for at in range(0, max(1, len(plan.create)), step):
+            some, last = plan.create[at : at + step], at + step >= len(plan.create)
             move = (
                 Move(plan.cursor_ms, plan.look_ms, missed) if last else Move(some[-1].nominal_ms, 0, missed)
             )

@@ -10,6 +10,7 @@ from delayq.contract import to_document
 from delayq.contract.document import parse_schedule
 from delayq.contract.problems import SpecError
 from delayq.protocol import envelope
+from delayq.protocol.commands import BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "@"
 """The first character of the IDs of schedules and occurrences; no other task may have it."""
+CALL_BYTES: Final = 1 << 20
+"""Of the occurrences that one call stores."""
 FILE, CLIENT = "file", "client"
 """Owners of schedules: the file of `delayq run`, and calls of a client or a command. Kubernetes is another."""
 
@@ -61,6 +64,12 @@ def decode(record: ScheduleRecord) -> Definition | None:
         return Definition(parse_schedule(content.pop("document")), content)
     except (ValueError, AttributeError, KeyError, TypeError, SpecError):
         return None
+
+
+def at_once(schedule: DelaySchedule) -> int:
+    """Return how many occurrences one call stores: BATCH, fewer where they are large, at least one."""
+    size = len(task_body(schedule, envelope.Occurrence(0)))
+    return max(1, min(BATCH, CALL_BYTES // size))
 
 
 def task_body(

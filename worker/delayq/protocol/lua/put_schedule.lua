@@ -24,7 +24,9 @@ local of = schedule_of(redis.call('HGET', attempts, id))
 local live = of and of.phase ~= 'deleting'
 if live and of.owner ~= owner then return { 'owned', of.version, of.owner } end
 if not of and (body == '' or ARGV[7] == '1') then return { 'not_found', 0, owner } end
-if live and stored and string.sub(stored, 1, -7) == body then return { 'unchanged', of.version, owner } end
+if live and stored and string.sub(stored, 1, -7) == body then -- also if the reply to the same call was lost
+  return { of.phase == 'on' and 'unchanged' or 'updated', of.version, owner }
+end
 local outcome = body == '' and 'deleting' or live and 'updated' or 'created'
 local size, before = #id + #body + 6, stored and #id + #stored or 0
 local held = redis.call('HLEN', tasks) - redis.call('ZCARD', dlq) - redis.call('ZCARD', moving)

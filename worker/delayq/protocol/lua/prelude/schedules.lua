@@ -67,17 +67,17 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
     return redis.call('ZSCORE', retry, other) or redis.call('ZSCORE', suspect, other)
   end
 
-  local function fate(id, due, within, alone)
+  local function fate(id, nominal, due, within, alone)
     if redis.call('HEXISTS', attempts, id) == 1 then return 'begins' end
     if at > due + within then return 'missed' end
     local record = alone == 1 and record_of(id)
     if record then return runs(record, id) and 'skipped' or 'begins' end
-    return alone == 1 and at < due + 60000 and 'waits' or 'begins'
+    return alone == 1 and at < nominal + 60000 and 'waits' or 'begins' -- redated() moves the due time while it waits
   end
 
   local function begins(id, envelope, n)
     local nominal, within, alone = occurrence_of(envelope or '')
-    local found = past_deadline(envelope, at) and 'late' or nominal and fate(id, kept_due(envelope), within, alone) or 'begins'
+    local found = past_deadline(envelope, at) and 'late' or nominal and fate(id, nominal, kept_due(envelope), within, alone) or 'begins'
     local record = nominal and record_of(id)
     if record and found == 'begins' then
       record.last = id .. string.format(':%.0f', token + n - 1)

@@ -52,8 +52,9 @@ def test_a_schedule_from_its_document_to_its_end(orders: Shard, file: Path) -> N
     assert on(orders, "task", "cancel", "orders", task_id).exit_code == 0
     done = on(orders, "schedules", "delete", "orders", "nightly")
     assert done.stdout == "nightly: deleted\n"
-    again = on(orders, "schedules", "delete", "orders", "nightly")
-    assert (again.exit_code, "there is no schedule nightly" in again.stderr) == (6, True)
+    for command in ("delete", "run"):
+        again = on(orders, "schedules", command, "orders", "nightly")
+        assert (again.exit_code, "there is no schedule nightly" in again.stderr) == (6, True)
     assert orders.whole().tasks == {}
 
 

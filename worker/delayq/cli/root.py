@@ -22,19 +22,8 @@ from delayq.service import extras
 
 COMMANDS: Final = (
     *("run", "schedule", "task", "dlq", "status", "top", "forecast", "schedules", "validate", "explain"),
-    *(
-        "doctor",
-        "acl",
-        "alerts",
-        "guard",
-        "replay",
-        "crd",
-        "completion",
-        "scanner",
-        "worker",
-        "reaper",
-        "erase",
-    ),
+    *("doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
+    *("scanner", "worker", "reaper", "erase"),
 )
 """The most used first. Each is in the module of its name, but `crd`."""
 

@@ -19,12 +19,13 @@ from delayq.schedules.record import (
     CLIENT,
     FILE,
     Definition,
+    alone,
     at_once,
     decode,
     encode,
+    flat,
     occurrence_id,
     record_id,
-    task_body,
 )
 
 if TYPE_CHECKING:
@@ -130,9 +131,7 @@ class RecurringSchedules:
         """Create an occurrence whose nominal time is now, by the local clock; returns its ID."""
         record, schedule = yield from self._one(name)
         now_ms = time.time_ns() // 1_000_000
-        created = yield from self._create(
-            record, schedule, [now_ms], Occurrence(now_ms, alone=_alone(schedule))
-        )
+        created = yield from self._create(record, schedule, [Occurrence(now_ms, alone=alone(schedule))])
         if not created:
             raise ScheduleRefused(f"schedule {name}: {occurrence_id(name, now_ms)} exists already")
         return occurrence_id(name, now_ms)
@@ -152,25 +151,21 @@ class RecurringSchedules:
         ids, created = [occurrence_id(name, at_ms) for at_ms in times], 0
         step = at_once(schedule)
         for at in range(0, 0 if dry_run else len(times), step):
-            created += yield from self._create(record, schedule, times[at : at + step])
+            some = [Occurrence(at_ms) for at_ms in times[at : at + step]]
+            created += yield from self._create(record, schedule, some)
         return Backfilled(ids, created)
 
     def _create(
-        self,
-        record: ScheduleRecord,
-        schedule: DelaySchedule,
-        times_ms: Sequence[int],
-        occurrence: Occurrence | None = None,
+        self, record: ScheduleRecord, schedule: DelaySchedule, occurrences: Sequence[Occurrence]
     ) -> Operation[int]:
-        flat: list[Any] = []
-        now_ms, deadline_ms = time.time_ns() // 1_000_000, self._operations.deadline_ms
-        for at_ms in times_ms:
-            body = task_body(schedule, occurrence or Occurrence(at_ms), deadline_ms=deadline_ms)
-            flat += occurrence_id(schedule.metadata.name, at_ms), now_ms, body
+        """Store occurrences that are due now; returns how many are new."""
+        now_ms = time.time_ns() // 1_000_000
+        due = ((each, now_ms) for each in occurrences)
+        arguments = flat(schedule, due, deadline_ms=self._operations.deadline_ms)
 
         def create(pinned: Commands, shard: int) -> Call[int | str]:
             parts = room(self._operations.limits, pinned.shard_map.quota_shards(shard))
-            return pinned.create_occurrences(shard, record, flat, room=parts)
+            return pinned.create_occurrences(shard, record, arguments, room=parts)
 
         outcome = yield from self._homes.find(record.id, create, lambda each: each == "changed")
         if isinstance(outcome, int):
@@ -184,17 +179,11 @@ class RecurringSchedules:
             each for each in (yield from self.records()) if each.name == name and each.phase != "deleting"
         ]
         if not found:
-            raise ScheduleRefused(
-                f"there is no schedule {name} in this queue: `delayq schedules list` shows all"
-            )
+            raise NoSuchSchedule(name)
         definition = decode(found[0])
         if definition is None:
             raise ScheduleRefused(f"schedule {name}: a newer delayq wrote it; update this one")
         return found[0], definition.schedule
-
-
-def _alone(schedule: DelaySchedule) -> bool:
-    return schedule.spec.concurrency_policy == "Forbid"
 
 
 def _refusal(name: str, done: ScheduleWritten) -> str:

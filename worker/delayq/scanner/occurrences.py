@@ -10,7 +10,7 @@ from delayq.protocol.commands import Move
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
 from delayq.schedules.plan import AHEAD_MS, planned
-from delayq.schedules.record import at_once, decode, occurrence_id, task_body
+from delayq.schedules.record import alone, at_once, decode, flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,9 +67,8 @@ class OccurrenceWriter:
         missed, step = plan.missed, at_once(schedule)
         for at in range(0, max(1, len(plan.create)), step):
             some, last = plan.create[at : at + step], at + step >= len(plan.create)
-            move = (
-                Move(plan.cursor_ms, plan.look_ms, missed) if last else Move(some[-1].nominal_ms, 0, missed)
-            )
+            cursor_ms, look_ms = (plan.cursor_ms, plan.look_ms) if last else (some[-1].nominal_ms, 0)
+            move = Move(cursor_ms, look_ms, missed)
             if not await self._store(shard, record, self._encoded(schedule, some), move):
                 return
             record, missed = replace(record, cursor_ms=move.cursor_ms), 0
@@ -78,20 +77,8 @@ class OccurrenceWriter:
             log.warning("occurrences_missed", extra={"fields": fields})
 
     def _encoded(self, schedule: DelaySchedule, some: Sequence[Due]) -> list[Argument]:
-        alone = schedule.spec.concurrency_policy == "Forbid"
-        return [
-            item
-            for due in some
-            for item in (
-                occurrence_id(schedule.metadata.name, due.nominal_ms),
-                due.due_ms,
-                task_body(
-                    schedule,
-                    Occurrence(due.nominal_ms, due.within_ms, alone),
-                    deadline_ms=self._deadline_ms,
-                ),
-            )
-        ]
+        found = ((Occurrence(due.nominal_ms, due.within_ms, alone(schedule)), due.due_ms) for due in some)
+        return flat(schedule, found, deadline_ms=self._deadline_ms)
 
     async def _store(
         self, shard: int, record: ScheduleRecord, occurrences: Sequence[Argument], move: Move

@@ -53,24 +53,27 @@ async def planned(schedule: DelaySchedule, cursor_ms: int, now_ms: int, *, ahead
     These are up to twice `ahead_ms` from now, and at most MOST; so are those of the past. Others run in between.
     """
     steps = _planning(schedule, cursor_ms, now_ms, ahead_ms)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            plan: Plan = done.value
-            return plan
+    while (plan := _continued(steps)) is None:  # noqa: ASYNC110 -- it computes, and lets others run
         await asyncio.sleep(0)
+    return plan
 
 
 def planned_at_once(schedule: DelaySchedule, cursor_ms: int, now_ms: int) -> Plan:
     """Return the same where nobody waits, and nothing is created ahead."""
     steps = _planning(schedule, cursor_ms, now_ms, ahead_ms=0)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            plan: Plan = done.value
-            return plan
+    while (plan := _continued(steps)) is None:
+        pass
+    return plan
+
+
+def _continued(steps: Generator[None, None, Plan]) -> Plan | None:
+    """Compute for another slice; return the plan when it is complete."""
+    try:
+        next(steps)
+    except StopIteration as done:
+        plan: Plan = done.value
+        return plan
+    return None
 
 
 def _planning(

@@ -13,10 +13,11 @@ from delayq.protocol import envelope
 from delayq.protocol.commands import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from delayq.contract.schedule import DelaySchedule
     from delayq.protocol.results import ScheduleRecord
+    from delayq.protocol.scripts import Argument
 
 PREFIX: Final = "@"
 """The first character of the IDs of schedules and occurrences; no other task may have it."""
@@ -66,6 +67,25 @@ def decode(record: ScheduleRecord) -> Definition | None:
         return None
 
 
+def flat(
+    schedule: DelaySchedule,
+    occurrences: Iterable[tuple[envelope.Occurrence, int]],
+    *,
+    deadline_ms: int | None,
+) -> list[Argument]:
+    """Return occurrences with their due times, ms, as create_occurrences() takes them: ID, due ms and body of each."""
+    found: list[Argument] = []
+    for each, due_ms in occurrences:
+        body = task_body(schedule, each, deadline_ms=deadline_ms)
+        found += occurrence_id(schedule.metadata.name, each.nominal_ms), due_ms, body
+    return found
+
+
+def alone(schedule: DelaySchedule) -> bool:
+    """Return whether an occurrence begins only while no other one runs."""
+    return schedule.spec.concurrency_policy == "Forbid"
+
+
 def at_once(schedule: DelaySchedule) -> int:
     """Return how many occurrences one call stores: BATCH, fewer where they are large, at least one."""
     size = len(task_body(schedule, envelope.Occurrence(0)))
@@ -77,9 +97,9 @@ def task_body(
 ) -> bytes:
     """Return the envelope of an occurrence without its due time. `deadline_ms` is the default of the queue."""
     task = schedule.spec.task
-    payload = (
-        {} if task.payload is None and task.kind is not None else task.payload
-    )  # a kind without arguments
+    payload = task.payload
+    if payload is None and task.kind is not None:
+        payload = {}  # a kind without arguments
     body, _ = envelope.encode(payload, None, task.headers)
     kind = ("", 0) if task.kind is None else (task.kind, task.version or 1)
     if task.deadline_seconds is not None:

@@ -26,7 +26,7 @@ from delayq.protocol.quota import room
 from delayq.protocol.results import Settled, State
 from delayq.protocol.scripts import script
 from delayq.schedules.plan import planned_at_once
-from delayq.schedules.record import occurrence_id, task_body
+from delayq.schedules.record import alone, flat
 from delayq.service.counters import WorkerCounters
 from delayq.worker.batches import Call as BatchCall
 from delayq.worker.executor import Executor
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from delayq.handlers.base import Batch, HandlerCall
     from delayq.protocol.envelope import Task
     from delayq.protocol.results import Lease, TaskView
-    from delayq.protocol.scripts import Argument
 
 LEASE_MS = 60_000
 MOST_RUNS = 10_000
@@ -134,7 +133,6 @@ class Queue:
             self._connection.one(Call(advance, advance.bind(shard, ms=ms), int, shard))
             while self._connection.one(self._claims.expire(shard.shard))[1]:
                 pass
-
         for name in self._recurring:
             self._recur(name)
 
@@ -152,18 +150,15 @@ class Queue:
         """Create the occurrences of a schedule that fell due while time passed, as if that was in the past."""
         schedule, cursor_ms = self._recurring[name]
         plan = planned_at_once(schedule, cursor_ms, self._now_ms())
-        alone, limits = schedule.spec.concurrency_policy == "Forbid", self.client.limits
         [record] = [each for each in self.client.schedules() if each.name == name]
-        for due in plan.create:
-            body = task_body(
-                schedule,
-                Occurrence(due.nominal_ms, due.within_ms, alone),
-                deadline_ms=self._document.spec.delivery.deadline_ms,
-            )
-            flat: list[Argument] = [occurrence_id(name, due.nominal_ms), due.due_ms - self._passed_ms, body]
-            shard, parts = self.commands.shard_of(record.id), len(self.commands.shards)
-            call = self.commands.create_occurrences(shard, record, flat, room=room(limits, parts))
-            self._connection.one(call)
+        found = (
+            (Occurrence(due.nominal_ms, due.within_ms, alone(schedule)), due.due_ms - self._passed_ms)
+            for due in plan.create
+        )
+        arguments = flat(schedule, found, deadline_ms=self._document.spec.delivery.deadline_ms)
+        space = room(self.client.limits, len(self.commands.shards))
+        shard = self.commands.shard_of(record.id)
+        self._connection.one(self.commands.create_occurrences(shard, record, arguments, room=space))
         self._recurring[name] = schedule, plan.cursor_ms
 
     def run_due(self) -> list[Run]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bring what charts/delayq holds twice in line: the CRD, and the sentences of values.yaml in schema and README.
+"""Bring what charts/delayq holds twice in line: the CRDs, and the sentences of values.yaml in schema and README.
 
 `.venv/bin/python tools/chart-sync.py` after a change of crds/ or values.yaml; with --check it only says what differs.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-CRD = ROOT / "crds" / "delayqueue.yaml"
+CRDS = ROOT / "crds"
 CHART = ROOT / "charts" / "delayq"
 BEGIN, END = "<!-- values: made by tools/chart-sync.py -->", "<!-- end of values -->"
 LONGEST_DEFAULT = 60
@@ -101,11 +101,11 @@ def tabled_readme() -> str:
 def main() -> int:
     """Write, or with --check compare; 1 when something differs."""
     wanted = {
-        CHART / "files" / "delayqueue.yaml": CRD.read_text(),
+        **{CHART / "files" / path.name: path.read_text() for path in CRDS.glob("*.yaml")},
         CHART / "values.schema.json": described_schema(),
         CHART / "README.md": tabled_readme(),
     }
-    changed = [path for path, text in wanted.items() if path.read_text() != text]
+    changed = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in changed:
         print(f"{path.relative_to(ROOT)} differs from its source" if "--check" in sys.argv else path)
         if "--check" not in sys.argv:

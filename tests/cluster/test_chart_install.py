@@ -26,7 +26,7 @@ from tests.cluster.chart import (
 )
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.resources import (
-    CRD_FILE,
+    CRD_FILES,
     CRD_PATH,
     found,
     install_crd,
@@ -177,9 +177,10 @@ def test_install_test_upgrade_uninstall(plane: ControlPlane, room: str, tmp_path
 def older(folder: Path) -> Path:
     """The chart, with a CRD that lacks a field."""
     shutil.copytree(CHART, folder / "delayq")
-    crd = yaml.safe_load(CRD_FILE.read_text())
+    file = CRD_FILES / "delayqueue.yaml"
+    crd = yaml.safe_load(file.read_text())
     del spec_schema(crd)["properties"]["retention"]
-    text = CRD_FILE.read_text().split("spec:\n")[0]
+    text = file.read_text().split("spec:\n")[0]
     (folder / "delayq" / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
     return folder / "delayq"
 

@@ -40,7 +40,7 @@ def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_o
     assert made == {
         *(("ClusterRole", f"delayq-{each}") for each in ("edit", "operator", "view")),
         ("ClusterRoleBinding", "delayq-operator"),
-        ("CustomResourceDefinition", "delayqueues.delayq.dev"),
+        *(("CustomResourceDefinition", f"delay{each}.delayq.dev") for each in ("queues", "schedules")),
         *((kind, "delayq-operator") for kind in ("Deployment", "Service", "ServiceAccount")),
         *((kind, "delayq-operator-leader") for kind in ("Role", "RoleBinding")),
         *((kind, "delayq-test") for kind in ("ConfigMap", "Pod", "Role", "RoleBinding", "ServiceAccount")),

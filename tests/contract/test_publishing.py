@@ -68,17 +68,19 @@ def test_the_chart_names_its_home_its_sources_and_an_icon_of_this_checkout() -> 
     assert icon.read_text().startswith("<svg ")
 
 
-def test_the_chart_lists_its_crd_as_it_is() -> None:
-    crd = yaml.safe_load((ROOT / "crds" / "delayqueue.yaml").read_text())
-    (version,) = crd["spec"]["versions"]
-    (listed,) = annotation("crds")
-    assert listed == {
-        "kind": crd["spec"]["names"]["kind"],
-        "version": version["name"],
-        "name": crd["metadata"]["name"],
-        "displayName": crd["spec"]["names"]["kind"],
-        "description": version["schema"]["openAPIV3Schema"]["description"],
-    }
+def test_the_chart_lists_its_crds_as_they_are() -> None:
+    crds = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    assert annotation("crds") == [
+        {
+            "kind": crd["spec"]["names"]["kind"],
+            "version": version["name"],
+            "name": crd["metadata"]["name"],
+            "displayName": crd["spec"]["names"]["kind"],
+            "description": version["schema"]["openAPIV3Schema"]["description"],
+        }
+        for crd in crds
+        for version in crd["spec"]["versions"]
+    ]
 
 
 def test_the_chart_lists_the_images_that_a_release_makes() -> None:

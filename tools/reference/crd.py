@@ -1,13 +1,14 @@
-"""Render the page of crds/delayqueue.yaml: `python -m tools.reference.crd > docs/reference/crd.md`.
+"""Render the pages of crds/: `python -m tools.reference.crd docs/reference`.
 
-Not here: the fields of spec. They are the document's, and docs/reference/document.md has them from the model; a
-contract test holds the CRD to the same.
+Not here: the fields of spec. They are the document's, and docs/reference/document*.md has them from the model; a
+contract test holds the CRDs to the same.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from delayq.cli.validate import crd_text
@@ -17,34 +18,48 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
-INTRODUCTION = """\
-# The DelayQueue resource
-
-<!-- Made by `python -m tools.reference.crd > docs/reference/crd.md`; change crds/delayqueue.yaml instead. -->
-
+MADE = "<!-- Made by `python -m tools.reference.crd docs/reference`; change crds/{file} instead. -->"
+QUEUE = """
 The DelayQueue in Kubernetes. The fields of `spec` are those of the [document](document.md): the same file
 works with `kubectl apply`, `delayq run` and `delayq validate`. The API server checks types, bounds and the rules below
 before anything is stored, and stores the defaults; there is no webhook. On a cluster, `kubectl explain delayqueue.spec`
-tells the same, and `delayq crd` prints the CustomResourceDefinition.
+tells the same, and `delayq crd` prints the CustomResourceDefinitions.
+"""
+SCHEDULE = """
+The DelaySchedule in Kubernetes. The fields of `spec` are those of the [document](document-schedule.md): the same file
+works with `kubectl apply`, `delayq run` and `delayq schedules`. The API server checks types, bounds and the rules
+below. What it cannot check, such as the name of a time zone, is the condition `InvalidSpec`.
+[Recurring tasks](../how-to/schedules.md) shows how to use it.
 """
 STORED = """
-A default is stored where a field is left out, except inside a choice: a stored `backoff.delaysSeconds` would stand
-beside the `exponential` of a later apply. What is absent there is decided when the document is read.
+A default is stored where a field is left out, except inside a choice: it would stand beside what a later apply
+chooses. What is absent there is decided when the document is read.
 """
-STATUS = """
+QUEUE_STATUS = """
 The [operator](operator.md) writes it through the subresource `status`, and stores nothing while nothing changes. That
 page has every condition with its reasons; the live numbers are [metrics](metrics.md).
 """
+SCHEDULE_STATUS = """
+The scanner that leads the shard of the schedule writes it when it has applied a change, and updates the runs every ten
+seconds, less often where there are more than 1,000 schedules. [Conditions](conditions.md#delayschedule) has the
+reasons.
+"""
+PAGES: Final = {
+    "crd.md": ("delayqueue.yaml", QUEUE, QUEUE_STATUS),
+    "crd-schedule.md": ("delayschedule.yaml", SCHEDULE, SCHEDULE_STATUS),
+}
 
 
-def render() -> str:
-    """Write the page."""
-    crd = yaml.safe_load(crd_text())
+def render(page: str) -> str:
+    """Return one of PAGES."""
+    file, introduction, about_status = PAGES[page]
+    crd = yaml.safe_load(crd_text(file))
     version = crd["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
     status = schema["properties"]["status"]
-    parts = [_names(crd), _columns(version), _scale(version), _rules(schema), _status(status)]
-    return INTRODUCTION + "".join(f"{line}\n" for part in parts for line in part)
+    parts = [_names(crd), _columns(crd), _scale(version), _rules(schema), _status(status, about_status)]
+    heading = f"# The {crd['spec']['names']['kind']} resource\n\n{MADE.format(file=file)}\n"
+    return heading + introduction + "".join(f"{line}\n" for part in parts for line in part)
 
 
 def _names(crd: Schema) -> Iterator[str]:
@@ -57,15 +72,18 @@ def _names(crd: Schema) -> Iterator[str]:
     yield f"| subresources | `{'`, `'.join(version['subresources'])}` |"
 
 
-def _columns(version: Schema) -> Iterator[str]:
-    yield "\n## Columns\n\nOf `kubectl get dq`; those marked wide need `-o wide`.\n"
+def _columns(crd: Schema) -> Iterator[str]:
+    short = crd["spec"]["names"]["shortNames"][0]
+    yield f"\n## Columns\n\nOf `kubectl get {short}`; those marked wide need `-o wide`.\n"
     yield "| column | shows | from |\n|---|---|---|"
-    for column in version["additionalPrinterColumns"]:
+    for column in crd["spec"]["versions"][0]["additionalPrinterColumns"]:
         wide = " (wide)" if column.get("priority") else ""
         yield f"| {column['name']}{wide} | {column['description']} | `{column['jsonPath']}` |"
 
 
 def _scale(version: Schema) -> Iterator[str]:
+    if "scale" not in version["subresources"]:
+        return
     yield "\n## Scale\n"
     yield "For `kubectl scale`, and for an HPA or KEDA with `autoscaling.mode: External`.\n"
     yield "| of the subresource | is |\n|---|---|"
@@ -92,9 +110,9 @@ def _validations(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
             yield from _validations(schema[key], path + suffix)
 
 
-def _status(schema: Schema) -> Iterator[str]:
+def _status(schema: Schema, about: str) -> Iterator[str]:
     yield f"\n## Status\n\n{schema['description']}"
-    yield STATUS.rstrip("\n")
+    yield about.rstrip("\n")
     yield from _fields(schema, "status")
 
 
@@ -129,4 +147,5 @@ def _type(field: Schema) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render())
+    for name in PAGES:
+        (Path(sys.argv[1]) / name).write_text(render(name))

@@ -15,17 +15,21 @@ if TYPE_CHECKING:
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.rest import Object
 
-CRD_FILE: Final = ROOT / "crds" / "delayqueue.yaml"
+CRD_FILES: Final = ROOT / "crds"
 CRD: Final = "delayqueues.delayq.dev"
 CRD_PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"
+SCHEDULE_CRD_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/delayschedules.delayq.dev"
 CLUSTER_SCOPED: Final = ("cluster", "validating")
 """How the kinds begin, as far as the chart makes them."""
 
 
-def install_crd(cluster: Cluster, file: Path = CRD_FILE) -> str:
-    """Apply the CRD, and return when DelayQueues can be listed and explained."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={file}")
+def install_crd(cluster: Cluster, files: Path = CRD_FILES) -> str:
+    """Apply the CRDs of a file or directory, and return when DelayQueues can be listed and explained."""
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={files}")
     wait_served(cluster)
+    if files.is_dir():
+        served = partial(found, cluster, "/apis/delayq.dev/v1alpha1/delayschedules")
+        eventually(served, what="DelaySchedules are served")
     return CRD
 
 

@@ -112,10 +112,12 @@ def test_explain_names_what_there_is_instead() -> None:
         assert result.stderr.startswith("error: spec")
 
 
-def test_crd_prints_the_crd() -> None:
+def test_crd_prints_the_crds() -> None:
     result = run("crd")
-    assert result.stdout == (ROOT / "crds/delayqueue.yaml").read_text()
-    assert yaml.safe_load(result.stdout)["kind"] == "CustomResourceDefinition"
+    files = ("delayqueue.yaml", "delayschedule.yaml")
+    assert result.stdout == "---\n".join((ROOT / "crds" / name).read_text() for name in files)
+    kinds = [crd["spec"]["names"]["kind"] for crd in yaml.safe_load_all(result.stdout)]
+    assert kinds == ["DelayQueue", "DelaySchedule"]
 
 
 def test_completion_completes() -> None:

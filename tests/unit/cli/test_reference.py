@@ -6,12 +6,13 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
 from delayq.cli import exits
 from delayq.cli.root import COMMANDS
 
 from tests.unit.contract.crd import every_rule
+from tools.reference import crd
 from tools.reference.commands import MEANINGS, PAGES, pages
-from tools.reference.crd import render
 from tools.reference.result_keys import KEYS
 
 ROOT = Path(__file__).parents[3]
@@ -25,9 +26,11 @@ def test_the_pages_are_current() -> None:
     assert not any("Needs the extra" in page for page in there.values())
 
 
-def test_the_page_of_the_crd_is_current() -> None:
-    page = (ROOT / "docs/reference/crd.md").read_text()
-    assert page == render(), "run: python -m tools.reference.crd > docs/reference/crd.md"
+@pytest.mark.parametrize("page", crd.PAGES)
+def test_the_pages_of_the_crds_are_current(page: str) -> None:
+    assert (ROOT / "docs/reference" / page).read_text() == crd.render(page), (
+        "run: python -m tools.reference.crd docs/reference"
+    )
     assert [rule for rule in every_rule() if f": {rule}\n" not in page] == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from delayq.contract.freeform import Freeform
+from delayq.contract.freeform import Freeform, JsonValue
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.pod_template import PodTemplate
 from delayq.contract.queue import DelayQueue
@@ -20,8 +20,18 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
-CRD: Schema = yaml.safe_load((Path(__file__).parents[3] / "crds/delayqueue.yaml").read_text())
-ROOT: Schema = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+CRDS: Final = Path(__file__).parents[3] / "crds"
+CRD: Schema = yaml.safe_load((CRDS / "delayqueue.yaml").read_text())
+SCHEDULE_CRD: Schema = yaml.safe_load((CRDS / "delayschedule.yaml").read_text())
+
+
+def root(crd: Schema) -> Schema:
+    """The schema of the whole document."""
+    found: Schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+ROOT: Schema = root(CRD)
 SPEC: Schema = ROOT["properties"]["spec"]
 
 TRANSITIONS: Final = {
@@ -30,10 +40,10 @@ TRANSITIONS: Final = {
 """Rules about a change, which the model of one document cannot see: path -> message -> what the rule contains."""
 
 
-def differences() -> Iterator[str]:
+def differences(crd: Schema, model: type) -> Iterator[str]:
     """Everything in which the two differ, below spec."""
-    spec = next(field for field in declared(DelayQueue) if field.name == "spec")
-    yield from _differences("spec", spec.kind, SPEC, default={}, doc=spec.doc)
+    spec = next(field for field in declared(model) if field.name == "spec")
+    yield from _differences("spec", spec.kind, root(crd)["properties"]["spec"], default={}, doc=spec.doc)
 
 
 def every_rule() -> Iterator[str]:
@@ -68,6 +78,8 @@ def _fragment(kind: Kind) -> Schema:  # noqa: C901, PLR0911 - one for each kind
             return {"type": "boolean"}
         case PodTemplate():
             return {"type": "object"}  # what is inside, tools/crd-templates.py writes
+        case JsonValue():
+            return {"x-kubernetes-preserve-unknown-fields": True}
         case Freeform():
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         case Listing(least=least, most=most):

@@ -1,4 +1,4 @@
-"""delayq validate: check documents. delayq crd: print the CustomResourceDefinition."""
+"""delayq validate: check documents. delayq crd: print the CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import DelayQueue
 
-CRD = "delayqueue.yaml"
+CRDS = ("delayqueue.yaml", "delayschedule.yaml")
 NOWHERE = "sqlite://"  # a guard that checks its statements and never connects
 
 
@@ -99,13 +99,13 @@ def _lines(name: str, wrong: list[Problem]) -> list[str]:
 
 @click.command()
 def crd() -> None:
-    """Print the CustomResourceDefinition, for kubectl apply -f -."""
-    click.echo(crd_text(), nl=False)
+    """Print the CustomResourceDefinitions, for kubectl apply -f -."""
+    click.echo("---\n".join(map(crd_text, CRDS)), nl=False)
 
 
-def crd_text() -> str:
-    """Read the CRD from the installed package or from the source tree."""
+def crd_text(name: str) -> str:
+    """Read a CRD from the installed package or from the source tree."""
     for folder in (files("delayq") / "crds", Path(__file__).parents[3] / "crds"):
-        if (folder / CRD).is_file():
-            return (folder / CRD).read_text(encoding="utf-8")
-    raise CommandError(f"this installation has no {CRD}", "install delayq again", 1)
+        if (folder / name).is_file():
+            return (folder / name).read_text(encoding="utf-8")
+    raise CommandError(f"this installation has no {name}", "install delayq again", 1)

@@ -15,6 +15,7 @@ from tests.cluster.harness.node import ProcessNode
 from tests.cluster.harness.resources import (
     CRD,
     CRD_PATH,
+    SCHEDULE_CRD_PATH,
     delayqueues,
     delete_namespace,
     found,
@@ -80,8 +81,10 @@ def remove_delayq(plane: ControlPlane) -> None:
         for body in plane.rest.items("/apis/delayq.dev/v1alpha1/delayqueues"):
             path = f"{delayqueues(body['metadata']['namespace'])}/{body['metadata']['name']}"
             plane.rest.patch(path, {"metadata": {"finalizers": None}})
-        plane.rest.delete(CRD_PATH)
-        eventually(partial(gone, plane, CRD_PATH), timeout_s=60, what="the CRD is gone")
+    for crd in (CRD_PATH, SCHEDULE_CRD_PATH):
+        if found(plane, crd):
+            plane.rest.delete(crd)
+            eventually(partial(gone, plane, crd), timeout_s=60, what="the CRD is gone")
 
 
 def gone(plane: ControlPlane, path: str) -> bool:

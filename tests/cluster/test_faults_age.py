@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from delayq.kube.errors import Denied
 from delayq_operator.base import names
-from delayq_operator.base.errors import Denied
 from delayq_operator.kube.api import Api
 from kubernetes.aio.config import incluster_config
 

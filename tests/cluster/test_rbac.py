@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from delayq.kube.objects import Kind
+
     from tests.cluster.harness.audit import AuditEvent
     from tests.cluster.harness.control_plane import ControlPlane
 
@@ -128,7 +130,7 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def unwanted(kind: names.Kind, owner: dict[str, Any], **more: bool) -> dict[str, Any]:
+def unwanted(kind: Kind, owner: dict[str, Any], **more: bool) -> dict[str, Any]:
     name, uid = owner["metadata"]["name"], owner["metadata"]["uid"]
     reference = {"apiVersion": names.API_VERSION, "kind": names.DELAY_QUEUE.kind, "name": name, "uid": uid}
     references = [reference | {"controller": True} | more]

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 ACCOUNT: Final = "delayq-operator"
 KINDS: Final = {kind.plural: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
-CORE: Final = {"pods": "v1", "secrets": "v1", "events": "v1", "replicasets": "apps/v1"}
+CORE: Final = {
+    names.DELAY_SCHEDULE.plural: names.API_VERSION,
+    "pods": "v1",
+    "secrets": "v1",
+    "events": "v1",
+    "replicasets": "apps/v1",
+}
 RECONCILES: Final = "delayq_operator_reconciles_total"
 
 

@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from delayq.contract.queue import GROUP, KIND, VERSION
+from delayq.contract.schedule import KIND as SCHEDULE_KIND
+from delayq.kube.objects import Kind
 
 OPERATOR: Final = "delayq-operator"
 """Field manager of children and status, and the value of the managed-by label."""
@@ -84,25 +86,8 @@ class Key:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of object in the API."""
-
-    api_version: str
-    kind: str
-    plural: str
-
-    @property
-    def group(self) -> str:
-        """API group; empty for the core group."""
-        return self.api_version.rpartition("/")[0]
-
-    @property
-    def version(self) -> str:
-        return self.api_version.rpartition("/")[2]
-
-
 DELAY_QUEUE: Final = Kind(API_VERSION, KIND, PLURAL)
+DELAY_SCHEDULE: Final = Kind(API_VERSION, SCHEDULE_KIND, "delayschedules")
 CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
 SERVICE_ACCOUNT: Final = Kind("v1", "ServiceAccount", "serviceaccounts")
 SERVICE: Final = Kind("v1", "Service", "services")
@@ -110,6 +95,8 @@ DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 CRON_JOB: Final = Kind("batch/v1", "CronJob", "cronjobs")
 JOB: Final = Kind("batch/v1", "Job", "jobs")
 DISRUPTION_BUDGET: Final = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+ROLE: Final = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
+ROLE_BINDING: Final = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 PROMETHEUS_RULE: Final = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
@@ -130,8 +117,8 @@ CHILDREN: Final = (
 )
 """Kinds of children that every cluster serves, in the order they are applied."""
 
-OPTIONAL_CHILDREN: Final = (POD_MONITOR, PROMETHEUS_RULE)
-"""Kinds of children that exist where the Prometheus operator is installed."""
+OPTIONAL_CHILDREN: Final = (POD_MONITOR, PROMETHEUS_RULE, ROLE, ROLE_BINDING)
+"""Kinds of children that may not be served, or that the operator may not be allowed to write."""
 
 
 def fitted(text: str, longest: int) -> str:
@@ -213,6 +200,7 @@ def children(queue_name: str) -> frozenset[tuple[str, str]]:
     known = {
         **dict.fromkeys((SERVICE_ACCOUNT, NETWORK_POLICY, POD_MONITOR, PROMETHEUS_RULE), (of_all,)),
         **dict.fromkeys((DEPLOYMENT, DISRUPTION_BUDGET), (of_scanners, of_workers)),
+        **dict.fromkeys((ROLE, ROLE_BINDING), (of_scanners,)),
         CONFIG_MAP: (config(queue_name),),
         SERVICE: (metrics_service(queue_name),),
         CRON_JOB: (reaper(queue_name),),

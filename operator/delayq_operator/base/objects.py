@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-Object: TypeAlias = dict[str, Any]
-"""An object of the API, as JSON."""
-
-Name: TypeAlias = tuple[str, str]
-"""Namespace and name of an object."""
+if TYPE_CHECKING:
+    from delayq.kube.objects import Object
 
 Sample: TypeAlias = tuple[str, Mapping[str, str], float]
 """Name, labels and value of a metric, as another process exports it."""
@@ -18,10 +15,6 @@ Sample: TypeAlias = tuple[str, Mapping[str, str], float]
 _NOISE: Final = ("managedFields", "selfLink")
 # The whole object once more, for kubectl alone.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-def name_of(body: Object) -> Name:
-    return body["metadata"]["namespace"], body["metadata"]["name"]
 
 
 def mapping(value: object) -> Object:

@@ -15,7 +15,7 @@ from delayq_operator.base.objects import at
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
 
 _ANY: Final = object()
 """Whatever is there, but nothing."""

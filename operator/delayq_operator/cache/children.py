@@ -12,14 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.kube.objects import Kind, name_of
+
 from delayq_operator.base import names
-from delayq_operator.base.names import Key, Kind
-from delayq_operator.base.objects import compact, name_of
+from delayq_operator.base.names import Key
+from delayq_operator.base.objects import compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from delayq_operator.base.objects import Name, Object
+    from delayq.kube.objects import Name, Object
+
     from delayq_operator.cache.queues import Queues
     from delayq_operator.cache.resource import Resource
 

@@ -8,6 +8,7 @@ from delayq_operator.cache.children import Children
 from delayq_operator.cache.pod import Pods
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.rivals import Rivals
+from delayq_operator.cache.schedules import Schedules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,4 +24,5 @@ class Inventory:
         self.queues = Queues(enqueue)
         self.children = Children(self.queues, enqueue)
         self.pods = Pods(self.queues, enqueue)
+        self.schedules = Schedules(enqueue)
         self.rivals = Rivals()

@@ -16,8 +16,9 @@ from delayq_operator.base import names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from delayq_operator.base.names import Key, Kind
-    from delayq_operator.base.objects import Name, Object
+    from delayq.kube.objects import Kind, Name, Object
+
+    from delayq_operator.base.names import Key
     from delayq_operator.cache.queues import Queues
 
 PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})

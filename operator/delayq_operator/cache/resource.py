@@ -13,7 +13,8 @@ from delayq_operator.base.objects import mapping
 from delayq_operator.cache.sharing import credentials, places
 
 if TYPE_CHECKING:
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
+
     from delayq_operator.cache.sharing import Credentials
 
 OVERSIZE: Final = "oversize"

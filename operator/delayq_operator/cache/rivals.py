@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 
 if TYPE_CHECKING:
+    from delayq.kube.objects import Object
+
     from delayq_operator.base.names import Key
-    from delayq_operator.base.objects import Object
 
 CLAIM_SECONDS: Final = 60.0
 """How long a claim must stay: a restarting operator replaces it sooner."""

@@ -7,14 +7,16 @@ import hmac
 import json
 from typing import TYPE_CHECKING
 
+from delayq.kube.objects import name_of
+
 from delayq_operator.base.names import SECRET
-from delayq_operator.base.objects import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from delayq_operator.base.names import Key, Kind
-    from delayq_operator.base.objects import Name, Object
+    from delayq.kube.objects import Kind, Name, Object
+
+    from delayq_operator.base.names import Key
 
 
 def content_digest(body: Object) -> str:

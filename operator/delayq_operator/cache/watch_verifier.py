@@ -11,14 +11,15 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from delayq.kube.errors import KubernetesError
+from delayq.kube.objects import name_of
+
 from delayq_operator.base import names
-from delayq_operator.base.errors import OperatorError
 from delayq_operator.base.names import Key
-from delayq_operator.base.objects import name_of
 
 if TYPE_CHECKING:
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Name, Object
+    from delayq.kube.objects import Kind, Name, Object
+
     from delayq_operator.cache.queues import Queues
     from delayq_operator.kube.api import Api
 
@@ -88,7 +89,7 @@ class WatchVerifier:
 
     async def _fetch(self, key: Key) -> bool:
         """Read a DelayQueue from the API server; returns whether it replied."""
-        with suppress(OperatorError):
+        with suppress(KubernetesError):
             body = await self._api.get(names.DELAY_QUEUE, key.namespace, key.name)
             if self._uids.get(key) == body["metadata"]["uid"]:  # otherwise it was deleted meanwhile
                 self._queues.seen(body)

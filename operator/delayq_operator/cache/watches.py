@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from delayq.kube.errors import Denied, NotFound
+from delayq.kube.reflector import Limits, Reflector
+
 from delayq_operator.base import names
-from delayq_operator.base.errors import Denied, NotFound
-from delayq_operator.kube.reflector import Limits, Reflector
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Name
+    from delayq.kube.objects import Kind, Name
+    from delayq.kube.reflector import Listener
+
     from delayq_operator.base.supervision import Parts
     from delayq_operator.kube.api import Api
-    from delayq_operator.kube.reflector import Listener
 
 LABELLED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
+UNLABELLED: Final = (names.DELAY_SCHEDULE,)
+"""Kinds that users make, of which more than metadata is needed."""
 
 
 class Watches:
@@ -85,7 +88,7 @@ class Watches:
                 kind,
                 listener,
                 namespace=namespace,
-                label_selector=None if metadata_only else LABELLED,
+                label_selector=None if metadata_only or kind in UNLABELLED else LABELLED,
                 metadata_only=metadata_only,
                 optional=optional,
                 limits=self._limits,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.base import names
 
 if TYPE_CHECKING:
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
 
 _POD: Final = re.compile(r'^pods "[^"]*" is forbidden: ')
 """The start of a rejection. Without it, a message stays the same although each attempt has another pod name."""

@@ -15,8 +15,8 @@ from delayq_operator.desired.reads import referenced
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Problem
+    from delayq.kube.objects import Object
 
-    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts, Setting
 
 __all__ = ["desired", "erase_job", "referenced"]
@@ -27,8 +27,11 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
 
     SpecError lists everything in the pod templates that cannot be merged.
     """
+    with_pods = _with_pods(queue, setting, facts)
     wanted = [
         companions.service_account(queue, facts),
+        companions.scanner_role(queue, facts),
+        companions.scanner_role_binding(queue, facts, with_pods[0]),
         config.config_map(queue, facts),
         companions.metrics_service(queue, facts),
         network.policy(queue, setting, facts),
@@ -36,12 +39,13 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
         companions.disruption_budget(queue, facts, "worker"),
         monitoring.pod_monitor(queue, facts),
         monitoring.prometheus_rule(queue, facts),
-        *_with_pods(queue, setting, facts),
+        *with_pods,
     ]
     return [each for each in wanted if each is not None]
 
 
 def _with_pods(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
+    """Return scanners, workers and reapers."""
     made: list[Object] = []
     problems: list[Problem] = []
     for make in (deployments.scanner, deployments.worker, jobs.reaper):

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Object
 
     from delayq_operator.base.names import Component
-    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts
     from delayq_operator.desired.mounts import Named
 

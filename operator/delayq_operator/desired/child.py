@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Kind, Object
 
-    from delayq_operator.base.names import Component, Kind
-    from delayq_operator.base.objects import Object
+    from delayq_operator.base.names import Component
     from delayq_operator.desired.facts import Facts
 
 

@@ -1,4 +1,4 @@
-"""What stands beside the pods of a queue: their ServiceAccount, the Service of their metrics, PodDisruptionBudgets."""
+"""What stands beside the pods of a queue: ServiceAccount, Role, the Service of their metrics, PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Object
 
     from delayq_operator.base.names import Component
-    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts
 
 
 def service_account(queue: DelayQueue, facts: Facts) -> Object:
-    """Return an identity without rights and without a token: pods do not get the rights of the account `default`."""
+    """Return an identity: pods do not get the rights of the account `default`. Only scanners have its token."""
     return child(
         names.SERVICE_ACCOUNT,
         queue,
@@ -25,6 +25,48 @@ def service_account(queue: DelayQueue, facts: Facts) -> Object:
         component="pods",
         automountServiceAccountToken=False,
     )
+
+
+def scanner_role(queue: DelayQueue, facts: Facts) -> Object | None:
+    """Return what a scanner may do: read DelaySchedules, write their status, post events about them."""
+    if not _may_watch(facts):
+        return None
+    group = [names.DELAY_SCHEDULE.group]
+    plural = names.DELAY_SCHEDULE.plural
+    return child(
+        names.ROLE,
+        queue,
+        facts,
+        name=names.scanner(queue.metadata.name),
+        component="scanner",
+        rules=[
+            {"apiGroups": group, "resources": [plural], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": group, "resources": [f"{plural}/status"], "verbs": ["patch"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        ],
+    )
+
+
+def scanner_role_binding(queue: DelayQueue, facts: Facts, scanner: Object) -> Object | None:
+    """Bind the Role to the ServiceAccount of the scanners, which their template may name. `scanner`: the Deployment."""
+    if not _may_watch(facts):
+        return None
+    account = scanner["spec"]["template"]["spec"]["serviceAccountName"]
+    name = names.scanner(queue.metadata.name)
+    return child(
+        names.ROLE_BINDING,
+        queue,
+        facts,
+        name=name,
+        component="scanner",
+        roleRef={"apiGroup": names.ROLE.group, "kind": names.ROLE.kind, "name": name},
+        subjects=[{"kind": names.SERVICE_ACCOUNT.kind, "name": account, "namespace": facts.namespace}],
+    )
+
+
+def _may_watch(facts: Facts) -> bool:
+    """Whether scanners need a Role, and the operator may write one."""
+    return facts.schedules and {names.ROLE.kind, names.ROLE_BINDING.kind} <= facts.kinds
 
 
 def metrics_service(queue: DelayQueue, facts: Facts) -> Object:

@@ -10,8 +10,8 @@ from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Object
 
-    from delayq_operator.base.objects import Object
     from delayq_operator.desired.checksum import Inputs
     from delayq_operator.desired.facts import Facts, Setting
     from delayq_operator.desired.pod import Role

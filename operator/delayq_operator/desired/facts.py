@@ -47,6 +47,8 @@ class Facts:
     config_maps: Mapping[str, str] = field(default_factory=dict)
     """The same for ConfigMaps."""
     kinds: frozenset[str] = frozenset()
-    """Optional kinds that the API serves: PodMonitor, PrometheusRule."""
+    """Optional kinds that the API serves, and the operator may use: monitors, Role, RoleBinding, DelaySchedule."""
+    schedules: bool = False
+    """Whether a DelaySchedule names the queue, or did: then scanners may watch them."""
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Component → the live inputs in its Deployment's annotation names.INPUTS."""

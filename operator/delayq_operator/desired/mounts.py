@@ -20,7 +20,7 @@ from delayq_operator.desired.config import KEY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
 
 
 Named: TypeAlias = "tuple[str, str]"

@@ -18,8 +18,8 @@ from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Object
 
-    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Facts, Setting
 
 

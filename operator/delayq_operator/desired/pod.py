@@ -19,8 +19,9 @@ from delayq_operator.desired.merge import merged
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from delayq.kube.objects import Object
+
     from delayq_operator.base.names import Component
-    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Setting
     from delayq_operator.desired.mounts import Keys
 

@@ -18,7 +18,7 @@ from delayq_operator.base.objects import at, mapping, mappings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
 
 PodSecurity = Literal["baseline", "privileged"]
 

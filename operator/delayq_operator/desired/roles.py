@@ -19,9 +19,9 @@ from delayq_operator.desired.pod import Role
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.contract.queue import Spec
+    from delayq.kube.objects import Object
 
     from delayq_operator.base.names import Component
-    from delayq_operator.base.objects import Object
     from delayq_operator.desired.facts import Setting
 
 GRACE_SECONDS: Final = 10  # time to hand over leadership: one round trip; after 10 s it has expired anyway
@@ -48,7 +48,11 @@ def scanner(queue: DelayQueue, setting: Setting) -> Role:
         probes=_of_server(queue),
         # No argument: a check runs in the user's image, whose version may not have it.
         container={"env": [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]},
-        pod={"topologySpreadConstraints": _spread(queue.metadata.name)},
+        pod={
+            # For DelaySchedules. It has no rights before the first one: a Role follows, and no restart of pods.
+            "automountServiceAccountToken": True,
+            "topologySpreadConstraints": _spread(queue.metadata.name),
+        },
     )
 
 

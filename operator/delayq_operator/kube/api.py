@@ -12,23 +12,25 @@ import json
 import os
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
+from delayq.kube.errors import ApiError, NoCluster, NotFound, Unavailable, refusal
+from delayq.kube.objects import path
+from delayq.kube.watching import SERVER_ERROR, events
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.dynamic import DynamicClient
 
 from delayq_operator.base import metrics
-from delayq_operator.base.errors import ApiError, NoCluster, NotFound, Unavailable, refusal
 from delayq_operator.base.names import CONFIG_MAP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Kind, Object
+    from delayq.kube.watching import Event
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
@@ -37,17 +39,7 @@ METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 TIMEOUT_SECONDS: Final = 15.0
 UNLIMITED: Final = 0  # connections: each watch uses one, and each served namespace has a dozen watches
 PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
-SERVER_ERROR: Final = 500
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-LONGEST_LINE: Final = 16 << 20  # an object is at most 1.5 MiB in etcd; JSON escapes can multiply that
-
-
-class Event(NamedTuple):
-    """One line of a watch."""
-
-    type: str
-    """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
-    object: Object
 
 
 class Api:
@@ -193,8 +185,8 @@ class Api:
         async with _translated():
             response = await self._dynamic.request("get", path(kind, namespace), serialize=False, **arguments)
             try:
-                async for line in _lines(response):
-                    yield _event(json.loads(line))
+                async for event in events(response.content.iter_any()):
+                    yield event
             finally:
                 response.close()
 
@@ -208,35 +200,6 @@ class Api:
         if verb != "get":
             metrics.API_WRITES.labels(verb, where.rpartition("/namespaces/")[2].split("/")[1]).inc()
         return result
-
-
-def path(kind: Kind, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
-    """Path of an object, or of a list without `name`, or over all namespaces without `namespace`."""
-    parts = [f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"]
-    if namespace is not None:
-        parts += ["namespaces", namespace]
-    parts += [part for part in (kind.plural, name, subresource) if part is not None]
-    return "/".join(parts)
-
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Split a stream into lines; aiohttp's own readline() refuses long ones."""
-    rest: list[bytes] = []
-    async for chunk in response.content.iter_any():
-        *ends, last = chunk.split(b"\n")
-        for end in ends:
-            yield b"".join([*rest, end])
-            rest = []
-        rest.append(last)
-        if sum(map(len, rest)) > LONGEST_LINE:
-            raise Unavailable(f"a line of more than {LONGEST_LINE} bytes in a watch")
-
-
-def _event(line: Object) -> Event:
-    if line["type"] == "ERROR":
-        status = line["object"]
-        raise refusal(status.get("code", SERVER_ERROR), status.get("reason", ""), status.get("message", ""))
-    return Event(type=line["type"], object=line["object"])
 
 
 @asynccontextmanager

@@ -15,12 +15,15 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from delayq.kube.errors import Conflict, Denied, KubernetesError, NotFound
+from delayq.kube.objects import Kind
+
 from delayq_operator.base import metrics
-from delayq_operator.base.errors import Conflict, Denied, LeadershipLost, NotFound, OperatorError
-from delayq_operator.base.names import Kind
+from delayq_operator.base.errors import LeadershipLost
 
 if TYPE_CHECKING:
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
+
     from delayq_operator.kube.api import Api
 
 log = logging.getLogger(__name__)
@@ -96,7 +99,7 @@ class Leadership:
                 pass  # another process wrote it first; read it again
             except LeadershipLost:
                 raise
-            except OperatorError as error:
+            except KubernetesError as error:
                 log.info("lease_not_renewed", extra={"fields": {"error": str(error)}})
             metrics.LEADER.set(self.leads)
             pause = RENEW_SECONDS if self.leads else RETRY_SECONDS
@@ -186,7 +189,7 @@ class Leadership:
                     lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
                     lease["metadata"].pop("ownerReferences", None)  # it is free, and keeps its age
                     await self._api.replace(LEASE, lease)
-        except (OperatorError, TimeoutError) as error:
+        except (KubernetesError, TimeoutError) as error:
             log.info("lease_not_released", extra={"fields": {"error": str(error)}})
 
 

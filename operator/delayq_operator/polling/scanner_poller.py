@@ -17,6 +17,7 @@ from delayq.contract import metrics as table
 from delayq.contract.queue import MOST_SHARDS
 from delayq.scaling import horizons
 
+from delayq_operator.base import names
 from delayq_operator.base.limiter import Limiter
 from delayq_operator.polling.poller import Poller
 from delayq_operator.scrape.backlog import Reading, backlog
@@ -77,6 +78,7 @@ class ScannerPoller:
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._configs, self.autoscaler, self.guards, self.lateness = configs, autoscaler, guards, lateness
         self._caches: dict[Key, BacklogCache] = {}
+        self._children, self._poller = inventory.children, Poller(self._queues, self._visit)
         self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
 
     def backlog(self, key: Key) -> Backlog | None:
@@ -101,7 +103,11 @@ class ScannerPoller:
 
     async def run(self) -> None:
         """Read until cancelled, each queue with its own period."""
-        await Poller(self._queues, self._visit).run()
+        await self._poller.run()
+
+    def hurry(self, key: Key) -> None:
+        """Read a queue now."""
+        self._poller.hurry(key)
 
     async def _visit(self, client: Client, key: Key) -> float:
         await self._read(client, key)
@@ -111,7 +117,9 @@ class ScannerPoller:
     async def _read(self, client: Client, key: Key) -> None:
         asked, kinds_seconds = self._asked(key)
         shards = max(self._configs.of(key).shards, self._known(key).shards)
-        question = Question(horizons=asked, kinds_seconds=kinds_seconds, shards=shards)
+        question = Question(
+            horizons=asked, kinds_seconds=kinds_seconds, schedules=self._has_schedules(key), shards=shards
+        )
         result = await self._scanners(client, key, question)
         if not self._queues.uid(key):
             return  # it was deleted meanwhile
@@ -120,6 +128,10 @@ class ScannerPoller:
         if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)
         self._evaluate(key, cache, result.reading, asked)
+
+    def _has_schedules(self, key: Key) -> bool:
+        """Whether scanners may watch DelaySchedules: they have a Role for it."""
+        return self._children.get(key, names.ROLE, names.scanner(key.name)) is not None
 
     def _asked(self, key: Key) -> tuple[tuple[float, ...], float]:
         """Return the horizons that a decision needs, if maxReplicas workers start together.

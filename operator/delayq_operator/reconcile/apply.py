@@ -10,14 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from delayq.kube.errors import Conflict, Denied, Failed, Invalid, NotFound
+
 from delayq_operator.base import names
-from delayq_operator.base.errors import Conflict, Denied, Failed, Invalid, NotFound
 from delayq_operator.desired.checksum import changes
 from delayq_operator.reconcile.drift import differs
 from delayq_operator.reconcile.plan import inputs_of
 
 if TYPE_CHECKING:
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
+
     from delayq_operator.cache.children import Child, Children
     from delayq_operator.cache.resource import Resource
     from delayq_operator.kube.api import Api

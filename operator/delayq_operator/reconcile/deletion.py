@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
+from delayq.kube.errors import Conflict, NotFound, Unavailable
 
 from delayq_operator.base import names
-from delayq_operator.base.errors import Conflict, NotFound, Unavailable
 from delayq_operator.base.phrases import listed
 from delayq_operator.cache.resource import Resource
 from delayq_operator.cache.sharing import described
@@ -33,9 +33,9 @@ from delayq_operator.status.view import Erasing, View
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Object
 
     from delayq_operator.base.names import Key
-    from delayq_operator.base.objects import Object
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.desired.facts import Setting

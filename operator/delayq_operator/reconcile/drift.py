@@ -18,7 +18,7 @@ from delayq_operator.base.quantity import same_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
 
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "containers": ("name",),

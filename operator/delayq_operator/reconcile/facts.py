@@ -6,8 +6,9 @@ import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from delayq.kube.errors import NotFound
+
 from delayq_operator.base import names
-from delayq_operator.base.errors import NotFound
 from delayq_operator.desired import reads, referenced
 from delayq_operator.desired.facts import Facts
 from delayq_operator.desired.mounts import SECRET
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Kind, Name
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Name
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.queues import Queues
     from delayq_operator.cache.resource import Resource
+    from delayq_operator.cache.schedules import Schedules
     from delayq_operator.cache.versions import Versions
     from delayq_operator.kube.api import Api
 
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 class Referents:
     """The Secrets and ConfigMaps that queues refer to; read only when new or changed."""
 
-    def __init__(self, api: Api, secrets: Versions, config_maps: Versions) -> None:
+    def __init__(self, api: Api, secrets: Versions, config_maps: Versions, schedules: Schedules) -> None:
         """Nothing is read yet."""
-        self._api, self._secrets, self._config_maps = api, secrets, config_maps
+        self._api, self._secrets, self._config_maps, self._schedules = api, secrets, config_maps, schedules
         self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
         self.installation = ""  # written into ConfigMaps as this operator's claim
 
@@ -61,6 +62,8 @@ class Referents:
             lacking=lacking,
             config_maps=config_maps,
             kinds=self.kinds,
+            # The Role stays after the last one: a scanner that was away has to see that it is gone.
+            schedules=bool(self._schedules.of(resource.key)) or role_of(resource.key.name) in children,
             inputs=started_with(resource.key.name, children),
         )
 
@@ -122,6 +125,11 @@ class Referents:
         """Drop the references of a DelayQueue."""
         self._secrets.refer(key, ())
         self._config_maps.refer(key, ())
+
+
+def role_of(queue_name: str) -> tuple[str, str]:
+    """Return kind and name of the Role with which scanners watch DelaySchedules."""
+    return names.ROLE.kind, names.scanner(queue_name)
 
 
 def missing(facts: Facts) -> tuple[str, ...]:

@@ -10,17 +10,20 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from delayq.kube.errors import Denied, KubernetesError, NotFound
+from delayq.kube.objects import name_of
+
 from delayq_operator.base import names
-from delayq_operator.base.errors import Denied, NotFound, OperatorError
-from delayq_operator.base.objects import name_of
 from delayq_operator.cache.watches import LABELLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Name, Object
+    from delayq.kube.objects import Kind, Name, Object
+
     from delayq_operator.cache.children import Children
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.schedules import Schedules
     from delayq_operator.cache.watches import Watches
     from delayq_operator.kube.api import Api
     from delayq_operator.reconcile.facts import Referents
@@ -29,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class OptionalKinds:
-    """Keeps Referents.kinds up to date; a Listener.
+    """Keeps Referents.kinds up to date; a Listener, which passes objects on to the cache of their kind.
 
     A kind becomes desired when its first list is complete, in one step: a child that is seen before would be deleted,
     and one that is desired before it is seen would be written needlessly.
@@ -40,21 +43,24 @@ class OptionalKinds:
         api: Api,
         *,
         watches: Watches,
-        children: Children,
+        inventory: Inventory,
         referents: Referents,
         enqueue_all: Callable[[], None],
     ) -> None:
         """`enqueue_all` enqueues every queue: each may desire such objects."""
-        self._api, self._watches, self._children = api, watches, children
+        self._api, self._watches, self._inventory = api, watches, inventory
         self._referents, self._enqueue_all = referents, enqueue_all
         self._denied: set[Kind] = set()  # kinds whose denial was logged
         self._early: dict[Kind, dict[Name, Object]] = {}  # seen before all was listed
 
     async def refresh(self) -> None:
         """Start to watch kinds that are served now, and stop watching kinds that are not."""
-        for kind in names.OPTIONAL_CHILDREN:
-            with suppress(OperatorError):  # the next refresh tries again
+        for kind in (*names.OPTIONAL_CHILDREN, names.DELAY_SCHEDULE):
+            with suppress(KubernetesError):  # the next refresh tries again
                 await self._refresh(kind)
+
+    def _cache(self, kind: Kind) -> Children | Schedules:
+        return self._inventory.schedules if kind == names.DELAY_SCHEDULE else self._inventory.children
 
     async def _refresh(self, kind: Kind) -> None:
         served = await self._api.serves(kind)
@@ -80,7 +86,7 @@ class OptionalKinds:
     def _begin(self, kind: Kind) -> None:
         self._referents.kinds |= {kind.kind}
         for body in self._early.pop(kind).values():
-            self._children.seen(kind, body)
+            self._cache(kind).seen(kind, body)
         log.info("kind_watched", extra={"fields": {"kind": kind.kind}})
         self._enqueue_all()
 
@@ -89,14 +95,14 @@ class OptionalKinds:
         if kind in self._early:
             self._early[kind][name_of(body)] = body
         else:
-            self._children.seen(kind, body)
+            self._cache(kind).seen(kind, body)
 
     def gone(self, kind: Kind, name: Name) -> None:
         """Pass the deletion on."""
         if kind in self._early:
             self._early[kind].pop(name, None)
         else:
-            self._children.gone(kind, name)
+            self._cache(kind).gone(kind, name)
 
     def _over(self, kind: Kind, error: Denied | NotFound) -> None:
         if isinstance(error, Denied):
@@ -107,7 +113,7 @@ class OptionalKinds:
         self._referents.kinds -= {kind.kind}
         self._early.pop(kind, None)
         for name in self._watches.drop(kind):
-            self._children.gone(kind, name, ours=True)
+            self._cache(kind).gone(kind, name, ours=True)
         log.info("kind_unwatched", extra={"fields": {"kind": kind.kind}})
         self._enqueue_all()
 

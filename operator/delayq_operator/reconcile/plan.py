@@ -12,8 +12,8 @@ from delayq_operator.reconcile import drift
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Kind, Object
+
     from delayq_operator.cache.children import Child
 
 _KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
+from delayq.kube.errors import Conflict, KubernetesError, Unavailable
 
 from delayq_operator.base import metrics, names
-from delayq_operator.base.errors import Conflict, OperatorError, Unavailable
 from delayq_operator.base.work_queue import LATER_SECONDS, SOON_SECONDS
 from delayq_operator.cache.rivals import CURE, Stance, claim_in
 from delayq_operator.cache.sharing import described
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Kind, Object
 
-    from delayq_operator.base.names import Key, Kind
-    from delayq_operator.base.objects import Object
+    from delayq_operator.base.names import Key
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
     from delayq_operator.cache.resource import Resource
@@ -86,7 +86,7 @@ class Reconciler:
         except (Conflict, Unavailable) as error:
             result = "unavailable"
             log.info("reconcile_deferred", extra={"fields": {"queue": str(key), "error": str(error)}})
-        except OperatorError as error:
+        except KubernetesError as error:
             result = "error"
             log.warning("reconcile_failed", extra={"fields": {"queue": str(key), "error": str(error)}})
         except Exception:  # a bug must not stop the other queues
@@ -101,6 +101,7 @@ class Reconciler:
         if resource is None:
             await self._deletion.abandon(key)
             self._forget(key)
+            await self._reporter.unserved.report(key, None)
             return "done"
         if self._stance(resource) is Stance.YIELD:
             return "waiting"
@@ -194,6 +195,9 @@ class Reconciler:
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
         view = await self._carry_out(view, todo, scale)
+        await self._reporter.unserved.report(resource.key, queue)
+        if any(change.kind == names.ROLE for change in todo.changes):
+            self._scraper.hurry(resource.key)  # so that scanners begin to watch
         if view.failures or view.taken:
             return "refused"
         # A new run of the reaper may have no pod yet: check again.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.kube.errors import NotFound
+
 from delayq_operator.base import metrics, names
-from delayq_operator.base.errors import NotFound
+from delayq_operator.reconcile.unserved import UnservedSchedules
 from delayq_operator.status.status import status, wait_seconds
 from delayq_operator.status.unready import NOW, Unready
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from delayq_operator.base.names import Key
     from delayq_operator.base.work_queue import WorkQueue
-    from delayq_operator.cache.queues import Queues
+    from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.resource import Resource
     from delayq_operator.kube.api import Api
     from delayq_operator.reconcile.apply import Outcome
@@ -72,9 +74,10 @@ ABSENT: Final = {
 class Reporter:
     """Reports on all DelayQueues."""
 
-    def __init__(self, api: Api, queues: Queues, work: WorkQueue, recorder: Recorder) -> None:
-        """Responses of the API server update `queues` at once, ahead of the watch."""
-        self._api, self._queues, self._work, self._recorder = api, queues, work, recorder
+    def __init__(self, api: Api, inventory: Inventory, work: WorkQueue, recorder: Recorder) -> None:
+        """Responses of the API server update the cache of DelayQueues at once, ahead of the watch."""
+        self._api, self._queues, self._work, self._recorder = api, inventory.queues, work, recorder
+        self.unserved = UnservedSchedules(api, inventory.schedules)
         self._written_at: dict[Key, float] = {}
         self._ready: dict[Key, str] = {}
         self._unready = Unready()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
+from delayq.kube.reflector import Limits
 from delayq.service import logs
 
 from delayq_operator.base import names
 from delayq_operator.desired.facts import Setting
 from delayq_operator.desired.policy import PodSecurity, Policy
 from delayq_operator.kube import api
-from delayq_operator.kube.reflector import Limits
 from delayq_operator.runtime.process import Options, run
 
 if TYPE_CHECKING:

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Final
 from delayq.service.http_server import HttpServer, Response
 
 from delayq_operator.base import metrics
-from delayq_operator.kube.reflector import report_ages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.kube.reflector import Reflector
     from delayq.service.http_server import Query
 
     from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.watch_verifier import WatchVerifier
     from delayq_operator.kube.lease import Leadership
-    from delayq_operator.kube.reflector import Reflector
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 60.0
@@ -93,3 +94,8 @@ class Health:
 
 def _verdict(failures: list[str], status: int) -> Response:
     return Response("\n".join(failures) + "\n", status) if failures else Response("ok\n")
+
+
+def report_ages(reflectors: Iterable[Reflector]) -> None:
+    for reflector in sorted(reflectors, key=lambda each: each.age_seconds):
+        metrics.WATCH_AGE.labels(reflector.kind.plural).set(reflector.age_seconds)

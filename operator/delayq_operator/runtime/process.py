@@ -11,9 +11,11 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from delayq.kube.errors import Denied, KubernetesError, NoCluster
+
 from delayq_operator import handlers
 from delayq_operator.base import names
-from delayq_operator.base.errors import Denied, LeadershipLost, NoCluster, OperatorError
+from delayq_operator.base.errors import LeadershipLost
 from delayq_operator.base.supervision import Parts
 from delayq_operator.base.work_queue import WorkQueue
 from delayq_operator.cache.inventory import Inventory
@@ -41,8 +43,9 @@ from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
 
 if TYPE_CHECKING:
+    from delayq.kube.reflector import Limits
+
     from delayq_operator.desired.facts import Setting
-    from delayq_operator.kube.reflector import Limits
 
 log = logging.getLogger(__name__)
 
@@ -89,11 +92,11 @@ class Operator:
         self.health = Health(self.leadership, self.watch_verifier, self.work, self.watches.reflectors)
         self.secrets, self.config_maps = Versions(self.work.enqueue), Versions(self.work.enqueue)
         self.recorder = Recorder(api, identity)
-        self.referents = Referents(api, self.secrets, self.config_maps)
+        self.referents = Referents(api, self.secrets, self.config_maps, self.inventory.schedules)
         self.optional = OptionalKinds(
             api,
             watches=self.watches,
-            children=self.inventory.children,
+            inventory=self.inventory,
             referents=self.referents,
             enqueue_all=self._enqueue_all,
         )
@@ -124,7 +127,7 @@ class Operator:
             referents=self.referents,
             applier=applier,
             scraper=self.scraper,
-            reporter=Reporter(self.api, self.queues, self.work, self.recorder),
+            reporter=Reporter(self.api, self.inventory, self.work, self.recorder),
             deletion=self.deletion,
             scaler=Scaler(self.api, self.inventory.children, self.scraper.autoscaler, victims),
             setting=self.options.setting,
@@ -149,7 +152,7 @@ class Operator:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self.deletion.release(own)
-        except (OperatorError, TimeoutError) as error:
+        except (KubernetesError, TimeoutError) as error:
             log.warning("finalizers_not_released", extra={"fields": {"namespace": own, "error": str(error)}})
 
     async def _lead(self, stop: asyncio.Event) -> None:

@@ -15,8 +15,9 @@ import time
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.kube.errors import Conflict, KubernetesError, NotFound
+
 from delayq_operator.base import names
-from delayq_operator.base.errors import Conflict, NotFound, OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -93,7 +94,7 @@ class Victims:
                 await self._api.apply(names.POD, body, manager=names.VICTIMS, force=False)
         except (Conflict, NotFound):
             return ""  # another client set its cost, or it is gone
-        except OperatorError as error:
+        except KubernetesError as error:
             log.info("deletion_cost_not_written", extra={"fields": {"pod": pod.name, "error": str(error)}})
             return ""
         return pod.name

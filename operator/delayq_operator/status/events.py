@@ -14,12 +14,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from delayq.kube.errors import KubernetesError, NotFound, Unavailable
+
 from delayq_operator.base import names
-from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
 from delayq_operator.base.phrases import timestamp
 
 if TYPE_CHECKING:
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
+
     from delayq_operator.cache.resource import Resource
     from delayq_operator.kube.api import Api
 
@@ -98,7 +100,7 @@ class Recorder:
                 await self._post(event)
             except NotFound:
                 pass  # the namespace is gone
-            except OperatorError as error:
+            except KubernetesError as error:
                 log.warning(
                     "event_not_posted", extra={"fields": {"reason": event["reason"], "error": str(error)}}
                 )

@@ -71,11 +71,15 @@ class Cluster:
             )
         return done
 
-    def kubeconfig_for(self, namespace: str, service_account: str) -> Path:
-        """A kubeconfig with a bound token of a service account that exists; the namespace is its default one."""
+    def token(self, namespace: str, service_account: str) -> str:
+        """A bound token of a service account that exists."""
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         request = {"spec": {"expirationSeconds": LIFETIME_SECONDS}}
-        token = self.rest.create(f"{accounts}/{service_account}/token", request)["status"]["token"]
+        return str(self.rest.create(f"{accounts}/{service_account}/token", request)["status"]["token"])
+
+    def kubeconfig_for(self, namespace: str, service_account: str) -> Path:
+        """A kubeconfig with a bound token of a service account that exists; the namespace is its default one."""
+        token = self.token(namespace, service_account)
         path = self.dir / f"{namespace}.{service_account}.kubeconfig"
         return kubeconfig.write(
             path, cluster=kubeconfig.cluster_of(self.kubeconfig), token=token, namespace=namespace

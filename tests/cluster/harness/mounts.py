@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from tests.cluster.harness.rest import Refused
 
@@ -65,9 +66,13 @@ class Mounts:
         }
         if config := paths.get("/etc/delayq"):
             found["DELAYQ_SECRETS_DIR"] = f"{config}/secrets"
-        if TOKENS in paths:
-            account = self._pod["spec"].get("serviceAccountName", "default")
-            found["KUBECONFIG"] = str(self._cluster.kubeconfig_for(self._namespace, account))
+        if TOKENS in paths and container["name"] == "scanner":  # as in a pod
+            server = urlsplit(self._cluster.url)
+            found["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
+            found["KUBERNETES_SERVICE_PORT"] = str(server.port)
+            found["DELAYQ_SERVICE_ACCOUNT_DIR"] = paths[TOKENS]
+        elif TOKENS in paths:
+            found["KUBECONFIG"] = str(self._cluster.kubeconfig_for(self._namespace, self._account))
         for variable in container.get("env", ()):
             value = variable.get("value", "")
             if "valueFrom" in variable:  # of the pod: nothing that runs here asks for a key of a Secret
@@ -78,9 +83,18 @@ class Mounts:
             found["PYTHONPATH"] = f"{build / 'worker'}:{found.get('PYTHONPATH', '')}"
         return found
 
+    @property
+    def _account(self) -> str:
+        return str(self._pod["spec"].get("serviceAccountName", "default"))
+
     def _files(self, volume: Object) -> Iterator[tuple[str, bytes]]:
         sources = volume["projected"]["sources"] if "projected" in volume else [volume]
         for source in sources:
+            if "serviceAccountToken" in source:
+                yield (
+                    source["serviceAccountToken"]["path"],
+                    self._cluster.token(self._namespace, self._account).encode(),
+                )
             for item in source.get("downwardAPI", {}).get("items", ()):
                 yield item["path"], str(_walk(self._pod, item["fieldRef"]["fieldPath"])).encode()
             content = self._source(source)

@@ -6,17 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.kube import reflector
+from delayq.kube.errors import Denied, Gone, Unavailable
+from delayq.kube.reflector import Reflector
+from delayq.kube.watching import Event
 from delayq_operator.base import names
-from delayq_operator.base.errors import Denied, Gone, Unavailable
-from delayq_operator.kube import reflector
-from delayq_operator.kube.api import Event
-from delayq_operator.kube.reflector import Reflector
 
 from tests.unit.operator.fakes import Clock, Finished, Script
 
 if TYPE_CHECKING:
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Name, Object
+    from delayq.kube.objects import Kind, Name, Object
 
 GONE = Gone(410, "Expired", "too old")
 DENIED = Denied(403, "Forbidden", "no")

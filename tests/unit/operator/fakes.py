@@ -9,13 +9,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq_operator.base.errors import Conflict, NotFound, OperatorError
+from delayq.kube.errors import Conflict, KubernetesError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.kube.api import Event
+    from delayq.kube.objects import Kind
+    from delayq.kube.watching import Event
 
 Object = dict[str, Any]
 
@@ -37,7 +37,7 @@ class Clock:
 class Objects:
     """An API server that keeps objects and their resourceVersions; with `broken`, it does not answer."""
 
-    broken: OperatorError | None = None
+    broken: KubernetesError | None = None
     writes: int = 0
     requests: int = 0
     _objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Objects:
         return kind.kind, body["metadata"]["namespace"], body["metadata"]["name"]
 
 
-Answer = "list[Object] | list[Event] | OperatorError"
+Answer = "list[Object] | list[Event] | KubernetesError"
 
 
 class Script:
@@ -95,7 +95,9 @@ class Script:
     A list is a list of pages, a watch a list of events; an error in their place, or among them, is raised there.
     """
 
-    def __init__(self, *answers: list[Any] | OperatorError, then: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, *answers: list[Any] | KubernetesError, then: Callable[[], None] = lambda: None
+    ) -> None:
         self.asked: list[str] = []
         self._answers, self._then = list(answers), then
 
@@ -104,13 +106,13 @@ class Script:
         if not self._answers:
             raise Finished
         answer = self._answers.pop(0)
-        if isinstance(answer, OperatorError):
+        if isinstance(answer, KubernetesError):
             raise answer
         return answer
 
     async def pages(self, _kind: Kind, _namespace: str | None, **_: object) -> AsyncIterator[Object]:
         for page in self._next("list"):
-            if isinstance(page, OperatorError):
+            if isinstance(page, KubernetesError):
                 raise page
             yield page
 
@@ -118,7 +120,7 @@ class Script:
         self, _kind: Kind, _namespace: str | None, *, resource_version: str, **_: object
     ) -> AsyncIterator[Event]:
         for event in self._next(f"watch from {resource_version}"):
-            if isinstance(event, OperatorError):
+            if isinstance(event, KubernetesError):
                 raise event
             yield event
 

@@ -14,7 +14,7 @@ import click
 from delayq.cli import views
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
-from delayq.cli.inputs import INSTANT
+from delayq.cli.inputs import INSTANT, options
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, output_option
 from delayq.client.document import read_schedules
@@ -24,6 +24,8 @@ from delayq.schedules.record import decode
 from delayq.schedules.times import Calendar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from delayq.cli.output import Output
     from delayq.client.blocking import SyncClient
     from delayq.client.recurring import ScheduleChange
@@ -126,16 +128,30 @@ def backfill(
     emit(output, value, "\n".join([*done.ids, f"{len(done.ids)} occurrences: {created}"]))
 
 
+next_options = options(
+    click.option(
+        "-n", "count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
+    ),
+    click.option("--from", "from_ms", type=INSTANT, help="Start here.  [default: now]"),
+    output_option,
+)
+
+
 @schedules.command(name="next")
 @FILE
-@click.option("-n", "count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many.")
-@click.option("--from", "from_ms", type=INSTANT, help="Start here.  [default: now]")
-@output_option
+@next_options
 def next_times(file: Path, count: int, from_ms: int | None, output: Output) -> None:
     """Print the next times of the schedules in FILE, and where a change of clocks moves one."""
-    after_ms = time.time_ns() // 1_000_000 if from_ms is None else from_ms - 1
     with errors_as_exits():
         documents = read_schedules(file)
+    print_next(file, documents, count=count, from_ms=from_ms, output=output)
+
+
+def print_next(
+    file: str | Path, documents: Sequence[DelaySchedule], *, count: int, from_ms: int | None, output: Output
+) -> None:
+    """Print the next times of schedules; `file` is where they come from, for errors."""
+    after_ms = time.time_ns() // 1_000_000 if from_ms is None else from_ms - 1
     found = [
         (each.metadata.name, occurrence, _local(each, occurrence))
         for each in documents

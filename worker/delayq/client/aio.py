@@ -22,6 +22,7 @@ from delayq.protocol.results import (
     State,
     TaskView,
 )
+from delayq.schedules.record import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -239,21 +240,24 @@ class Client(QueueClient):
             self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress)
         )
 
-    async def apply_schedule(self, schedule: DelaySchedule) -> ScheduleChange:
+    async def apply_schedule(
+        self, schedule: DelaySchedule, *, owner: str = CLIENT, notes: Mapping[str, object] | None = None
+    ) -> ScheduleChange:
         """Create a recurring schedule, or change it: then occurrences created ahead are created anew.
 
         `schedule` comes from delayq.contract.document.parse_schedule(). Raises SpecError, which names the field;
-        ScheduleRefused if somebody else owns a schedule of this name, or the queue is full.
+        ScheduleRefused if somebody else owns a schedule of this name, or the queue is full. `owner` and `notes` are
+        for programs that keep schedules elsewhere: only the same owner may change it, and the record has the notes.
         """
-        return await self._do(self._recurring.apply(schedule))
+        return await self._do(self._recurring.apply(schedule, owner=owner, notes=notes))
 
     async def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str) -> None:
         """Make these the schedules of an owner: create or change each, and delete its others."""
         await self._do(self._recurring.sync(schedules, owner))
 
-    async def delete_schedule(self, name: str) -> ScheduleChange:
+    async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if somebody else owns it."""
-        return await self._do(self._recurring.delete(name))
+        return await self._do(self._recurring.delete(name, owner=owner))
 
     async def schedules(self) -> Records:
         """Return the recurring schedules by name."""

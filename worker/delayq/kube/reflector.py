@@ -13,16 +13,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from delayq_operator.base import metrics
-from delayq_operator.base.errors import ApiError, Denied, Gone, NotFound, Unavailable
-from delayq_operator.base.objects import name_of
+from delayq.kube.errors import ApiError, Denied, Gone, NotFound, Unavailable
+from delayq.kube.objects import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Name, Object
-    from delayq_operator.kube.api import Api, Event
+    from delayq.kube.objects import Kind, Name, Object
+    from delayq.kube.watching import Event
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +50,34 @@ class Listener(Protocol):
         """Handle a deleted object."""
 
 
+class Lister(Protocol):
+    """A client of the API server."""
+
+    def pages(
+        self, kind: Kind, namespace: str | None, *, label_selector: str | None, metadata_only: bool
+    ) -> AsyncIterator[Object]:
+        """List objects page by page; each page has items, and metadata.resourceVersion to watch from."""
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        *,
+        resource_version: str,
+        label_selector: str | None,
+        metadata_only: bool,
+        timeout_seconds: int,
+        silence_seconds: float,
+    ) -> AsyncIterator[Event]:
+        """Watch changes and bookmarks until the server ends the stream."""
+
+
 class Reflector:
     """Watches one kind in one namespace, or in all."""
 
     def __init__(
         self,
-        api: Api,
+        api: Lister,
         kind: Kind,
         listener: Listener,
         *,
@@ -109,7 +129,7 @@ class Reflector:
                     raise
                 failures, denied_since = failures + 1, None
                 log.info("watch_interrupted", extra=self._fields(error))
-            await asyncio.sleep(_pause_seconds(failures) * random.uniform(0.5, 1))
+            await asyncio.sleep(_pause_seconds(failures) * random.uniform(0.5, 1))  # noqa: S311 -- spreads load
 
     async def _follow(self) -> None:
         """List if there is no version to resume from, then run one watch to its end."""
@@ -165,8 +185,3 @@ class Reflector:
 
 def _pause_seconds(failures: int) -> float:
     return min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2 ** min(failures, 5)) if failures else PAUSE_SECONDS
-
-
-def report_ages(reflectors: Iterable[Reflector]) -> None:
-    for reflector in sorted(reflectors, key=lambda each: each.age_seconds):
-        metrics.WATCH_AGE.labels(reflector.kind.plural).set(reflector.age_seconds)

@@ -42,6 +42,7 @@ async def _scanner(setting: Setting) -> AsyncIterator[Opened]:
             owner=owner,
             recovery=recovery,
             wish=DesiredShards.of(setting.queue),
+            document=setting.queue,
         )
         scrape = Exporter(scanner, setting.commands, connection, setting.queue.spec)
         try:

@@ -37,8 +37,11 @@ class OccurrenceWriter:
         self._commands, self._connection = commands, connection
         self._limits, self._deadline_ms = spec.limits, spec.delivery.deadline_ms
 
-    async def tend(self, shard: int, record: ScheduleRecord, now_ms: int) -> None:
-        """Create what a schedule needs now. A change by somebody else meanwhile ends this: its look is due again."""
+    async def tend(self, shard: int, record: ScheduleRecord, now_ms: int, ahead_ms: int) -> None:
+        """Create what a schedule needs now, as far ahead as asked, and at least AHEAD_MS.
+
+        A change by somebody else meanwhile ends this: its look is due again.
+        """
         if record.phase != "on":
             await self._clear(shard, record)
             return
@@ -49,7 +52,8 @@ class OccurrenceWriter:
             log.warning("schedule_unreadable", extra={"fields": {"schedule": record.name}})
             await self._store(shard, record, [], Move(record.cursor_ms, now_ms + UNREADABLE_MS))
         else:
-            plan = await planned(definition.schedule, record.cursor_ms, now_ms, ahead_ms=AHEAD_MS)
+            ahead_ms = max(AHEAD_MS, ahead_ms)
+            plan = await planned(definition.schedule, record.cursor_ms, now_ms, ahead_ms=ahead_ms)
             await self._carry_out(shard, record, definition.schedule, plan)
 
     async def _clear(self, shard: int, record: ScheduleRecord) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.protocol.alarm import Alarm
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from delayq.connection import Address
-    from delayq.contract import Spec
+    from delayq.contract import DelayQueue, Spec
     from delayq.contract.metrics import Outage
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery
     from delayq.resharding import ScanProgress
+    from delayq.scanner.schedule_watch import ScheduleWatch
     from delayq.service.loop import Loop, Service
     from delayq.service.shard_groups import ShardGroup
 
@@ -169,11 +171,14 @@ class Scanner:
         owner: str,
         recovery: Recovery | None = None,
         wish: DesiredShards | None = None,
+        document: DelayQueue | None = None,
     ) -> None:
         """Connect nothing before run(). `owner` is this process' unique name; the scanner runs and closes `recovery`.
 
-        `wish` is the number of shards that the document requests; by default spec.shards, without a stamp.
+        `wish` is the number of shards that the document requests; by default spec.shards, without a stamp. `document`
+        is what watch_schedules() needs.
         """
+        self._document, self._schedules = document, cast("ScheduleWatch | None", None)
         self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
         self._spec, self._commands, self._address, self._owner = spec, commands, address, owner
         self._durability = Durability.of(spec.durability)
@@ -279,6 +284,29 @@ class Scanner:
                 found.setdefault(service.shard, why)
         return found
 
+    async def watch_schedules(self) -> None:
+        """Apply DelaySchedules of Kubernetes from now on. A queue without them does not pay for the libraries."""
+        if self._document is None:
+            return
+        if self._schedules is None:
+            from delayq.client.aio import Client  # noqa: PLC0415
+            from delayq.scanner.schedule_watch import ScheduleWatch  # noqa: PLC0415
+
+            self._schedules = ScheduleWatch(
+                self._document,
+                Client.from_document(self._document, url=self._address),
+                commands=self._commands,
+                connection=self._connection,
+                led=self._led,
+            )
+            self.services.add(self._schedules)
+        await self._schedules.begin()
+
+    def look_ahead(self, seconds: float) -> None:
+        """Create occurrences of schedules at least so far ahead, because starts of workers take time."""
+        for parts in self._parts.values():
+            parts.keeper.ahead_ms = math.ceil(seconds * 1000)
+
     @property
     def connects(self) -> int:
         """The number of connects; after each one, server and settings may be different."""
@@ -294,6 +322,8 @@ class Scanner:
             await asyncio.gather(*(parts.election.resign() for parts in self._parts.values()))
             if self._recovery is not None:
                 await self._recovery.close()
+            if self._schedules is not None:
+                await self._schedules.close()
             blocking_reads = (parts.blocking_reads.close() for parts in self._parts.values())
             await asyncio.gather(self._connection.close(), self._moving.close(), *blocking_reads)
 

@@ -34,6 +34,7 @@ class ScheduleKeeper:
         self._commands, self._connection, self._spec, self._led = group.commands, connection, spec, led
         self._made: OccurrenceWriter | None = None
         self._due = set[int]()
+        self.ahead_ms = 0  # how far ahead the operator needs occurrences
         self.alarm = Alarm()
 
     @property
@@ -57,7 +58,7 @@ class ScheduleKeeper:
             while shard in self._led():
                 page = await self._connection.one(self._commands.list_schedules(shard, limit=PAGE, due=True))
                 for record in page.records:
-                    await self._writer.tend(shard, record, page.now_ms)
+                    await self._writer.tend(shard, record, page.now_ms, self.ahead_ms)
                 if len(page.records) < PAGE:
                     break
         return 0.0 if self._due else REST_SECONDS

@@ -23,8 +23,8 @@ PREFIX: Final = "@"
 """The first character of the IDs of schedules and occurrences; no other task may have it."""
 CALL_BYTES: Final = 1 << 20
 """Of the occurrences that one call stores."""
-FILE, CLIENT = "file", "client"
-"""Owners of schedules: the file of `delayq run`, and calls of a client or a command. Kubernetes is another."""
+FILE, CLIENT, KUBERNETES = "file", "client", "kubernetes"
+"""Owners of schedules: the file of `delayq run`, calls of a client or a command, and DelaySchedules of Kubernetes."""
 
 
 class Definition(NamedTuple):

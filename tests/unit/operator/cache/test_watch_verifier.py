@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.kube.errors import KubernetesError, NotFound, Unavailable
 from delayq_operator.base import names
-from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
 from delayq_operator.base.names import Key
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.watch_verifier import PATIENCE, PERIOD_SECONDS, WatchVerifier
 
 from tests.unit.operator.views import body
+
+if TYPE_CHECKING:
+    from delayq.kube.objects import Kind
 
 ORDERS, BILLS = Key("shop", "orders"), Key("shop", "bills")
 STORY = 10
@@ -22,10 +25,10 @@ class Api:
 
     def __init__(self) -> None:
         self.bodies: dict[str, dict[str, Any]] = {}
-        self.error: OperatorError | None = None
+        self.error: KubernetesError | None = None
         self.asked = 0
 
-    async def get(self, _kind: names.Kind, _namespace: str, name: str) -> dict[str, Any]:
+    async def get(self, _kind: Kind, _namespace: str, name: str) -> dict[str, Any]:
         self.asked += 1
         if self.error is not None:
             raise self.error

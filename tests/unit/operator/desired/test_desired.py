@@ -336,3 +336,33 @@ def test_the_operator_may_always_read_the_metrics_it_decides_by(
     rule, horizons = child("NetworkPolicy", "", of, setting=setting)["spec"]["ingress"]
     assert rule.get("from") == readers
     assert horizons["ports"] == [{"port": names.HORIZONS_PORT, "protocol": "TCP"}]
+
+
+def test_scanners_may_watch_schedules_where_there_are_some_with_the_account_that_their_template_names() -> (
+    None
+):
+    """Without schedules, and where the operator may write no Role, there is none."""
+    both = frozenset({"Role", "RoleBinding"})
+    shop = queue(RICH)
+    for more in ({"kinds": both}, {"kinds": frozenset({"Role"}), "schedules": True}):
+        assert not kinds(shop, **more) & both
+    role, binding = (child(kind, "-scanner", shop, kinds=both, schedules=True) for kind in sorted(both))
+    verbs = {tuple(rule["resources"]): rule["verbs"] for rule in role["rules"]}
+    assert verbs == {
+        ("delayschedules",): ["get", "list", "watch"],
+        ("delayschedules/status",): ["patch"],
+        ("events",): ["create"],
+    }
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    template = pods(shop)["scanner"]["spec"]
+    assert [each["name"] for each in binding["subjects"]] == [template["serviceAccountName"]]
+    other = queue(scanner={"template": {"spec": {"serviceAccountName": "reads-redis"}}})
+    binding = child("RoleBinding", "-scanner", other, kinds=both, schedules=True)
+    assert [each["name"] for each in binding["subjects"]] == ["reads-redis"]
+
+
+def test_only_scanners_have_a_token() -> None:
+    mounted = {
+        component: each["spec"]["automountServiceAccountToken"] for component, each in pods(queue()).items()
+    }
+    assert mounted == {"scanner": True, "worker": False, "reaper": False, "erase": False}

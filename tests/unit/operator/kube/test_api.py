@@ -5,16 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from delayq_operator.base.errors import (
-    ApiError,
-    Conflict,
-    Denied,
-    Failed,
-    Gone,
-    Invalid,
-    NotFound,
-    Unavailable,
-)
+from delayq.kube.errors import ApiError, Conflict, Denied, Failed, Gone, Invalid, NotFound, Unavailable
 from delayq_operator.kube import api
 from kubernetes.aio.client.exceptions import ApiException
 
@@ -65,11 +56,3 @@ def test_without_a_status_5xx_comes_from_something_before_an_api_server_that_is_
     assert (type(found), str(found)) == (Unavailable, "(502 Bad Gateway)")
     error.status, error.reason = 404, "Not Found"
     assert isinstance(api._answered(error), NotFound)
-
-
-def test_an_error_in_a_watch_is_mapped_like_a_response() -> None:
-    line = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "old"}}
-    with pytest.raises(Gone):
-        api._event(line)
-    with pytest.raises(Unavailable):
-        api._event({"type": "ERROR", "object": {}})

@@ -6,7 +6,8 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from delayq_operator.base.errors import Conflict, Denied, LeadershipLost, Unavailable
+from delayq.kube.errors import Conflict, Denied, Unavailable
+from delayq_operator.base.errors import LeadershipLost
 from delayq_operator.kube import lease
 from delayq_operator.kube.lease import LEASE, LEASE_SECONDS, MARGIN_SECONDS, Leadership
 

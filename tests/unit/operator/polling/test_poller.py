@@ -32,6 +32,7 @@ class Visits:
 
     def __init__(self, *, stuck: bool = False, broken: bool = False) -> None:
         self.stuck, self.broken = stuck, broken
+        self.pause = 0.01
         self.of, self.queues = Counter[Key](), Queues(lambda _: None)
         for key in (ORDERS, MAILS):
             self.queues.seen(body(name=key.name, uid=key.name))
@@ -42,7 +43,7 @@ class Visits:
         if key == ORDERS and self.broken:
             raise ZeroDivisionError
         await asyncio.sleep(60 if key == ORDERS and self.stuck else 0)
-        return 0.01
+        return self.pause
 
     async def until(self, there: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -77,4 +78,15 @@ async def test_a_queue_that_comes_is_visited_and_one_that_goes_is_not() -> None:
         visits.queues.seen(body(name="orders", uid="another"))
         await visits.until(lambda: visits.of[ORDERS] >= 1)
         visits.queues.gone(ORDERS, "another")
-        await visits.until(lambda: visits.rounds._followed == {MAILS})
+        await visits.until(lambda: set(visits.rounds._followed) == {MAILS})
+
+
+async def test_a_queue_in_a_hurry_is_visited_now() -> None:
+    visits = Visits()
+    visits.pause = 3600.0
+    async with visits.running():
+        await visits.until(lambda: visits.of[ORDERS] == visits.of[MAILS] == 1)
+        visits.rounds.hurry(MAILS)
+        visits.rounds.hurry(Key("shop", "unknown"))
+        await visits.until(lambda: visits.of[MAILS] == 2)
+    assert visits.of[ORDERS] == 1

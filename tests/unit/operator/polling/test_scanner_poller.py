@@ -106,7 +106,11 @@ def scraper(clock: Clock) -> ScannerPoller:  # noqa: ARG001 -- the clock first
     queues, work = Queues(lambda _: None), cast("WorkQueue", Enqueued())
     queues.seen(known(ORDERS, 10))
     evaluations = Evaluations(*(replace(POD, name=name) for name in ("a", "b", "c")))
-    inventory: Any = SimpleNamespace(queues=queues, pods=SimpleNamespace(of=evaluations.workers))
+    inventory: Any = SimpleNamespace(
+        queues=queues,
+        pods=SimpleNamespace(of=evaluations.workers),
+        children=SimpleNamespace(get=lambda *_: None),
+    )
     configs = ScalingConfigs(queues)
     guards, lateness = Guards(configs, work), Latenesses(configs, work)
     scaler = cast("Autoscaler", evaluations)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from delayq.kube.errors import Conflict, NotFound
 from delayq_operator.base import names
-from delayq_operator.base.errors import Conflict, NotFound
 from delayq_operator.cache.children import Children
 from delayq_operator.cache.queues import Queues
 from delayq_operator.reconcile.apply import Applier

@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq_operator.base.errors import Unavailable
+from delayq.kube.errors import Unavailable
 from delayq_operator.base.supervision import Parts
 from delayq_operator.cache.watches import Watches
 from delayq_operator.reconcile.optional import OptionalKinds
@@ -17,9 +17,8 @@ from delayq_operator.reconcile.optional import OptionalKinds
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from delayq_operator.base.names import Kind
-    from delayq_operator.base.objects import Name, Object
-    from delayq_operator.kube.api import Event
+    from delayq.kube.objects import Kind, Name, Object
+    from delayq.kube.watching import Event
 
 BOTH = {"PodMonitor", "PrometheusRule"}
 MONITOR: dict[str, Any] = {"metadata": {"namespace": "shop", "name": "orders", "resourceVersion": "1"}}
@@ -35,6 +34,15 @@ class Cluster:
     unavailable: bool = False
     kinds: frozenset[str] = frozenset()
     known: set[tuple[str, Name]] = field(default_factory=set)
+
+    @property
+    def children(self) -> Cluster:
+        """It is the cache of every kind, too."""
+        return self
+
+    @property
+    def schedules(self) -> Cluster:
+        return self
 
     async def serves(self, kind: Kind) -> bool:
         if self.unavailable:
@@ -68,7 +76,7 @@ async def test_a_kind_is_wanted_once_all_of_it_was_listed_and_one_that_goes_befo
     cluster, parts = Cluster(), Parts()
     api: Any = cluster
     watches = Watches(api, parts, namespaces=("shop", "slow"))
-    optional = OptionalKinds(api, watches=watches, children=api, referents=api, enqueue_all=lambda: None)
+    optional = OptionalKinds(api, watches=watches, inventory=api, referents=api, enqueue_all=lambda: None)
 
     async def wanted() -> set[str]:
         """Look, and let what follows happen."""

@@ -18,7 +18,7 @@ from tests.unit.operator.queues import facts, queue
 from tests.unit.operator.views import resource
 
 if TYPE_CHECKING:
-    from delayq_operator.base.objects import Object
+    from delayq.kube.objects import Object
     from delayq_operator.cache.children import Child
 
 SENTINELS = {"sentinel": {"masterName": "main", "nodes": [{"host": "a"}, {"host": "b"}]}}

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from delayq.kube.errors import Invalid
 from delayq.scaling import Sample
-from delayq_operator.base.errors import Invalid
 from delayq_operator.reconcile.apply import Outcome
 from delayq_operator.reconcile.scaler import Scaler
 from delayq_operator.scaling.scaling import scale

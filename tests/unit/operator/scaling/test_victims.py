@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq_operator.base.errors import Conflict, Denied, NotFound, OperatorError
+from delayq.kube.errors import Conflict, Denied, KubernetesError, NotFound
 from delayq_operator.base.names import Key
 from delayq_operator.scaling import victims
 from delayq_operator.scaling.victims import LOW_COST, Victims, cost_changes
@@ -54,7 +54,7 @@ class World:
 
     def __init__(self, **busy: int) -> None:
         self.tasks, self.pods = busy, {name: worker(name) for name in busy}
-        self.refuse: dict[str, OperatorError] = {}
+        self.refuse: dict[str, KubernetesError] = {}
         self.seen, self.hangs, self.broken = True, False, False
         self.written: dict[str, str] = {}
         self.enqueued = asyncio.Event()

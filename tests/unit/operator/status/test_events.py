@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from delayq_operator.base.errors import NotFound, OperatorError, Unavailable
+from delayq.kube.errors import KubernetesError, NotFound, Unavailable
 from delayq_operator.status import events
 from delayq_operator.status.events import (
     EXPIRY_SECONDS,
@@ -24,7 +24,7 @@ ORDERS = resource()
 class Posted:
     """An API server that takes events, or refuses the first few."""
 
-    def __init__(self, *errors: OperatorError) -> None:
+    def __init__(self, *errors: KubernetesError) -> None:
         self.events: list[dict[str, Any]] = []
         self._errors = list(errors)
 
@@ -92,7 +92,7 @@ def test_what_is_remembered_and_what_waits_is_bounded() -> None:
 async def test_an_event(
     monkeypatch: pytest.MonkeyPatch,
     pauses: tuple[float, ...],
-    errors: list[OperatorError],
+    errors: list[KubernetesError],
     posted: list[str],
 ) -> None:
     monkeypatch.setattr(events, "RETRY_SECONDS", pauses)

@@ -33,15 +33,15 @@ RAW: Final = "delayq.cli.kubectl.raw"
 
 def command(name: str) -> click.Command:
     """Return a command of kubectl dq for one of the CLI."""
-    return _passed(load(name), (name,))
+    return passed(load(name), (name,))
 
 
-def _passed(original: click.Command, path: tuple[str, ...]) -> click.Command:
+def passed(original: click.Command, path: tuple[str, ...]) -> click.Command:
     about = (original.help or "").replace(
         "QUEUE is the path of a DelayQueue document, or the name of a queue.", ""
     )
     if isinstance(original, click.Group):
-        within = {name: _passed(inner, (*path, name)) for name, inner in original.commands.items()}
+        within = {name: passed(inner, (*path, name)) for name, inner in original.commands.items()}
         return click.Group(
             path[-1], within, help=about.replace("delayq ", "kubectl dq "), params=where_params()
         )

@@ -25,6 +25,7 @@ OWN: Final = {
     "unhold": "holding",
     "reconcile": "holding",
     "report": "report",
+    "schedules": "schedules",
 }
 """Command → module."""
 

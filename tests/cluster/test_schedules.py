@@ -1,0 +1,219 @@
+"""DelaySchedules on a real API server: scanners watch them, and no occurrence is lost or doubled, whatever goes first.
+
+Scanners and workers are processes of this host (harness/node.py), with the token and the Role of their queue.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delayq import SyncClient
+from delayq_operator.base import names
+
+from tests.cluster.harness.rest import Refused
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.test_end_to_end import document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.node import ProcessNode
+    from tests.cluster.harness.rest import Object
+    from tests.cluster.world import World
+    from tests.servers import RedisServer
+
+PLURAL: Final = names.DELAY_SCHEDULE.plural
+POLL: Final = {"everySeconds": 1, "misfire": {"policy": "RunAll"}, "task": {"payload": 1}}
+
+
+def make(world: World, name: str, **spec: Any) -> Object:  # noqa: ANN401 -- parts of a document
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.DELAY_SCHEDULE.kind,
+        "metadata": {"name": name},
+        "spec": {"queueRef": {"name": "orders"}, **spec},
+    }
+    return world.make(PLURAL, body)
+
+
+def edit(world: World, name: str, **spec: Any) -> Object:  # noqa: ANN401
+    return world.patch(PLURAL, name, {"spec": spec})
+
+
+def until(world: World, name: str, wanted: str, *, timeout_s: float = 40) -> dict[str, Any]:
+    """The status, once a condition of the spec's generation is as wanted: type, status and reason."""
+    kind = wanted.split(maxsplit=1)[0]
+
+    def look() -> dict[str, Any]:
+        body = world.get(PLURAL, name)
+        found = {each["type"]: each for each in body.get("status", {}).get("conditions", ())}
+        assert kind in found, body.get("status")
+        assert f"{kind} {found[kind]['status']} {found[kind]['reason']}" == wanted, found[kind]
+        assert found[kind]["observedGeneration"] == body["metadata"]["generation"], found[kind]
+        return dict(body["status"])
+
+    return eventually(look, timeout_s=timeout_s, what=f"{name} is {wanted}")
+
+
+def events(world: World, name: str, reason: str) -> list[str]:
+    selector = f"involvedObject.name={name},involvedObject.kind=DelaySchedule,reason={reason}"
+    return [event["message"] for event in world.items("events", fieldSelector=selector)]
+
+
+def ran(redis: RedisServer, name: str) -> list[int]:
+    """The nominal times of the runs, Unix seconds, in the order of the runs."""
+    with redis.client() as ledger:
+        ids = [str(each) for each in ledger.lrange("ledger", 0, -1)]
+    times = [each.removeprefix(f"@{name}@") for each in ids if each.startswith(f"@{name}@")]
+    return [int(time.mktime(time.strptime(each, "%Y-%m-%dT%H:%M:%SZ")) - time.timezone) for each in times]
+
+
+def until_ran(redis: RedisServer, name: str, more: int) -> None:
+    wanted = len(ran(redis, name)) + more
+    eventually(lambda: len(ran(redis, name)) >= wanted, timeout_s=40, what=f"{more} more runs of {name}")
+
+
+@contextmanager
+def each_second_once(redis: RedisServer, name: str) -> Iterator[None]:
+    """Whatever happens meanwhile: from the first run to the last, each second was run once."""
+    until_ran(redis, name, 3)
+    yield
+    until_ran(redis, name, 5)
+    found = sorted(ran(redis, name))
+    assert found == list(range(found[0], found[-1] + 1))
+
+
+def scanners(process_node: ProcessNode) -> list[int]:
+    return [
+        container.process.pid
+        for pod in process_node.pods.values()
+        if "-scanner-" in pod.seen["metadata"]["name"]
+        for container in pod.containers
+        if container.process is not None
+    ]
+
+
+def test_a_schedule_runs_through_edits_deaths_of_scanners_and_the_deletion_of_its_queue(
+    process_node: ProcessNode, world: World, redis: RedisServer
+) -> None:
+    """The schedule is there before its queue. The queue goes, with its tasks kept, and comes back."""
+    make(world, "poll", **POLL)
+    until(world, "poll", "Ready False QueueNotFound")
+    orders = document(world, redis)
+    world.make(names.PLURAL, orders)
+    status = until(world, "poll", "Ready True Scheduled")
+    assert len(status["nextTimes"]) == 5
+    assert [each["status"] for each in status["conditions"] if each["type"] != "Ready"] == ["False", "False"]
+    with each_second_once(redis, "poll"):
+        edit(world, "poll", task={"payload": 2})
+        until(world, "poll", "Ready True Scheduled")
+        [message] = eventually(lambda: events(world, "poll", "Updated"), what="the event")
+        assert message.startswith("updated; removed ")
+        assert int(message.split()[2]) > 100  # ten minutes ahead, of one a second
+        until_ran(redis, "poll", 3)
+        for pid in scanners(process_node):
+            os.kill(pid, signal.SIGKILL)
+        until_ran(redis, "poll", 3)
+        world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
+        eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=60, what="the queue is gone")
+        until(world, "poll", "Ready False QueueNotFound")
+        world.make(names.PLURAL, orders)
+        until(world, "poll", "Ready True Scheduled")
+    eventually(lambda: world.get(PLURAL, "poll")["status"].get("lastRun"), timeout_s=40, what="the last run")
+    last = world.get(PLURAL, "poll")["status"]["lastRun"]
+    assert last.keys() == {"nominalTime", "startTime", "latenessMilliseconds"}
+    assert last["nominalTime"] <= last["startTime"]
+
+
+def test_suspending_and_deleting_remove_what_was_created_ahead(
+    process_node: ProcessNode,  # noqa: ARG001 -- runs the pods
+    world: World,
+    redis: RedisServer,
+) -> None:
+    """Also a deletion that no scanner saw. A change is applied within seconds of a document that is watched."""
+    world.make(names.PLURAL, document(world, redis))
+    world.until("Ready", "True", timeout_s=40)
+    for name in ("hourly", "daily", "unseen"):
+        make(world, name, everySeconds=60, startTime="2026-01-01T00:00:00Z", task={"payload": name})
+        until(world, name, "Ready True Scheduled")
+
+    def waiting(name: str) -> int:
+        with SyncClient(redis.url, queue="orders") as client:
+            return client.count_many(tag=f"@{name}").tasks
+
+    def several(name: str) -> bool:
+        return waiting(name) > 9
+
+    for name in ("hourly", "daily", "unseen"):
+        eventually(partial(several, name), what=f"occurrences of {name}")
+    edit(world, "hourly", suspend=True)
+    status = until(world, "hourly", "Suspended True SuspendRequested")
+    assert status["nextTimes"] == []
+    assert waiting("hourly") == 0
+    edit(world, "hourly", suspend=False)
+    until(world, "hourly", "Suspended False NotSuspended")
+    eventually(partial(several, "hourly"), what="they are created again")
+    world.delete(PLURAL, "daily")
+    eventually(lambda: waiting("daily") == 0, what="none is left")
+    assert eventually(lambda: events(world, "daily", "Deleted"), what="the event")[0].startswith(
+        "deleted; removed "
+    )
+    world.patch(names.PLURAL, "orders", {"spec": {"scanner": {"replicas": 0}}})
+    until(world, "unseen", "Ready False NoScanner", timeout_s=60)
+    eventually(lambda: not world.pods("scanner"), timeout_s=60, what="no scanner is left")
+    world.delete(PLURAL, "unseen")
+    world.delete(PLURAL, "hourly")
+    world.patch(names.PLURAL, "orders", {"spec": {"scanner": {"replicas": 1}}})
+    eventually(lambda: waiting("unseen") + waiting("hourly") == 0, timeout_s=60, what="none is left")
+
+
+def test_what_is_wrong_is_told(
+    process_node: ProcessNode,  # noqa: ARG001 -- runs the pods
+    world: World,
+    redis: RedisServer,
+) -> None:
+    """The API server refuses what a schema can; a condition and an event name the field of the rest."""
+    for spec, words in (
+        ({"cron": "0 0 1--100000000 * *", "everySeconds": 3}, "expected exactly one of"),
+        ({"cron": "* * * *"}, "spec.cron"),
+        ({"times": ["2026-12-01T00:00:00Z"] * 10_000}, "spec.times"),
+        ({"everySeconds": 60, "jitterSeconds": 60}, "jitterSeconds must be less than everySeconds"),
+        (
+            {"everySeconds": 60, "startTime": "2026-12-02T00:00:00Z", "endTime": "2026-12-01T00:00:00Z"},
+            "endTime must not be before startTime",
+        ),
+        ({"everySeconds": 60, "timeZone": "Europe/Lisbon"}, "timeZone needs cron"),
+        ({"everySeconds": 60, "misfire": {"policy": "Skip"}}, "policy Skip needs maxLatenessSeconds"),
+    ):
+        with pytest.raises(Refused, match=words):
+            make(world, "wrong", **spec)
+    world.make(names.PLURAL, document(world, redis))
+    world.until("Ready", "True", timeout_s=40)
+    make(world, "fine", everySeconds=3600)
+    until(world, "fine", "Ready True Scheduled")
+    for name, spec, words in (
+        ("ranges", {"cron": "0 0 1--100000000 * *"}, "spec.cron"),
+        ("never", {"cron": "0 0 31 2 *"}, "spec.cron: expected a cron expression that matches some time"),
+        (
+            "nowhere",
+            {"cron": "0 0 * * *", "timeZone": "Europe/Atlantis"},
+            "spec.timeZone: expected a time zone",
+        ),
+    ):
+        make(world, name, **spec)
+        status = until(world, name, "InvalidSpec True InvalidSpec")
+        assert words in status["conditions"][-1]["message"]
+        assert words in eventually(partial(events, world, name, "InvalidSpec"), what="the event")[0]
+    edit(world, "nowhere", timeZone="Europe/Lisbon")
+    until(world, "nowhere", "InvalidSpec False Valid")
+    with SyncClient(redis.url, queue="orders") as client:
+        [record] = [each for each in client.schedules() if each.name == "fine"]
+        assert record.owner == "kubernetes"
+        shown = world.kubectl("get", "dqs", "fine", "-o", "wide")
+    assert shown.splitlines()[1].split()[:3] == ["fine", "orders", "3600"]

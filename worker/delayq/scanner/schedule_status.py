@@ -1,0 +1,123 @@
+"""The status of a DelaySchedule on Kubernetes, from what Redis and the document say. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from delayq.schedules.record import iso
+from delayq.schedules.times import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from delayq.contract.schedule import DelaySchedule
+    from delayq.protocol.results import ScheduleRecord
+
+SHOWN: Final = 5
+"""Next times in a status."""
+MOST_CHARACTERS: Final = 1024
+"""Of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a schedule is not applied."""
+
+    reason: str
+    """InvalidSpec, or Refused."""
+    message: str
+
+
+def next_times(schedule: DelaySchedule, now_ms: int) -> list[int]:
+    """Return when the next occurrences are due, ms; none while it is suspended."""
+    if schedule.spec.suspend:
+        return []
+    return [each.due_ms for each in islice(Calendar(schedule).after(now_ms), SHOWN)]
+
+
+def status(
+    generation: int,
+    previous: Mapping[str, Any],
+    now_ms: int,
+    *,
+    schedule: DelaySchedule | None = None,
+    record: ScheduleRecord | None = None,
+    times_ms: Sequence[int] = (),
+    refusal: Refusal | None = None,
+) -> dict[str, Any]:
+    """Return the new status. `previous` is that of the object; without a `record`, it tells of the runs."""
+    suspended = schedule is not None and schedule.spec.suspend
+    made: dict[str, Any] = {
+        "observedGeneration": generation,
+        "nextTimes": [iso(each) for each in times_ms],
+        "missedRuns": previous.get("missedRuns") or {"tooLate": 0, "concurrent": 0},
+    }
+    if record is not None:
+        made["missedRuns"] = {"tooLate": record.missed, "concurrent": record.skipped}
+    last = _last_run(record) or previous.get("lastRun")
+    if last:
+        made["lastRun"] = last
+    found = (
+        _ready(refusal, suspended=suspended, over=not times_ms),
+        _suspended(suspended),
+        _invalid(refusal),
+    )
+    made["conditions"] = _dated(found, generation, previous.get("conditions") or (), now_ms)
+    return made
+
+
+def _last_run(record: ScheduleRecord | None) -> dict[str, Any] | None:
+    if record is None or record.last_id is None or record.last_began_ms is None:
+        return None
+    return {
+        "nominalTime": record.last_id.rpartition("@")[2],
+        "startTime": iso(record.last_began_ms),
+        "latenessMilliseconds": max(0, record.last_late_ms or 0),
+    }
+
+
+def _ready(refusal: Refusal | None, *, suspended: bool, over: bool) -> tuple[str, str, str, str]:
+    if refusal is not None:
+        return "Ready", "False", refusal.reason, refusal.message
+    if suspended:
+        return "Ready", "True", "Suspended", "It is suspended: there are no occurrences."
+    if over:
+        return "Ready", "True", "NoFurtherTimes", "It has no further occurrences."
+    return "Ready", "True", "Scheduled", "Occurrences are created ahead of time."
+
+
+def _suspended(suspended: bool) -> tuple[str, str, str, str]:  # noqa: FBT001 -- the whole of it
+    if suspended:
+        return "Suspended", "True", "SuspendRequested", "spec.suspend is true."
+    return "Suspended", "False", "NotSuspended", "spec.suspend is false."
+
+
+def _invalid(refusal: Refusal | None) -> tuple[str, str, str, str]:
+    if refusal is not None and refusal.reason == "InvalidSpec":
+        return "InvalidSpec", "True", "InvalidSpec", refusal.message
+    return "InvalidSpec", "False", "Valid", "The spec is valid."
+
+
+def _dated(
+    found: Sequence[tuple[str, str, str, str]],
+    generation: int,
+    previous: Sequence[Mapping[str, Any]],
+    now_ms: int,
+) -> list[dict[str, Any]]:
+    """Return conditions; one whose status is as before keeps its time."""
+    since = {(each["type"], each["status"]): each["lastTransitionTime"] for each in previous}
+    now = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return [
+        {
+            "type": kind,
+            "status": state,
+            "observedGeneration": generation,
+            "lastTransitionTime": since.get((kind, state), now),
+            "reason": reason,
+            "message": message[:MOST_CHARACTERS],
+        }
+        for kind, state, reason, message in found
+    ]

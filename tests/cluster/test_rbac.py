@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -31,8 +32,14 @@ CREATED: Final = 201
 Right = tuple[str, str, str]
 """API group, resource, verb."""
 
-UNSEEN: Final = {("delayq.dev", "delayqueues/finalizers", "update")}
-"""Asked for by an admission plugin while it looks at another request; it has a test of its own."""
+UNSEEN: Final = {
+    ("delayq.dev", "delayqueues/finalizers", "update"),
+    ("delayq.dev", "delayschedules", "get"),
+}
+"""Asked for by an admission plugin while it looks at another request; it has a test of its own.
+
+And what the operator only passes on: a Role may be written only by those who have all its rights.
+"""
 
 
 @pytest.fixture
@@ -101,6 +108,10 @@ def live(world: World) -> None:
 
 def begin(world: World) -> None:
     """With a Secret and a ConfigMap, and with every kind of child."""
+    spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600}
+    world.make(names.DELAY_SCHEDULE.plural, {"metadata": {"name": "hourly"}, "spec": spec})
+    schedule = partial(world.get, names.DELAY_SCHEDULE.plural, "hourly")
+    eventually(lambda: "QueueNotFound" in str(schedule().get("status")), what="its status")
     world.make("secrets", {"metadata": {"name": "shop"}, "stringData": {"password": "x"}})
     world.make("configmaps", {"metadata": {"name": "shop"}})
     container = {"name": "worker", "envFrom": [{"configMapRef": {"name": "shop"}}]}
@@ -135,7 +146,9 @@ def unwanted(kind: Kind, owner: dict[str, Any], **more: bool) -> dict[str, Any]:
     reference = {"apiVersion": names.API_VERSION, "kind": names.DELAY_QUEUE.kind, "name": name, "uid": uid}
     references = [reference | {"controller": True} | more]
     metadata = {"name": "stray", "labels": names.labels(name, "config"), "ownerReferences": references}
-    spec = {"spec": SPECS[kind.plural]} if kind.plural in SPECS else {}
+    spec: dict[str, Any] = {"spec": SPECS[kind.plural]} if kind.plural in SPECS else {}
+    if kind == names.ROLE_BINDING:
+        spec["roleRef"] = {"apiGroup": names.ROLE.group, "kind": names.ROLE.kind, "name": "stray"}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **spec}
 
 

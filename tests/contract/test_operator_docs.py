@@ -7,6 +7,7 @@ from pathlib import Path
 
 import delayq_operator
 import yaml
+from delayq.kube import reflector
 from delayq_operator.base import metrics
 from delayq_operator.desired.monitoring import prometheus_rule
 from delayq_operator.reconcile import report, scaler
@@ -25,7 +26,8 @@ PAGE = "\n".join(
     (FOLDER / f"{name}.md").read_text() for name in ("operator", "conditions", "events", "operator-process")
 )
 SOURCES = sorted(Path(delayq_operator.__file__).parent.rglob("*.py"))
-CODE = "\n".join(path.read_text() for path in SOURCES)
+WATCHES = Path(reflector.__file__)  # which scanners have, too
+CODE = "\n".join(path.read_text() for path in (*SOURCES, WATCHES))
 
 
 def section(title: str) -> str:
@@ -144,7 +146,7 @@ def test_every_right_that_the_chart_gives_is_there_with_its_verbs() -> None:
     """Whether the operator needs just these is asked of an audit log, in tests/cluster/test_rbac.py."""
     chart = (ROOT / "charts" / "delayq" / "templates" / "rbac.yaml").read_text()
     text = chart.split('define "delayq.rules" -}}')[1].split("{{- end }}\n{{- end }}")[0]
-    rules = yaml.safe_load(re.sub(r"\{\{- if [^}]+\}\}", "", text))
+    rules = yaml.safe_load(re.sub(r"\{\{- (if [^}]+|end )\}\}", "", text))
     given = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
     told = {
         resource.strip("`").lower(): row[1].split(", ")

@@ -87,6 +87,7 @@ WITH_EFFECTS = {
     "status.events", "status.guards", "status.lateness",
     "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.optional",
     "reconcile.reconcile", "reconcile.report", "reconcile.scaler",
+    "reconcile.unserved",
 }  # fmt: skip
 """Modules of the operator that do I/O, or know the time."""
 

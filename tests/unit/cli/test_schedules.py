@@ -33,7 +33,7 @@ spec: {queueRef: {name: orders}, everySeconds: 90}
 def test_the_next_times_of_each_schedule_are_printed_and_where_clocks_move_one(tmp_path: Path) -> None:
     file = tmp_path / "schedules.yaml"
     file.write_text(DOCUMENT)
-    found = run("schedules", "next", str(file), "-n", "2", "--from", "2026-03-01T00:00:00Z")
+    found = run("schedules", "next", str(file), "--count", "2", "--from", "2026-03-01T00:00:00Z")
     assert found.stdout.splitlines() == [
         "SCHEDULE  TIME                      LOCAL                         NOTE",
         "nightly   2026-03-28T01:30:00.000Z  Sat 2026-03-28 01:30:00 WET",
@@ -41,7 +41,9 @@ def test_the_next_times_of_each_schedule_are_printed_and_where_clocks_move_one(t
         "poll      2026-03-01T00:00:00.000Z  Sun 2026-03-01 00:00:00 UTC",
         "poll      2026-03-01T00:01:30.000Z  Sun 2026-03-01 00:01:30 UTC",
     ]
-    found = run("schedules", "next", str(file), "-n", "2", "--from", "2026-10-25T00:00:00Z", "-o", "json")
+    found = run(
+        "schedules", "next", str(file), "--count", "2", "--from", "2026-10-25T00:00:00Z", "-o", "json"
+    )
     first, second, *_ = json.loads(found.stdout)
     assert (first["local"], first["note"]) == ("2026-10-25T01:30:00+01:00", "")
     assert (second["local"], second["note"]) == (

@@ -40,7 +40,7 @@ def schedules() -> None:
 
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
-NAME = click.argument("name")
+NAME = click.argument("name", metavar="SCHEDULE")
 
 
 @schedules.command()
@@ -130,7 +130,7 @@ def backfill(
 
 next_options = options(
     click.option(
-        "-n", "count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
+        "-c", "--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
     ),
     click.option("--from", "from_ms", type=INSTANT, help="Start here.  [default: now]"),
     output_option,

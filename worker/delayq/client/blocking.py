@@ -20,6 +20,7 @@ from delayq.protocol.results import (
     State,
     TaskView,
 )
+from delayq.schedules.record import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -171,17 +172,19 @@ class SyncClient(QueueClient):
         """See Client.reschedule_many."""
         return self._do(self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress))
 
-    def apply_schedule(self, schedule: DelaySchedule) -> ScheduleChange:
+    def apply_schedule(
+        self, schedule: DelaySchedule, *, owner: str = CLIENT, notes: Mapping[str, object] | None = None
+    ) -> ScheduleChange:
         """See Client.apply_schedule."""
-        return self._do(self._recurring.apply(schedule))
+        return self._do(self._recurring.apply(schedule, owner=owner, notes=notes))
 
     def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str) -> None:
         """See Client.sync_schedules."""
         self._do(self._recurring.sync(schedules, owner))
 
-    def delete_schedule(self, name: str) -> ScheduleChange:
+    def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """See Client.delete_schedule."""
-        return self._do(self._recurring.delete(name))
+        return self._do(self._recurring.delete(name, owner=owner))
 
     def schedules(self) -> Records:
         """See Client.schedules."""

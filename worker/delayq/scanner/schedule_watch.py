@@ -218,7 +218,7 @@ class ScheduleWatch:
             return
         body = known.body
         try:
-            schedule = _parsed(name, body["spec"])
+            schedule = parsed(name, body["spec"])
             change = await self._client.apply_schedule(schedule, owner=KUBERNETES, notes=known.notes)
         except (SpecError, ScheduleRefused) as error:
             await self._refuse(name, known, body, error)
@@ -391,7 +391,8 @@ class ScheduleWatch:
             log.info("event_not_posted", extra={"fields": {"schedule": name, "error": str(error)}})
 
 
-def _parsed(name: str, spec: object) -> DelaySchedule:
+def parsed(name: str, spec: object) -> DelaySchedule:
+    """Parse the spec of a DelaySchedule; SpecError if it cannot be."""
     return parse_schedule(
         {
             "apiVersion": DELAY_SCHEDULE.api_version,

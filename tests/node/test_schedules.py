@@ -1,0 +1,47 @@
+"""A DelaySchedule on a real node: its scanner watches with the token that the kubelet mounts, and workers are early."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from delayq_operator.base import names
+
+from tests.cluster.harness.waiting import eventually
+from tests.node.scaled import Scaled
+
+if TYPE_CHECKING:
+    from tests.node.world import NodeWorld
+
+pytestmark = pytest.mark.timeout(600)
+
+PLURAL = names.DELAY_SCHEDULE.plural
+
+
+def test_an_hourly_schedule_finds_workers_ready_though_there_were_none(world: NodeWorld) -> None:
+    """They are asked for before its occurrence is due, which begins in time; and none is left afterwards."""
+    orders = Scaled.begin(world, concurrency=10)
+    lead = orders.learn_lead()
+    orders.until_none()
+    due_s = orders.now_ms // 1000 + lead + 20
+    due = datetime.fromtimestamp(due_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "anchorTime": due, "startTime": due}
+    world.make(PLURAL, {"metadata": {"name": "hourly"}, "spec": spec})
+    eventually(world.running, timeout_s=lead + 30, what="a worker is ready")
+    assert orders.now_ms < due_s * 1000
+    [entry] = world.wait_entries("start", [f"@hourly@{due}"])
+    assert 0 <= entry.at_ms - due_s * 1000 < 2000
+    orders.until_none()
+    status = world.get(PLURAL, "hourly")["status"]
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "Ready": "True",
+        "Suspended": "False",
+        "InvalidSpec": "False",
+    }
+
+    def told() -> bool:
+        last = world.get(PLURAL, "hourly")["status"].get("lastRun", {})
+        return bool(last.get("nominalTime") == due)
+
+    eventually(told, timeout_s=30, what="the status has the run")

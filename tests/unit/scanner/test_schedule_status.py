@@ -1,0 +1,93 @@
+"""The status of a DelaySchedule: what it says of times, runs and refusals, and that its page has every reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delayq.contract.document import parse_schedule
+from delayq.protocol.results import ScheduleRecord
+from delayq.scanner.schedule_status import Refusal, next_times, status
+from delayq.scanner.schedule_watch import parsed
+from delayq_operator.reconcile.unserved import NO_QUEUE, NO_SCANNER
+
+PAGE = (Path(__file__).parents[3] / "docs/reference/conditions.md").read_text().split("## DelaySchedule\n")[1]
+NOW_MS = 1_772_000_000_000
+RECORD = ScheduleRecord("@poll", b"", 3, "on", "kubernetes", NOW_MS, missed=2, skipped=1)
+
+
+def told(**more: Any) -> dict[str, tuple[str, str]]:  # noqa: ANN401 -- parts of a status
+    made = status(1, {}, NOW_MS, **more)
+    return {each["type"]: (each["status"], each["reason"]) for each in made["conditions"]}
+
+
+def poll(**spec: Any) -> Any:  # noqa: ANN401 -- parts of a document
+    return parsed("poll", {"queueRef": {"name": "orders"}, **({"everySeconds": 60} | spec)})
+
+
+def test_every_reason_is_on_the_page_with_its_status() -> None:
+    made = [
+        told(schedule=poll(), times_ms=[1]),
+        told(schedule=poll(suspend=True)),
+        told(schedule=poll()),
+        told(refusal=Refusal("InvalidSpec", "spec.cron: no")),
+        told(refusal=Refusal("Refused", "schedule poll belongs to a client")),
+        {"Ready": ("False", NO_QUEUE)},
+        {"Ready": ("False", NO_SCANNER)},
+    ]
+    found = {(kind, reason, state) for each in made for kind, (state, reason) in each.items()}
+    assert found == set(re.findall(r"^\| `(\w+)` \| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE))
+
+
+def test_a_suspended_schedule_has_no_times_and_others_have_five() -> None:
+    assert next_times(poll(suspend=True), NOW_MS) == []
+    assert next_times(poll(), NOW_MS) == [NOW_MS - NOW_MS % 60_000 + nth * 60_000 for nth in range(1, 6)]
+
+
+def test_the_runs_of_before_stay_where_no_record_is_at_hand() -> None:
+    last = {"last_id": "@poll@2026-02-25T06:13:00Z", "last_began_ms": NOW_MS + 5, "last_late_ms": 5}
+    record = ScheduleRecord(**{**{f: getattr(RECORD, f) for f in RECORD.__dataclass_fields__}, **last})
+    first = status(1, {}, NOW_MS, schedule=poll(), record=record)
+    assert first["lastRun"] == {
+        "nominalTime": "2026-02-25T06:13:00Z",
+        "startTime": "2026-02-25T06:13:20.005Z",
+        "latenessMilliseconds": 5,
+    }
+    assert first["missedRuns"] == {"tooLate": 2, "concurrent": 1}
+    second = status(2, first, NOW_MS, schedule=poll())
+    assert (second["lastRun"], second["missedRuns"]) == (first["lastRun"], first["missedRuns"])
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+    first = status(1, {}, NOW_MS, schedule=poll(), times_ms=[1])
+    second = status(2, first, NOW_MS + 60_000, refusal=Refusal("Refused", "x" * 5000))
+    since = [each["lastTransitionTime"] for each in second["conditions"]]
+    assert since == ["2026-02-25T06:14:20Z", "2026-02-25T06:13:20Z", "2026-02-25T06:13:20Z"]
+    assert len(second["conditions"][0]["message"]) == 1024
+
+
+def test_a_document_of_the_api_server_is_parsed_by_its_spec() -> None:
+    stored = {
+        "queueRef": {"name": "orders"},
+        "everySeconds": 60,
+        "jitterSeconds": 0,
+        "misfire": {"policy": "RunOnce"},
+    }
+    assert parsed("poll", stored) == parse_schedule(
+        {
+            "apiVersion": "delayq.dev/v1alpha1",
+            "kind": "DelaySchedule",
+            "metadata": {"name": "poll"},
+            "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60},
+        }
+    )
+
+
+@pytest.mark.parametrize("generation", [1, 7])
+def test_what_was_observed_is_the_generation(generation: int) -> None:
+    made = status(generation, {}, NOW_MS, schedule=poll())
+    assert {made["observedGeneration"], *(each["observedGeneration"] for each in made["conditions"])} == {
+        generation
+    }

@@ -52,7 +52,10 @@ def test_monitors_come_and_go_with_their_kinds(
         eventually(lambda: world.children() >= MONITORS, what="monitors")
         serve_no_prometheus_kinds(cluster)
         eventually(
-            lambda: all(lines(operator, "kind_unwatched", kind.kind) for kind in names.OPTIONAL_CHILDREN),
+            lambda: all(
+                lines(operator, "kind_unwatched", kind.kind)
+                for kind in (names.POD_MONITOR, names.PROMETHEUS_RULE)
+            ),
             what="they are dropped",
         )
         errors = operator.metric(RECONCILES, result="error")

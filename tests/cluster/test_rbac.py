@@ -109,7 +109,8 @@ def live(world: World) -> None:
 def begin(world: World) -> None:
     """With a Secret and a ConfigMap, and with every kind of child."""
     spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600}
-    world.make(names.DELAY_SCHEDULE.plural, {"metadata": {"name": "hourly"}, "spec": spec})
+    kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
+    world.make(names.DELAY_SCHEDULE.plural, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
     schedule = partial(world.get, names.DELAY_SCHEDULE.plural, "hourly")
     eventually(lambda: "QueueNotFound" in str(schedule().get("status")), what="its status")
     world.make("secrets", {"metadata": {"name": "shop"}, "stringData": {"password": "x"}})

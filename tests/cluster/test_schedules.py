@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,7 +129,7 @@ def test_a_schedule_runs_through_edits_deaths_of_scanners_and_the_deletion_of_it
     eventually(lambda: world.get(PLURAL, "poll")["status"].get("lastRun"), timeout_s=40, what="the last run")
     last = world.get(PLURAL, "poll")["status"]["lastRun"]
     assert last.keys() == {"nominalTime", "startTime", "latenessMilliseconds"}
-    assert last["nominalTime"] <= last["startTime"]
+    assert datetime.fromisoformat(last["nominalTime"]) <= datetime.fromisoformat(last["startTime"])
 
 
 def test_suspending_and_deleting_remove_what_was_created_ahead(

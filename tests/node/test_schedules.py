@@ -27,7 +27,8 @@ def test_an_hourly_schedule_finds_workers_ready_though_there_were_none(world: No
     due_s = orders.now_ms // 1000 + lead + 20
     due = datetime.fromtimestamp(due_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "anchorTime": due, "startTime": due}
-    world.make(PLURAL, {"metadata": {"name": "hourly"}, "spec": spec})
+    kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
+    world.make(PLURAL, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
     eventually(world.running, timeout_s=lead + 30, what="a worker is ready")
     assert orders.now_ms < due_s * 1000
     [entry] = world.wait_entries("start", [f"@hourly@{due}"])

@@ -40,6 +40,8 @@ SIZE: Final = ("maxLength", "maxBytes")
 WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
 """Fields of spec.worker that the process reads; the others configure the Deployment."""
 
+SCHEDULES: Final = "DelaySchedules"
+"""Input of scanners that watch them, from the first one of the queue on."""
 IMAGE: Final = "image"
 TEMPLATE: Final = "pod template"
 STOP_POLICY: Final = "spec.stopPolicy"
@@ -55,6 +57,8 @@ def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
     spec, check = _spec(queue), queue.spec.recovery.check
     own = {**_sections(spec, SCANNER_READS), **asked_shards(queue, facts), **_limits(spec, PACE + SIZE)}
+    if facts.schedules:
+        own[SCHEDULES] = "watched"
     if check is not None:
         own[CHECK] = _hash(spec["recovery"]["check"])
     if check is not None and check.guard is not None:

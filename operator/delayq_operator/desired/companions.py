@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def service_account(queue: DelayQueue, facts: Facts) -> Object:
-    """Return an identity: pods do not get the rights of the account `default`. Only scanners have its token."""
+    """Return an identity: pods do not get the rights of the account `default`.
+
+    Only scanners that watch schedules have its token.
+    """
     return child(
         names.SERVICE_ACCOUNT,
         queue,

@@ -25,7 +25,7 @@ def scanner(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         queue,
         setting,
         facts,
-        role=roles.scanner(queue, setting),
+        role=roles.scanner(queue, setting, watches_schedules=facts.schedules),
         own=checksum.of_scanner(queue, facts),
         surge=1,  # with maxUnavailable 0: there is always a candidate for leadership
         revisions=queue.spec.scanner.revision_history_limit,

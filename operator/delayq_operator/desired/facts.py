@@ -49,6 +49,6 @@ class Facts:
     kinds: frozenset[str] = frozenset()
     """Optional kinds that the API serves, and the operator may use: monitors, Role, RoleBinding, DelaySchedule."""
     schedules: bool = False
-    """Whether a DelaySchedule names the queue, or did: then scanners may watch them."""
+    """Whether a DelaySchedule names the queue, or did: then scanners watch them, with a token and a Role."""
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Component → the live inputs in its Deployment's annotation names.INPUTS."""

@@ -37,8 +37,8 @@ PATIENCE: Final = 6
 # leaseDurationSeconds have expired: a restart loses nothing.
 
 
-def scanner(queue: DelayQueue, setting: Setting) -> Role:
-    """Return the role of leaders and standbys."""
+def scanner(queue: DelayQueue, setting: Setting, *, watches_schedules: bool) -> Role:
+    """Return the role of leaders and standbys; they have a token if there are DelaySchedules to watch."""
     return _with_check(
         queue,
         setting,
@@ -49,8 +49,7 @@ def scanner(queue: DelayQueue, setting: Setting) -> Role:
         # No argument: a check runs in the user's image, whose version may not have it.
         container={"env": [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]},
         pod={
-            # For DelaySchedules. It has no rights before the first one: a Role follows, and no restart of pods.
-            "automountServiceAccountToken": True,
+            "automountServiceAccountToken": watches_schedules,
             "topologySpreadConstraints": _spread(queue.metadata.name),
         },
     )

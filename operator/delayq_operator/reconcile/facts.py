@@ -10,6 +10,7 @@ from delayq.kube.errors import NotFound
 
 from delayq_operator.base import names
 from delayq_operator.desired import reads, referenced
+from delayq_operator.desired.checksum import SCHEDULES
 from delayq_operator.desired.facts import Facts
 from delayq_operator.desired.mounts import SECRET
 from delayq_operator.reconcile.plan import inputs_of
@@ -53,6 +54,7 @@ class Referents:
             for key in keys
             if kind == SECRET and self._secrets.lacks((resource.key.namespace, name), key)
         )
+        inputs = started_with(resource.key.name, children)
         return Facts(
             uid=resource.uid,
             namespace=resource.key.namespace,
@@ -62,9 +64,9 @@ class Referents:
             lacking=lacking,
             config_maps=config_maps,
             kinds=self.kinds,
-            # The Role stays after the last one: a scanner that was away has to see that it is gone.
-            schedules=bool(self._schedules.of(resource.key)) or role_of(resource.key.name) in children,
-            inputs=started_with(resource.key.name, children),
+            # Also after the last one: a scanner that was away has to see that it is gone.
+            schedules=bool(self._schedules.of(resource.key)) or SCHEDULES in inputs.get("scanner", {}),
+            inputs=inputs,
         )
 
     async def _digests(
@@ -125,11 +127,6 @@ class Referents:
         """Drop the references of a DelayQueue."""
         self._secrets.refer(key, ())
         self._config_maps.refer(key, ())
-
-
-def role_of(queue_name: str) -> tuple[str, str]:
-    """Return kind and name of the Role with which scanners watch DelaySchedules."""
-    return names.ROLE.kind, names.scanner(queue_name)
 
 
 def missing(facts: Facts) -> tuple[str, ...]:

@@ -361,8 +361,11 @@ def test_scanners_may_watch_schedules_where_there_are_some_with_the_account_that
     assert [each["name"] for each in binding["subjects"]] == ["reads-redis"]
 
 
-def test_only_scanners_have_a_token() -> None:
-    mounted = {
-        component: each["spec"]["automountServiceAccountToken"] for component, each in pods(queue()).items()
-    }
-    assert mounted == {"scanner": True, "worker": False, "reaper": False, "erase": False}
+def test_only_scanners_that_watch_schedules_have_a_token() -> None:
+    def mounted(**more: Any) -> dict[str, bool]:  # noqa: ANN401 -- facts
+        made = pods(queue(), **more)
+        return {component: each["spec"]["automountServiceAccountToken"] for component, each in made.items()}
+
+    none = dict.fromkeys(("scanner", "worker", "reaper", "erase"), False)
+    assert mounted() == none
+    assert mounted(schedules=True) == {**none, "scanner": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,11 @@ from tests.unit.operator.queues import SETTING, queue
 from tests.unit.operator.templates import templates
 
 Object = dict[str, Any]
-ROLES = {"scanner": roles.scanner, "worker": roles.worker, "reaper": roles.reaper}
+ROLES = {
+    "scanner": partial(roles.scanner, watches_schedules=False),
+    "worker": roles.worker,
+    "reaper": roles.reaper,
+}
 
 
 def made(template: Object | None, component: str = "worker") -> Object:

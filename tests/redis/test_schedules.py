@@ -10,7 +10,7 @@ import pytest
 from delayq.contract.document import parse_schedule
 from delayq.protocol.commands import FULL_AGAIN_MS, Commands, Move
 from delayq.protocol.envelope import NO_LIMIT_MS, Further, Occurrence, with_fields
-from delayq.protocol.results import LostTask, ScheduleRecord, Selection
+from delayq.protocol.results import LostTask, ScheduleRecord, Selection, Ticket
 from delayq.protocol.shard_map import TaskMigrating
 from delayq.schedules.record import Definition, decode, encode, occurrence_id, task_body
 
@@ -263,6 +263,75 @@ def test_a_task_that_is_tried_again_is_the_one_that_others_wait_for(shard: Shard
     shard.clock(NOW + MINUTE)
     assert claim(shard).leases == []
     assert (again.task.id, record(shard).skipped) == (first.task.id, 1)
+
+
+@pytest.mark.parametrize("unclaimed", [False, True])
+def test_an_occurrence_that_is_handed_back_has_begun(shard: Shard, *, unclaimed: bool) -> None:
+    """A drain, or a claim whose reply was lost: it runs however late it is by then, and the next one waits for it."""
+    put(shard, schedule())
+    create(shard, [NOW, NOW + MINUTE], within_ms=MINUTE - 1, alone=True)
+    [lease] = shard.run(shard.commands.claim(0, 10, LEASE_MS, ticket=Ticket("w", 1, FAR))).leases
+    if unclaimed:
+        assert shard.run(shard.commands.unclaim(0, "w", 1, LEASE_MS)) == 1
+    else:
+        assert shard.run(shard.commands.release(0, [lease.member, NOW])) == ["released"]
+    shard.clock(NOW + 5 * MINUTE)
+    assert shard.run(shard.commands.expire(0))[0] == 1, "the other one is missed"
+    [again] = claim(shard).leases
+    assert (again.task.id, again.task.attempt, record(shard).missed) == (lease.task.id, 1, 1)
+
+
+def test_with_forbid_a_run_that_is_a_retry_is_seen_though_no_deadline_is_left(shard: Shard) -> None:
+    put(shard, schedule())
+    create(shard, [NOW], alone=True, within_ms=MINUTE)
+    [first] = claim(shard).leases
+    shard.run(shard.commands.retry(0, [first.member, 2 * MINUTE, 1, "boom"], max_attempts=5))
+    shard.clock(NOW + 2 * MINUTE)
+    shard.run(shard.commands.expire(0))
+    assert shard.whole().deadlines == {}
+    assert len(claim(shard).leases) == 1
+    create(shard, [NOW + 2 * MINUTE], alone=True)
+    assert (claim(shard).leases, record(shard).skipped) == ([], 1)
+
+
+def test_a_dead_letter_that_is_redriven_begins_though_another_occurrence_runs(shard: Shard) -> None:
+    put(shard, schedule())
+    create(shard, [NOW, NOW + MINUTE], alone=True)
+    [lease] = claim(shard).leases
+    shard.run(shard.commands.retry(0, [lease.member, 0, 1, "boom"], max_attempts=1))
+    shard.clock(NOW + MINUTE)
+    assert len(claim(shard).leases) == 1
+    assert shard.run(shard.commands.redrive(0, [lease.task.id, 0])) == 1
+    assert [lease.task.id for lease in claim(shard).leases] == ids(NOW)
+
+
+@pytest.mark.parametrize("claims", [False, True])
+def test_an_occurrence_that_is_too_late_is_missed_also_if_its_deadline_has_passed(
+    shard: Shard, *, claims: bool
+) -> None:
+    put(shard, schedule())
+    body = task_body(schedule(), Occurrence(NOW, MINUTE), deadline_ms=MINUTE)
+    found: list[Any] = [*ids(NOW), NOW, body]
+    move = Move(NOW, None)
+    shard.run(shard.commands.create_occurrences(0, record(shard), found, room=ROOM, move=move))
+    shard.clock(NOW + 2 * MINUTE)
+    if claims:
+        assert claim(shard).leases == []
+    else:
+        assert shard.run(shard.commands.expire(0)) == (1, 1)
+    assert (record(shard).missed, shard.whole().dlq) == (1, {})
+
+
+def test_an_occurrence_that_lost_its_index_is_due_when_it_was(shard: Shard) -> None:
+    """A later due time would be a later end of its time to begin."""
+    put(shard, schedule())
+    create(shard, [NOW], within_ms=MINUTE)
+    state = shard.whole()
+    shard.seed(state.but(delayed={}))
+    shard.clock(NOW + 2 * MINUTE)
+    shard.run(shard.commands.restore_orphans(0, [LostTask(ids(NOW)[0].encode(), b"")]))
+    assert shard.whole().delayed == {ids(NOW)[0]: NOW}
+    assert (claim(shard).leases, record(shard).missed) == ([], 1)
 
 
 def test_an_occurrence_that_arrives_before_its_record_waits_for_it_for_a_minute(shard: Shard) -> None:

@@ -15,6 +15,7 @@
 -- KEYS dlq_info    hash  id -> reason and last error
 -- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV limit         how many tasks at most
 -- ARGV lease_ms      how long the lease lasts
 -- ARGV number        of this claim, increasing for each claimer; 0: keep no record of it
@@ -25,7 +26,7 @@
 -- ARGV drops         1 when tasks that missed their deadline are deleted, 0 when they become dead letters
 -- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks remain, µs until a limit that held tasks back permits more (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait
 local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate, claim, suspect, isolation = unpack(KEYS)
-local dlq, dlq_info, followups, deadlines = unpack(KEYS, 13)
+local dlq, dlq_info, followups, deadlines, schedules = unpack(KEYS, 13)
 local us, bytes, number = now_us(), 1048576, tonumber(ARGV[3])
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
@@ -47,7 +48,7 @@ end
 local ids, dues, retried = merged(fresh, again, limit, fits)
 local token, expiry, counts = next_token(last_token, us), string.format('%.0f', at + tonumber(ARGV[2])), {}
 local envelopes, left, begins, finish = #ids > 0 and redis.call('HMGET', tasks, unpack(ids)) or {}, 0
-if #ids > 0 and redis.call('EXISTS', deadlines) == 1 then
+if #ids > 0 and redis.call('EXISTS', deadlines, schedules) > 0 then
   -- PRELUDE
   local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
   begins, finish = starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)

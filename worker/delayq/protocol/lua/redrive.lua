@@ -35,7 +35,8 @@ for i = 2, #ARGV, 2 do
       redis.call('HSET', tasks, ARGV[i], envelope)
       note_deadline(ARGV[i], envelope, deadlines, alarm, stats)
     end
-    if due > at then redis.call('HSET', attempts, ARGV[i], attempts_entry(0, 0, due, at, '')) end
+    local begun = string.byte(ARGV[i]) == 64 -- an occurrence has begun, see put_back()
+    if due > at or begun then redis.call('HSET', attempts, ARGV[i], attempts_entry(0, 0, due, at, '')) end
     note(due)
     redriven = redriven + 1
   end

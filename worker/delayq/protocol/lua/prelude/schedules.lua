@@ -77,7 +77,8 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
 
   local function begins(id, envelope, n)
     local nominal, within, alone = occurrence_of(envelope or '')
-    local found = past_deadline(envelope, at) and 'late' or nominal and fate(id, nominal, kept_due(envelope), within, alone) or 'begins'
+    local found = nominal and fate(id, nominal, kept_due(envelope), within, alone) or 'begins'
+    if found ~= 'missed' and past_deadline(envelope, at) then found = 'late' end
     local record = nominal and record_of(id)
     if record and found == 'begins' then
       record.last = id .. string.format(':%.0f', token + n - 1)

@@ -15,8 +15,8 @@ local function merged(fresh, again, limit, fits)
   return ids, dues, second
 end
 
--- A function that adds a task without an index to the index where it belongs, never due before its time. One with a deadline
--- is due at its time even if that has passed, because a later score would extend the deadline, see redated().
+-- A function that adds a task without an index to the index where it belongs, never due before its time. One with a deadline,
+-- or an occurrence, is due at its time even if that has passed, because a later score would extend it, see redated().
 local function restorer(at, delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
   return function(id)
     if is_record(id) then
@@ -26,7 +26,7 @@ local function restorer(at, delayed, retry, schedules, tasks, attempts, dlq, dlq
     if redis.call('HEXISTS', dlq_info, id) == 1 then return redis.call('ZADD', dlq, at, id) end
     local entry = redis.call('HGET', attempts, id)
     local home, envelope = entry and retry or delayed, redis.call('HGET', tasks, id) or ''
-    local due = math.max(deadline_of(envelope) and 0 or at, kept_due(envelope, entry))
+    local due = math.max(last_start(envelope) and 0 or at, kept_due(envelope, entry))
     local note, announce = announcer(home, at, wake, alarm)
     redis.call('ZADD', home, string.format('%.0f', due), id)
     note(due)
@@ -125,9 +125,14 @@ local function ran_apart(mark, token)
   return token >= mark.group and token < mark.group + mark.size
 end
 
--- Return a leased task to its index without charging an attempt: to retry if it failed or crashed before.
+-- Return a leased task to its index without charging an attempt: to retry if it failed or crashed before. An occurrence of a
+-- schedule has begun: an entry says so, because it is judged before its first attempt only, see starter().
 local function put_back(id, token, due, at, delayed, retry, suspect, attempts, wake, alarm)
   local entry = redis.call('HGET', attempts, id)
+  if not entry and string.byte(id) == 64 then
+    entry = attempts_entry(0, 0, 0, at, '')
+    redis.call('HSET', attempts, id, entry)
+  end
   local _, _, _, _, mark = attempts_of(entry)
   if ran_apart(mark, token) then -- it stays a suspect: an interrupted run proves nothing
     redis.call('ZADD', suspect, string.format('%.0f', mark.group), id)

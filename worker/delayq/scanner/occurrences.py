@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from delayq.errors import Unavailable
 from delayq.protocol.commands import Move
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AWAY_MS = 60_000  # until a record that has to migrate is looked at again
+FAILED_MS = 60_000  # the same for one that raised an error
 UNREADABLE_MS = 600_000  # the same for one that only a newer delayq can read
 
 
@@ -37,48 +39,68 @@ class OccurrenceWriter:
         self._commands, self._connection = commands, connection
         self._limits, self._deadline_ms = spec.limits, spec.delivery.deadline_ms
 
-    async def tend(self, shard: int, record: ScheduleRecord, now_ms: int, ahead_ms: int) -> None:
+    async def tend(self, shard: int, record: ScheduleRecord, now_ms: int, ahead_ms: int) -> bool:
         """Create what a schedule needs now, as far ahead as asked, and at least AHEAD_MS.
 
-        A change by somebody else meanwhile ends this: its look is due again.
+        False if it was changed meanwhile: its look is due again.
         """
         if record.phase != "on":
-            await self._clear(shard, record)
-            return
+            return await self._clear(shard, record)
+        try:
+            return await self._create(shard, record, now_ms, ahead_ms)
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 -- of one schedule: others must not wait for it
+            fields = {"schedule": record.name, "error": str(error)}
+            log.warning("schedule_failed", extra={"fields": fields})
+            return await self._postpone(shard, record, now_ms + FAILED_MS)
+
+    async def _create(self, shard: int, record: ScheduleRecord, now_ms: int, ahead_ms: int) -> bool:
         definition = decode(record)
         if self._commands.shard_of(record.id) != shard:
-            await self._store(shard, record, [], Move(record.cursor_ms, now_ms + AWAY_MS))
-        elif definition is None:
+            return await self._postpone(shard, record, now_ms + AWAY_MS)
+        if definition is None:
             log.warning("schedule_unreadable", extra={"fields": {"schedule": record.name}})
-            await self._store(shard, record, [], Move(record.cursor_ms, now_ms + UNREADABLE_MS))
-        else:
-            ahead_ms = max(AHEAD_MS, ahead_ms)
-            plan = await planned(definition.schedule, record.cursor_ms, now_ms, ahead_ms=ahead_ms)
-            await self._carry_out(shard, record, definition.schedule, plan)
+            return await self._postpone(shard, record, now_ms + UNREADABLE_MS)
+        plan = await planned(definition.schedule, record.cursor_ms, now_ms, ahead_ms=max(AHEAD_MS, ahead_ms))
+        return await self._carry_out(shard, record, definition.schedule, plan)
 
-    async def _clear(self, shard: int, record: ScheduleRecord) -> None:
+    async def _postpone(self, shard: int, record: ScheduleRecord, look_ms: int) -> bool:
+        return await self._store(shard, record, [], Move(record.cursor_ms, look_ms)) != "changed"
+
+    async def _clear(self, shard: int, record: ScheduleRecord) -> bool:
         cursor = b""
         while True:
             call = self._commands.clear_schedule(record.id, record.version, cursor, shard=shard)
             _, cursor = await self._connection.one(call)
             if not cursor:
-                return
+                return True
 
     async def _carry_out(
         self, shard: int, record: ScheduleRecord, schedule: DelaySchedule, plan: Plan
-    ) -> None:
+    ) -> bool:
         """Store the occurrences of a plan, a bounded number at a time; the cursor follows."""
-        missed, step = plan.missed, at_once(schedule)
-        for at in range(0, max(1, len(plan.create)), step):
+        at, missed, step = 0, plan.missed, at_once(schedule)
+        while True:
             some, last = plan.create[at : at + step], at + step >= len(plan.create)
             cursor_ms, look_ms = (plan.cursor_ms, plan.look_ms) if last else (some[-1].nominal_ms, 0)
             move = Move(cursor_ms, look_ms, missed)
-            if not await self._store(shard, record, self._encoded(schedule, some), move):
-                return
-            record, missed = replace(record, cursor_ms=move.cursor_ms), 0
-        if plan.missed:
+            outcome = await self._store(shard, record, self._encoded(schedule, some), move)
+            if outcome == "full" and len(some) > 1:
+                step = len(some) // 2  # a shard that is almost full has room for some of them
+                continue
+            if not isinstance(outcome, int):
+                break
+            record, missed, at = replace(record, cursor_ms=move.cursor_ms), 0, at + step
+            if last:
+                break
+        if outcome == "full":
+            fields = {"schedule": record.name, "occurrences": len(plan.create) - at}
+            log.warning("occurrences_refused", extra={"fields": fields})
+        if plan.missed and not missed:
             fields = {"schedule": record.name, "occurrences": plan.missed}
             log.warning("occurrences_missed", extra={"fields": fields})
+        return outcome != "changed"
 
     def _encoded(self, schedule: DelaySchedule, some: Sequence[Due]) -> list[Argument]:
         found = ((Occurrence(due.nominal_ms, due.within_ms, alone(schedule)), due.due_ms) for due in some)
@@ -86,13 +108,9 @@ class OccurrenceWriter:
 
     async def _store(
         self, shard: int, record: ScheduleRecord, occurrences: Sequence[Argument], move: Move
-    ) -> bool:
-        """Store occurrences and change the record; whether that was done."""
+    ) -> int | str:
+        """Store occurrences and change the record."""
         space = room(self._limits, self._commands.shard_map.quota_shards(shard))
-        outcome = await self._connection.one(
+        return await self._connection.one(
             self._commands.create_occurrences(shard, record, occurrences, room=space, move=move)
         )
-        if outcome == "full":
-            fields = {"schedule": record.name, "occurrences": len(occurrences) // 3}
-            log.warning("occurrences_refused", extra={"fields": fields})
-        return isinstance(outcome, int)

@@ -55,10 +55,14 @@ class ScheduleKeeper:
         """Tend the schedules whose time has come; returns the seconds until the next step."""
         for shard in [*self._due]:
             self._due.discard(shard)
-            while shard in self._led():
-                page = await self._connection.one(self._commands.list_schedules(shard, limit=PAGE, due=True))
-                for record in page.records:
+            offset, entries = 0, PAGE  # the offset: of those whose time stays, which must not hold up others
+            while entries == PAGE and shard in self._led():
+                call = self._commands.list_schedules(shard, offset=offset, limit=PAGE, due=True)
+                page = await self._connection.one(call)
+                moved = [
                     await self._writer.tend(shard, record, page.now_ms, self.ahead_ms)
-                if len(page.records) < PAGE:
-                    break
+                    for record in page.records
+                ]
+                entries = page.entries
+                offset += entries - sum(moved)
         return 0.0 if self._due else REST_SECONDS

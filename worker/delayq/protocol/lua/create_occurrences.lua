@@ -32,11 +32,12 @@ if not of or of.phase ~= 'on' or of.version ~= tonumber(version) then return 'ch
 if seen ~= '' and of.cursor ~= tonumber(seen) then return 'changed' end
 for i = 11, #ARGV, 3 do size = size + #ARGV[i] + #ARGV[i + 2] + 6 end
 local room = ARGV[7] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
-if room < (#ARGV - 10) / 3 or size > space_left(stats, ARGV[8]) then
+if #ARGV > 10 and (room < (#ARGV - 10) / 3 or size > space_left(stats, ARGV[8])) then
   if seen ~= '' then redis.call('ZADD', schedules, 'XX', string.format('%.0f', at + ARGV[9]), id) end
   return 'full'
 end
-redis.call('ZCARD', delayed) -- a key of another type must fail before any task is stored
+-- A key of another type must fail before any task is stored.
+for _, zset in ipairs({ schedules, delayed, deadlines, tags }) do redis.call('ZCARD', zset) end
 local note, announce = announcer(delayed, at, wake, alarm)
 size = 0
 for i = 11, #ARGV, 3 do

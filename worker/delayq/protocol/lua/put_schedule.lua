@@ -40,6 +40,7 @@ end
 local phase = outcome == 'deleting' and outcome or of and 'clearing' or 'on'
 of = of or { version = 0, missed = 0, skipped = 0, last = '-', began = 0, late = 0 }
 of.version, of.phase, of.owner, of.cursor = of.version + 1, phase, owner, at
+redis.call('ZCARD', schedules) -- a key of another type must fail before anything is written
 redis.call('HDEL', tasks, id) -- first, as in hint(), in case memory is full
 redis.call('HSET', tasks, id, body .. struct.pack('>I6', at))
 keep_schedule(attempts, id, of)

@@ -1,0 +1,87 @@
+"""The service of the scanner that looks at schedules, on a real Redis: one schedule does not hold up the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.contract.document import parse_schedule
+from delayq.scanner.schedule_keeper import PAGE, ScheduleKeeper
+from delayq.schedules.record import Definition, encode
+from delayq.service.shard_groups import ShardGroup
+
+from tests.redis.state import NOW, Shard
+from tests.unit.handlers.support import document
+
+if TYPE_CHECKING:
+    from delayq.connection import AsyncConnection
+
+MINUTE = 60_000
+
+
+def put(shard: Shard, name: str, **spec: Any) -> None:  # noqa: ANN401
+    meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
+    of = parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60, **spec}})
+    body = encode(Definition(of, {}))
+    shard.run(
+        shard.commands.put_schedule(f"@{name}", body, "client", shard=0, max_length=10_000, max_bytes=0)
+    )
+
+
+async def look(shard: Shard, connection: AsyncConnection, max_length: int = 10_000) -> None:
+    spec = document({"exec": {"command": ["true"]}}, limits={"maxLength": max_length}).spec
+    keeper = ScheduleKeeper(ShardGroup(shard.commands), connection, spec, lambda: {0})
+    keeper.look(0)
+    await keeper.step()
+
+
+def created(shard: Shard) -> set[str]:
+    return {task.split("@")[1] for task in shard.whole().delayed}
+
+
+async def test_a_schedule_that_this_image_cannot_compute_does_not_hold_up_the_others(
+    shard: Shard, connection: AsyncConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    zone = {"everySeconds": None, "cron": "0 3 * * *", "timeZone": "Mars/Olympus"}
+    put(shard, "a-bad", **zone)
+    put(shard, "b-good")
+    await look(shard, connection)
+    assert created(shard) == {"b-good"}
+    assert shard.whole().schedules["@a-bad"] == NOW + 60_000
+    assert [each.message for each in caplog.records] == ["schedule_failed"]
+
+
+async def test_records_that_cannot_be_read_do_not_hold_up_the_others(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    put(shard, "good")
+    unreadable = {f"@bad-{n:02}": NOW - 1 for n in range(2 * PAGE)}
+    shard.seed(shard.whole().but(schedules={**unreadable, "@good": NOW}))
+    await look(shard, connection)
+    assert created(shard) == {"good"}
+
+
+@pytest.mark.parametrize("free", [7, 1, 0])
+async def test_a_shard_that_is_almost_full_takes_as_many_as_it_has_room_for(
+    shard: Shard, connection: AsyncConnection, caplog: pytest.LogCaptureFixture, free: int
+) -> None:
+    put(shard, "poll")
+    await look(shard, connection, max_length=1 + free)
+    assert len(shard.whole().delayed) == free
+    assert [each.message for each in caplog.records] == ["occurrences_refused"]
+    await look(shard, connection)
+    assert len(shard.whole().delayed) == free, "not looked at again for ten seconds"
+    shard.clock(NOW + MINUTE)
+    await look(shard, connection)
+    assert len(shard.whole().delayed) == 21
+
+
+async def test_what_was_missed_is_counted_though_the_shard_is_full(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    put(shard, "another", suspend=True)
+    put(shard, "poll", misfire={"policy": "Skip", "maxLatenessSeconds": 1}, endTime="2030-01-01T00:02:00Z")
+    shard.clock(NOW + 10 * MINUTE)
+    await look(shard, connection, max_length=1)
+    missed = {each.name: each.missed for each in shard.run(shard.commands.list_schedules(0)).records}
+    assert missed == {"another": 0, "poll": 2}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import SyncClient
 from delayq.contract.document import parse_schedule
 from delayq.errors import InvalidTask, ScheduleRefused
+from delayq.protocol.results import Cancelled
 
 from tests.redis.commands import answer, on
+from tests.redis.state import NOW, State
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from delayq.contract.schedule import DelaySchedule
 
     from tests.redis.state import Shard
 
@@ -76,21 +80,32 @@ def test_ids_of_schedules_are_for_schedules_only(orders: Shard) -> None:
     with SyncClient(orders.server.url, queue="orders") as client:
         with pytest.raises(InvalidTask, match="expected an ID that does not begin with @"):
             client.schedule(1, delay_ms=0, task_id="@nightly@2029-12-01T03:00:00Z")
-        for call in (client.get, client.cancel):
-            with pytest.raises(InvalidTask, match="got that of a schedule"):
-                call("@nightly")
+        client.apply_schedule(nightly())
+        assert client.get("@nightly") is None
+        assert client.cancel("@nightly") is Cancelled.NOT_FOUND
+        assert client.reschedule("@nightly", delay_ms=0).outcome == "not_found"
+        assert len(client.schedules()) == 1
         assert client.get("@nightly@2029-12-01T03:00:00Z") is None
 
 
+def nightly(**spec: Any) -> DelaySchedule:  # noqa: ANN401
+    meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": "nightly"}}
+    return parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60, **spec}})
+
+
+def test_a_task_of_an_older_client_may_have_the_id_of_a_record(orders: Shard) -> None:
+    orders.seed(State(delayed={"@nightly": NOW}))
+    with SyncClient(orders.server.url, queue="orders") as client:
+        with pytest.raises(ScheduleRefused, match="a task of an older client"):
+            client.apply_schedule(nightly())
+        assert client.get("@nightly") is not None
+        assert client.count_many(due_before_ms=NOW * 2).tasks == 1
+        assert client.cancel("@nightly") is Cancelled.CANCELLED
+        assert client.apply_schedule(nightly()).outcome == "created"
+
+
 def test_another_owner_is_named(orders: Shard, file: Path) -> None:
-    schedule = parse_schedule(
-        {
-            "apiVersion": "delayq.dev/v1alpha1",
-            "kind": "DelaySchedule",
-            "metadata": {"name": "nightly"},
-            "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60},
-        }
-    )
+    schedule = nightly()
     with SyncClient(orders.server.url, queue="orders") as client:
         client.sync_schedules([schedule], owner="file")
         refused = on(orders, "schedules", "apply", "orders", str(file))

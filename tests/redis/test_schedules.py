@@ -16,6 +16,7 @@ from delayq.schedules.record import Definition, decode, encode, occurrence_id, t
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_migration import MOVING, at, commit, migrate_in, migrate_out, pair
+from tests.redis.test_migration import put as put_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -361,6 +362,13 @@ def test_a_record_that_lost_its_index_gets_it_back(shard: Shard) -> None:
     assert shard.run(shard.commands.reconcile(0, "tasks", 0)).tasks == []
 
 
+def test_a_task_of_an_older_client_with_the_id_of_a_record_is_restored_as_a_task(shard: Shard) -> None:
+    shard.seed(State(delayed={RECORD: NOW}))
+    shard.seed(shard.whole().but(delayed={}))
+    shard.run(shard.commands.restore_orphans(0, [LostTask(RECORD.encode(), b"")]))
+    assert (shard.whole().delayed, shard.whole().schedules) == ({RECORD: NOW}, {})
+
+
 def test_bulk_operations_are_about_tasks_only(shard: Shard) -> None:
     put(shard, schedule())
     create(shard, [NOW + MINUTE])
@@ -410,6 +418,14 @@ def test_a_record_leaves_its_shard_after_its_occurrences_and_nothing_is_created_
     assert pair.run(pair.commands.list_schedules(1)).records == [written]
     assert at(pair, 1).delayed == {occurrence: FAR}
     assert pair.redis.hget(pair.commands.keys(1).stats, "format") == b"5"
+
+
+def test_a_task_of_an_older_client_with_the_id_of_a_record_leaves_its_shard_as_a_task(pair: Shard) -> None:
+    put_task(pair, State(delayed={f"@{NAME}": FAR}))
+    batch = migrate_out(pair, f"@{NAME}")
+    migrate_in(pair, batch)
+    commit(pair, batch)
+    assert (at(pair, 0).delayed, at(pair, 1).delayed) == ({}, {f"@{NAME}": FAR})
 
 
 def test_a_schedule_is_changed_where_it_is_and_created_only_where_it_belongs(pair: Shard) -> None:

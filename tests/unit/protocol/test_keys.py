@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
+from unittest.mock import patch
 
 import pytest
 from delayq.protocol.keys import Keys, shard_of
@@ -33,6 +35,25 @@ def test_keys_are_spelled_as_documented() -> None:
 def test_a_tasks_shard_is_the_same_in_every_version(task_id: str, shards: int, shard: int) -> None:
     """Another answer after an upgrade would lose every stored task."""
     assert shard_of(task_id, shards) == shard
+
+
+@pytest.mark.parametrize(
+    ("task_id", "hashed"),
+    [
+        ("@nightly@2026-12-01T02:00:00Z", "@nightly"),
+        ("@nightly@2026-12-01T02:00:00.125Z", "@nightly"),
+        ("@nightly", "@nightly"),
+        ("@bob@example.com", "@bob@example.com"),
+        ("bob@2026-12-01T02:00:00Z", "bob@2026-12-01T02:00:00Z"),
+    ],
+)
+def test_an_occurrence_is_where_its_record_is_and_other_ids_with_an_at_sign_stay_where_0_3_0_stored_them(
+    task_id: str, hashed: str
+) -> None:
+    found = zlib.crc32(hashed.encode())
+    with patch.object(zlib, "crc32", return_value=found) as crc32:
+        shard_of(task_id, 1000)
+    crc32.assert_called_once_with(hashed.encode())
 
 
 @given(st.text(min_size=1), st.integers(1, 64), st.integers(1, 64))

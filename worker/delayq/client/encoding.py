@@ -203,14 +203,6 @@ def _chosen(task_id: str) -> str:
     return task_id
 
 
-def of_task(task_id: str) -> str:
-    """Return the ID of a task and not of a schedule, or raise InvalidTask."""
-    if checked_id(task_id).startswith("@") and "@" not in task_id[1:]:
-        expected = "expected the ID of a task, such as @nightly@2026-12-01T02:00:00Z, got that of a schedule"
-        raise InvalidTask(task_id, f"task_id: {expected}, {task_id!r:.60}")
-    return task_id
-
-
 def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int]:
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):
         expected = "expected 1 to 64 letters, digits, _, . and -, the first a letter, a digit or _"

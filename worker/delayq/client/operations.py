@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.client.bulk import BulkOperations
-from delayq.client.encoding import of_task, when
+from delayq.client.encoding import checked_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.errors import DelayTooLong
@@ -65,7 +65,7 @@ class Operations:
         """Delete a task that is not in flight, or the follow-up of one that is."""
         return (
             yield from self.homes.find(
-                of_task(task_id),
+                checked_id(task_id),
                 lambda pinned, shard: pinned.cancel(task_id, shard=shard),
                 lambda outcome: outcome is Cancelled.NOT_FOUND,
             )
@@ -73,7 +73,7 @@ class Operations:
 
     def reschedule(self, task_id: str, delay_ms: int | None, due_ms: int | None) -> Operation[Rescheduled]:
         """Change a task's due time; raises DelayTooLong."""
-        moment, limit_ms = when(of_task(task_id), delay_ms, due_ms), self.limits.max_delay_seconds * 1000
+        moment, limit_ms = when(checked_id(task_id), delay_ms, due_ms), self.limits.max_delay_seconds * 1000
         done = yield from self.homes.find(
             task_id,
             lambda pinned, shard: pinned.reschedule(task_id, moment, max_delay_ms=limit_ms, shard=shard),
@@ -94,7 +94,7 @@ class Operations:
             return view is None or view.state is State.DONE
 
         found = yield from self.homes.find(
-            of_task(task_id), lambda pinned, shard: pinned.get(task_id, shard=shard), missing
+            checked_id(task_id), lambda pinned, shard: pinned.get(task_id, shard=shard), missing
         )
         return found or (done[-1] if done else None)
 

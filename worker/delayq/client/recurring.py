@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 MOST_BACKFILLED = 10_000
 _OWNERS = {FILE: "the file of `delayq run`: change that", CLIENT: "a client: use `delayq schedules`"}
+_OWNERS["task"] = "a task of an older client that has the ID of its record: cancel it"
 _KUBERNETES = "Kubernetes: change the DelaySchedule there"
 _NO_ROOM = "it does not fit into the queue's limits; wait until tasks are done, or raise spec.limits"
 

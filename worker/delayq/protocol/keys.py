@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import re
 import zlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -210,6 +211,9 @@ def _of_claimer(prefix: str, queue: str, shard: int, claimer: str) -> ClaimerKey
     return ClaimerKeys(prefix, queue, shard, claimer)
 
 
+_OCCURRENCE: Final = re.compile(r"(@[^@]+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z")
+
+
 def shard_of(task_id: str, shards: int) -> int:
     """Return the shard of a task: a stable hash, the same in every process and every later version.
 
@@ -219,7 +223,8 @@ def shard_of(task_id: str, shards: int) -> int:
     if shards == 1:
         return 0
     if task_id.startswith("@"):
-        task_id = task_id[: task_id.find("@", 1)] if "@" in task_id[1:] else task_id
+        occurrence = _OCCURRENCE.fullmatch(task_id)  # else it is a task that a client of 0.3.0 stored
+        task_id = occurrence[1] if occurrence else task_id
     key, bucket, jump = zlib.crc32(task_id.encode()), 0, 0
     while jump < shards:
         bucket = jump

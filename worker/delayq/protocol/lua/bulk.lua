@@ -42,7 +42,7 @@ local function cancel(id, envelope, indexed)
 end
 
 local function look(id, envelope)
-  if not envelope or is_record(id) then return end
+  if not envelope or is_record(id, attempts) then return end
   if moves and moving_on(moving, id) then migrating[#migrating + 1] = id return end
   local due = tonumber(redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id))
   local indexed = due or redis.call('ZSCORE', suspect, id)

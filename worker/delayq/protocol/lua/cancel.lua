@@ -20,6 +20,7 @@ local deadlines, tags = unpack(KEYS, 12)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
+if is_record(id, attempts) then return 'not_found' end
 local followed = redis.call('HDEL', followups, id) == 1 -- of a task in flight too: it ends without a follow-up
 if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
   weigh(stats, 0, weight(tasks, id))

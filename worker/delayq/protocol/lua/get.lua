@@ -25,6 +25,7 @@ local id = ARGV[1]
 local away = outdated(shard_map, ARGV[3]) or moving_on(moving, id)
 if away then return away end
 local envelope = redis.call('HGET', tasks, id)
+if is_record(id, attempts) then return end
 if not envelope then
   local done, info = finished_task(finished, finished_info, id, now())
   return done and { 'done', done, info }

@@ -23,6 +23,7 @@ local at, stored = now(), redis.call('HGET', tasks, id)
 local of = schedule_of(redis.call('HGET', attempts, id))
 local live = of and of.phase ~= 'deleting'
 if live and of.owner ~= owner then return { 'owned', of.version, of.owner } end
+if stored and not of and not redis.call('ZSCORE', schedules, id) then return { 'owned', 0, 'task' } end
 if not of and (body == '' or ARGV[7] == '1') then return { 'not_found', 0, owner } end
 if live and stored and string.sub(stored, 1, -7) == body then -- also if the reply to the same call was lost
   return { of.phase == 'on' and 'unchanged' or 'updated', of.version, owner }

@@ -24,6 +24,7 @@ local parked, deadlines = unpack(KEYS, 13)
 local id, at = ARGV[1], now()
 local away = outdated(shard_map, ARGV[4]) or moving_on(moving, id)
 if away then return away end
+if is_record(id, attempts) then return { 'not_found', 0, 0 } end
 local asked = due_at(ARGV[2], at)
 local due = math.max(asked, at)
 local suspected = redis.call('ZSCORE', suspect, id)

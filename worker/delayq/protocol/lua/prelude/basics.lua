@@ -179,11 +179,6 @@ local function leave_one(list)
   hint(list)
 end
 
--- The ID of the record of a schedule, see prelude/schedules.lua.
-local function is_record(id)
-  return string.find(id, '^@[^@]*$') ~= nil
-end
-
 local function head(zset)
   return tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2])
 end

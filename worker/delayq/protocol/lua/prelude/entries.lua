@@ -43,6 +43,21 @@ local function parked_id(member)
   return string.match(member, '^%S+ %d+ %d+ (.*)$')
 end
 
+-- The entry of the record of a schedule, see SCHEDULE in prelude/schedules.lua; nil for one of a task.
+local function schedule_of(entry)
+  local pattern = '^0 0 (%d+) (%a+) (%S+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+)$'
+  local version, phase, owner, cursor, missed, skipped, last, began, late = string.match(entry or '', pattern)
+  return version and {
+    version = tonumber(version), phase = phase, owner = owner, cursor = tonumber(cursor), missed = tonumber(missed),
+    skipped = tonumber(skipped), last = last, began = tonumber(began), late = tonumber(late),
+  }
+end
+
+-- Whether an ID is that of the record of a schedule. A task that a client of 0.3.0 stored may have such an ID, too.
+local function is_record(id, attempts)
+  return string.find(id, '^@[^@]*$') and schedule_of(redis.call('HGET', attempts, id)) and true or false
+end
+
 -- The further fields of an envelope, see envelope.py: the kind, its version, the deadline in ms after the due time, the latest
 -- due time for if_exists = debounce with its position, the tags with spaces between them, and where the fields of an occurrence
 -- begin; nil for each that it does not have. All are nil if another program wrote bytes that are no envelope.

@@ -6,15 +6,6 @@
 -- skipped because another one ran; the last lease that began (`-`: none), when, and how late, ms.
 local SCHEDULE = '0 0 %.0f %s %s %.0f %.0f %.0f %s %.0f %.0f'
 
-local function schedule_of(entry)
-  local pattern = '^0 0 (%d+) (%a+) (%S+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+)$'
-  local version, phase, owner, cursor, missed, skipped, last, began, late = string.match(entry or '', pattern)
-  return version and {
-    version = tonumber(version), phase = phase, owner = owner, cursor = tonumber(cursor), missed = tonumber(missed),
-    skipped = tonumber(skipped), last = last, began = tonumber(began), late = tonumber(late),
-  }
-end
-
 local function schedule_entry(of)
   local counts = { of.cursor, of.missed, of.skipped, of.last, of.began, of.late }
   return string.format(SCHEDULE, of.version, of.phase, of.owner, unpack(counts))

@@ -19,7 +19,7 @@ end
 -- or an occurrence, is due at its time even if that has passed, because a later score would extend it, see redated().
 local function restorer(at, delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
   return function(id)
-    if is_record(id) then
+    if is_record(id, attempts) then
       redis.call('ZADD', schedules, at, id)
       return hint(alarm)
     end

@@ -200,6 +200,64 @@ def test_a_change_whose_reply_was_lost_is_completed_by_the_second_try(shard: Sha
     assert clear(shard, second.version) == 1
 
 
+def test_two_changes_without_a_look_between_them_drop_no_time(shard: Shard) -> None:
+    put(shard, schedule())
+    create(shard, [NOW + MINUTE, NOW + 2 * MINUTE], look_ms=NOW + MINUTE)
+    put(shard, schedule(task={"payload": 1}))
+    clear(shard, 2)
+    shard.clock(NOW + 90_000)
+    put(shard, schedule(task={"payload": 2}))
+    put(shard, schedule(task={"payload": 3}))
+    assert record(shard).cursor_ms == NOW
+    clear(shard, 4)
+    assert shard.run(shard.commands.wake(0)).look_seconds == 0
+
+
+def test_a_change_is_not_about_times_before_it_that_were_looked_at(shard: Shard) -> None:
+    """A daily schedule whose last occurrence was long ago."""
+    put(shard, schedule())
+    create(shard, [NOW + MINUTE], look_ms=NOW + 60 * MINUTE)
+    shard.clock(NOW + 30 * MINUTE)
+    put(shard, schedule(everySeconds=7))
+    assert record(shard).cursor_ms == NOW + 30 * MINUTE
+
+
+def test_times_while_a_schedule_is_suspended_are_not_made_up_for_though_nothing_looked(shard: Shard) -> None:
+    put(shard, schedule())
+    put(shard, schedule(suspend=True))
+    clear(shard, 2)
+    shard.clock(NOW + 5 * MINUTE)
+    put(shard, schedule())
+    assert record(shard).cursor_ms == NOW + 5 * MINUTE
+
+
+@pytest.mark.parametrize(("minutes", "cursor_ms"), [(10, NOW + 10 * MINUTE), (2000, NOW)])
+def test_what_ran_before_the_clock_stepped_back_is_not_created_again_by_a_change(
+    shard: Shard, minutes: int, cursor_ms: int
+) -> None:
+    """But a clock that was wrong by more than a day does not stop a schedule."""
+    put(shard, schedule())
+    create(
+        shard, [NOW + minutes * MINUTE, NOW + (minutes + 1) * MINUTE], look_ms=NOW + (minutes + 2) * MINUTE
+    )
+    shard.clock(NOW + minutes * MINUTE)
+    assert len(claim(shard).leases) == 1
+    shard.clock(NOW)
+    put(shard, schedule(task={"payload": 1}))
+    assert record(shard).cursor_ms == cursor_ms
+
+
+def test_a_change_keeps_what_was_due_before_it_though_the_scanner_was_behind(shard: Shard) -> None:
+    """Such as an occurrence of `schedules run`."""
+    put(shard, schedule())
+    now_ms = NOW + 5 * MINUTE
+    run_now: list[Any] = [*ids(now_ms), now_ms, task_body(schedule(), Occurrence(now_ms))]
+    shard.run(shard.commands.create_occurrences(0, record(shard), run_now, room=ROOM))
+    shard.clock(now_ms + 1)
+    put(shard, schedule(task={"payload": 1}))
+    assert (clear(shard, 2), record(shard).cursor_ms) == (0, NOW)
+
+
 def test_a_schedule_that_was_deleted_halfway_can_be_created_again(shard: Shard) -> None:
     put(shard, schedule())
     create(shard, [NOW + MINUTE])

@@ -55,7 +55,9 @@ def encode(definition: Definition) -> bytes:
     """Return the body of the record: an envelope without its due time, the same for the same definition."""
     document = to_document(definition.schedule)
     content = {"document": document, **definition.notes}
-    return envelope.encode(json.loads(json.dumps(content, sort_keys=True)), None, None)[0]
+    body, _ = envelope.encode(json.loads(json.dumps(content, sort_keys=True)), None, None)
+    kind = "suspended" if definition.schedule.spec.suspend else ""  # put_schedule.lua reads it
+    return envelope.with_fields(body, envelope.Further(kind, 1))
 
 
 def decode(record: ScheduleRecord) -> Definition | None:

@@ -24,11 +24,12 @@ local stale = outdated(shard_map, ARGV[5]) or moving_on(moving, id)
 if stale then return stale end
 local at, of, removed, bytes = now(), schedule_of(redis.call('HGET', attempts, id)), 0, 0
 if not of or of.phase == 'on' or of.version ~= tonumber(ARGV[2]) then return { 0, '' } end
+local changed = kept_due(redis.call('HGET', tasks, id) or '') -- put_schedule.lua stores when it was
 local page = page_of(id, ARGV[3], limit, tags, tasks, stats)
 
 local function remove(task, envelope)
   local nominal = occurrence_of(envelope)
-  if not nominal or of.phase == 'clearing' and nominal <= of.cursor then return end
+  if not nominal or of.phase == 'clearing' and nominal <= math.max(of.cursor, changed) then return end
   if redis.call('HEXISTS', attempts, task) == 1 then return end
   if taken_out(task, delayed) == 0 and not unparked(parked, task, tasks, attempts) then return end
   removed, bytes = removed + 1, bytes + #task + #envelope
@@ -51,7 +52,7 @@ end
 if of.phase == 'clearing' then
   of.phase = 'on'
   keep_schedule(attempts, id, of)
-  redis.call('ZADD', schedules, at, id)
+  redis.call('ZADD', schedules, string.format('%.0f', math.min(at, of.cursor)), id)
   hint(alarm)
 else
   bytes = bytes + weight(tasks, id)

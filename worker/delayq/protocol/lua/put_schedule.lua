@@ -28,6 +28,15 @@ if not of and (body == '' or ARGV[7] == '1') then return { 'not_found', 0, owner
 if live and stored and string.sub(stored, 1, -7) == body then -- also if the reply to the same call was lost
   return { of.phase == 'on' and 'unchanged' or 'updated', of.version, owner }
 end
+
+-- Times that the scanner has not looked at are decided by the new definition, unless the old one was suspended. What began
+-- before the clock stepped back, by at most a day, is not created again.
+local function cursor_now()
+  if not live or fields_of(stored or '') == 'suspended' then return at end
+  local look, began = tonumber(redis.call('ZSCORE', schedules, id)) or at, of.began
+  return math.min(began < at + 86400000 and math.max(at, began) or at, math.max(of.cursor, look))
+end
+
 local outcome = body == '' and 'deleting' or live and 'updated' or 'created'
 local size, before = #id + #body + 6, stored and #id + #stored or 0
 local held = redis.call('HLEN', tasks) - redis.call('ZCARD', dlq) - redis.call('ZCARD', moving)
@@ -38,14 +47,14 @@ elseif not stored and held >= tonumber(ARGV[5]) then
 elseif size - before > space_left(stats, ARGV[6]) then
   return { 'heavy', 0, owner }
 end
-local phase = outcome == 'deleting' and outcome or of and 'clearing' or 'on'
+local phase, cursor = outcome == 'deleting' and outcome or of and 'clearing' or 'on', cursor_now()
 of = of or { version = 0, missed = 0, skipped = 0, last = '-', began = 0, late = 0 }
-of.version, of.phase, of.owner, of.cursor = of.version + 1, phase, owner, at
+of.version, of.phase, of.owner, of.cursor = of.version + 1, phase, owner, cursor
 redis.call('ZCARD', schedules) -- a key of another type must fail before anything is written
 redis.call('HDEL', tasks, id) -- first, as in hint(), in case memory is full
 redis.call('HSET', tasks, id, body .. struct.pack('>I6', at))
 keep_schedule(attempts, id, of)
-redis.call('ZADD', schedules, at, id)
+redis.call('ZADD', schedules, string.format('%.0f', math.min(at, cursor)), id)
 weigh(stats, size, before)
 require_format(stats, 5)
 note_size(stats, #body + 6)

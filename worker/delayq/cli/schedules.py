@@ -120,7 +120,8 @@ def backfill(
 ) -> None:
     """Create the occurrences of a range in the past that do not exist, all due now.
 
-    Those that ran and ended are created again. They run beside each other, also with concurrencyPolicy Forbid.
+    Those that ran and ended are created again. They run beside each other, also with concurrencyPolicy Forbid. Times
+    that the scanner has still to create are left out.
     """
     done = client.backfill_schedule(name, from_ms=from_ms, before_ms=before_ms, dry_run=dry_run)
     value = {"ids": done.ids, "created": done.created, "dry_run": dry_run}

@@ -251,9 +251,11 @@ class Client(QueueClient):
         """
         return await self._do(self._recurring.apply(schedule, owner=owner, notes=notes))
 
-    async def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str) -> None:
-        """Make these the schedules of an owner: create or change each, and delete its others."""
-        await self._do(self._recurring.sync(schedules, owner))
+    async def sync_schedules(
+        self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = ""
+    ) -> None:
+        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`."""
+        await self._do(self._recurring.sync(schedules, owner, source))
 
     async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if somebody else owns it."""

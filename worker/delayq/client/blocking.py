@@ -178,9 +178,9 @@ class SyncClient(QueueClient):
         """See Client.apply_schedule."""
         return self._do(self._recurring.apply(schedule, owner=owner, notes=notes))
 
-    def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str) -> None:
+    def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = "") -> None:
         """See Client.sync_schedules."""
-        self._do(self._recurring.sync(schedules, owner))
+        self._do(self._recurring.sync(schedules, owner, source))
 
     def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """See Client.delete_schedule."""

@@ -6,13 +6,15 @@ is refused.
 
 from __future__ import annotations
 
-import time
-from itertools import islice
+import re
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from delayq.client.routing import persistently
+from delayq.client.encoding import NewTask, TaskEncoder
+from delayq.client.routing import AGAIN_SECONDS, persistently
+from delayq.contract.problems import SpecError
 from delayq.contract.words import OBJECT_NAME
-from delayq.errors import NoSuchSchedule, ScheduleRefused
+from delayq.errors import NoSuchSchedule, Refused, ScheduleRefused
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
 from delayq.schedules.record import (
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from delayq.protocol.results import ScheduleRecord, ScheduleWritten
 
 MOST_BACKFILLED = 10_000
+_OWNER = re.compile(r"[!-~]{1,200}")  # no spaces: it is one word of the record's state
 _OWNERS = {FILE: "the file of `delayq run`: change that", CLIENT: "a client: use `delayq schedules`"}
 _OWNERS["task"] = "a task of an older client that has the ID of its record: cancel it"
 _KUBERNETES = "Kubernetes: change the DelaySchedule there"
@@ -70,23 +73,46 @@ class RecurringSchedules:
     ) -> Operation[ScheduleChange]:
         """Create or change a schedule. `notes`: what its owner keeps beside it."""
         _calendar(schedule)
-        body = encode(Definition(schedule, notes or {}))
-        return (yield from self._write(schedule.metadata.name, body, owner))
+        name, task = schedule.metadata.name, schedule.spec.task
+        try:
+            TaskEncoder(self._operations.limits).prepare(
+                NewTask(task.payload, delay_ms=0, headers=task.headers), iter([name])
+            )
+        except Refused as error:
+            raise ScheduleRefused(f"schedule {name}: {error}") from error
+        return (yield from self._write(name, encode(Definition(schedule, notes or {})), owner))
 
     def delete(self, name: str, *, owner: str = CLIENT) -> Operation[ScheduleChange]:
         """Delete a schedule and what it has created ahead."""
         return (yield from self._write(_checked(name), b"", owner))
 
-    def sync(self, schedules: Sequence[DelaySchedule], owner: str) -> Operation[None]:
-        """Make these the schedules of an owner."""
-        wanted = {each.metadata.name for each in schedules}
-        for each in schedules:
-            yield from self.apply(each, owner=owner)
+    def sync(self, schedules: Sequence[DelaySchedule], owner: str, source: str) -> Operation[None]:
+        """Make these the schedules of an owner that come from a source; raises what was refused at the end."""
+        wanted, notes = {each.metadata.name for each in schedules}, {"source": source}
+        refused: list[ScheduleRefused | SpecError] = []
         for record in (yield from self.records()):
-            if record.owner == owner and record.name not in wanted and record.phase != "deleting":
+            mine = record.owner == owner and record.name not in wanted and record.phase != "deleting"
+            definition = decode(record) if mine else None
+            if definition is None or definition.notes.get("source") != source:
+                continue
+            try:
                 yield from self.delete(record.name, owner=owner)
+            except NoSuchSchedule:
+                pass  # another process has deleted it
+            except ScheduleRefused as error:
+                refused.append(error)
+        for each in schedules:
+            try:
+                yield from self.apply(each, owner=owner, notes=notes)
+            except (ScheduleRefused, SpecError) as error:
+                refused.append(error)
+        if refused:
+            raise ScheduleRefused("; ".join(map(str, refused)))
 
     def _write(self, name: str, body: bytes, owner: str) -> Operation[ScheduleChange]:
+        if not _OWNER.fullmatch(owner):
+            expected = "expected 1 to 200 letters, digits and signs of ASCII, and no space"
+            raise ScheduleRefused(f"owner of schedule {name}: {expected}, got {owner!r:.80}")
         record, limits = record_id(name), self._operations.limits
         yield from self._homes.known(self._operations.commands.shard_of(record), use=True)
 
@@ -116,35 +142,47 @@ class RecurringSchedules:
 
     def records(self) -> Operation[list[ScheduleRecord]]:
         """Return all records by name."""
-        pinned = yield from self._homes.fetch_shard_map()
-        found: dict[str, ScheduleRecord] = {}
-        for shard in range(pinned.shard_map.widest):
-            offset = 0
-            while True:
-                [page] = yield from persistently([pinned.list_schedules(shard, offset=offset)])
-                found |= {record.name: record for record in page.records}
-                offset += page.entries
-                if not page.entries:
-                    break
+        found, _ = yield from self._listed()
         return [found[name] for name in sorted(found)]
 
+    def _listed(self) -> Operation[tuple[dict[str, ScheduleRecord], int]]:
+        """Return all records, and Redis' time.
+
+        It reads twice if that may miss some: a record changes its place between two pages, or migrates.
+        """
+        pinned = yield from self._homes.fetch_shard_map()
+        moves, several, now_ms = pinned.shard_map.moves, False, 0
+        found: dict[str, ScheduleRecord] = {}
+        for again in (False, True):
+            if again and not (moves or several):
+                break
+            if again and moves:
+                yield AGAIN_SECONDS
+            for shard in range(pinned.shard_map.widest):
+                offset, entries = 0, 1
+                while entries:
+                    [page] = yield from persistently([pinned.list_schedules(shard, offset=offset)])
+                    found |= {record.name: record for record in page.records}
+                    several = several or bool(offset and page.entries)
+                    entries, offset, now_ms = page.entries, offset + page.entries, page.now_ms
+        return found, now_ms
+
     def run_now(self, name: str) -> Operation[str]:
-        """Create an occurrence whose nominal time is now, by the local clock; returns its ID."""
-        record, schedule = yield from self._one(name)
-        now_ms = time.time_ns() // 1_000_000
-        created = yield from self._create(record, schedule, [Occurrence(now_ms, alone=alone(schedule))])
-        if not created:
-            raise ScheduleRefused(f"schedule {name}: {occurrence_id(name, now_ms)} exists already")
+        """Create an occurrence whose nominal time is now; returns its ID."""
+        record, schedule, now_ms = yield from self._one(name)
+        # One that exists is that of a call whose reply was lost.
+        yield from self._create(record, schedule, [Occurrence(now_ms, alone=alone(schedule))], now_ms)
         return occurrence_id(name, now_ms)
 
     def backfill(self, name: str, from_ms: int, before_ms: int, *, dry_run: bool) -> Operation[Backfilled]:
-        """Create the occurrences of a range. They run beside each other, whatever concurrencyPolicy says."""
-        record, schedule = yield from self._one(name)
-        times = [
-            each.nominal.at_ms
-            for each in islice(_calendar(schedule).after(from_ms - 1), MOST_BACKFILLED + 1)
-            if each.nominal.at_ms < before_ms
-        ]
+        """Create the occurrences of a range. They run beside each other, whatever concurrencyPolicy says.
+
+        Times that are not past, or that the scanner has still to create, are not among them.
+        """
+        record, schedule, now_ms = yield from self._one(name)
+        last_ms = min(before_ms - 1, now_ms if schedule.spec.suspend else min(record.cursor_ms, now_ms))
+        nominal = (each.nominal.at_ms for each in _calendar(schedule).after(from_ms - 1))
+        times = list(islice(takewhile(lambda at_ms: at_ms <= last_ms, nominal), MOST_BACKFILLED + 1))
         if len(times) > MOST_BACKFILLED:
             raise ScheduleRefused(
                 f"backfill: expected at most {MOST_BACKFILLED:,} occurrences; choose a shorter range"
@@ -152,15 +190,18 @@ class RecurringSchedules:
         ids, created = [occurrence_id(name, at_ms) for at_ms in times], 0
         step = at_once(schedule)
         for at in range(0, 0 if dry_run else len(times), step):
-            some = [Occurrence(at_ms) for at_ms in times[at : at + step]]
-            created += yield from self._create(record, schedule, some)
+            some = [Occurrence(at_ms, backfilled=True) for at_ms in times[at : at + step]]
+            created += yield from self._create(record, schedule, some, now_ms)
         return Backfilled(ids, created)
 
     def _create(
-        self, record: ScheduleRecord, schedule: DelaySchedule, occurrences: Sequence[Occurrence]
+        self,
+        record: ScheduleRecord,
+        schedule: DelaySchedule,
+        occurrences: Sequence[Occurrence],
+        now_ms: int,
     ) -> Operation[int]:
         """Store occurrences that are due now; returns how many are new."""
-        now_ms = time.time_ns() // 1_000_000
         due = ((each, now_ms) for each in occurrences)
         arguments = flat(schedule, due, deadline_ms=self._operations.deadline_ms)
 
@@ -174,17 +215,17 @@ class RecurringSchedules:
         why = _NO_ROOM if outcome == "full" else "it was changed meanwhile; try again"
         raise ScheduleRefused(f"schedule {record.name}: {why}")
 
-    def _one(self, name: str) -> Operation[tuple[ScheduleRecord, DelaySchedule]]:
+    def _one(self, name: str) -> Operation[tuple[ScheduleRecord, DelaySchedule, int]]:
+        """Return a schedule, and Redis' time."""
         _checked(name)
-        found = [
-            each for each in (yield from self.records()) if each.name == name and each.phase != "deleting"
-        ]
-        if not found:
+        found, now_ms = yield from self._listed()
+        record = found.get(name)
+        if record is None or record.phase == "deleting":
             raise NoSuchSchedule(name)
-        definition = decode(found[0])
+        definition = decode(record)
         if definition is None:
             raise ScheduleRefused(f"schedule {name}: a newer delayq wrote it; update this one")
-        return found[0], definition.schedule
+        return record, definition.schedule, now_ms
 
 
 def _refusal(name: str, done: ScheduleWritten) -> str:

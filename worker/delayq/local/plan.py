@@ -43,6 +43,11 @@ class Served:
         """The parsed document."""
         return self.document.queue
 
+    @property
+    def source(self) -> str:
+        """Where its schedules come from; those of other files are not its own."""
+        return str(Path(self.document.path).resolve())
+
 
 @dataclass(frozen=True)
 class Helpers:

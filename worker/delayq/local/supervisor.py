@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from delayq.local.display import Plain
     from delayq.local.ending import Urgency
-    from delayq.local.plan import Plan
+    from delayq.local.plan import Plan, Served
     from delayq.local.process import Command
 
     Store = External | Embedded
@@ -39,6 +39,7 @@ LED_SECONDS = 1.0  # for scanners to lead their shards before the event `ready`
 PLAIN_SECONDS = 5.0  # for processes to start before the panel's first lines
 LAST_LOOK_SECONDS = 2.0
 AGAIN_SECONDS = 1.0  # until schedules are written again to a Redis that did not answer
+REFUSED_SECONDS = 10.0  # the same after some of them were refused
 EXPLAIN_SECONDS = 1.0  # for workers without running handlers to end
 HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
 
@@ -121,17 +122,22 @@ class Run:
 
     async def _apply_schedules(self, clients: Sequence[Client]) -> None:
         """Write the schedules of the files, and delete those that earlier runs wrote and are not in them any more."""
-        for served, client in zip(self._plan.queues, clients, strict=True):
-            while True:
-                try:
-                    await client.sync_schedules(served.schedules, owner=FILE)
-                except Unavailable:
-                    await asyncio.sleep(AGAIN_SECONDS)
-                except DelayQError as error:
+        queues = zip(self._plan.queues, clients, strict=True)
+        await asyncio.gather(*(self._apply_to(served, client) for served, client in queues))
+
+    async def _apply_to(self, served: Served, client: Client) -> None:
+        """Try until it is done: a full queue has room later, and the owner of a schedule may delete it."""
+        said = ""
+        while True:
+            try:
+                return await client.sync_schedules(served.schedules, owner=FILE, source=served.source)
+            except Unavailable:
+                await asyncio.sleep(AGAIN_SECONDS)
+            except DelayQError as error:
+                if str(error) != said:
                     self._shown.write_line("run", f"{served.document.name}: {error}")
-                    break
-                else:
-                    break
+                said = str(error)
+                await asyncio.sleep(REFUSED_SECONDS)
 
     async def _until_ended(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for a signal, or for a process (or Redis) that cannot be restarted."""

@@ -88,6 +88,7 @@ class Occurrence(NamedTuple):
     nominal_ms: int
     within_ms: int = NO_LIMIT_MS  # it begins at most so much later than it is due
     alone: bool = False  # it begins only while no other one runs
+    backfilled: bool = False  # it is not the last run of the schedule
 
 
 class Further(NamedTuple):
@@ -130,7 +131,8 @@ def with_fields(envelope: bytes, further: Further) -> bytes:
         flags, fields = flags | TAGS, fields + len(joined).to_bytes(2, "big") + joined
     if occurrence is not None:
         nominal, within = occurrence.nominal_ms.to_bytes(6, "big"), occurrence.within_ms.to_bytes(5, "big")
-        flags, fields = flags | OCCURRENCE, fields + nominal + within + bytes((occurrence.alone,))
+        how = bytes((occurrence.alone + 2 * occurrence.backfilled,))
+        flags, fields = flags | OCCURRENCE, fields + nominal + within + how
     if not flags:
         return envelope
     return b"".join((bytes((EXTENDED << 4 | envelope[0] & 15, flags)), fields, envelope[1:]))
@@ -221,9 +223,11 @@ def _decode_further(envelope: bytes) -> tuple[int, Further]:
     if flags & TAGS:
         found = found._replace(tags=tuple(take(int.from_bytes(take(2), "big")).decode().split()))
     if flags & OCCURRENCE:
-        nominal, within, alone = take(6), take(5), take(1)[0]
+        nominal, within, how = take(6), take(5), take(1)[0]
         moment, limit = int.from_bytes(nominal, "big"), int.from_bytes(within, "big")
-        found = found._replace(occurrence=Occurrence(moment, limit, alone == 1))
+        found = found._replace(
+            occurrence=Occurrence(moment, limit, alone=bool(how & 1), backfilled=bool(how & 2))
+        )
     return at, found
 
 

@@ -97,7 +97,7 @@ local function deadline_of(envelope)
 end
 
 -- Of an occurrence of a schedule: its nominal time, ms; for how long it may begin, ms after its due time; 1 if it begins only
--- while no other one runs. Nothing for other tasks.
+-- while no other one runs, 2 if it is backfilled: not the last run of its schedule. Nothing for other tasks.
 local function occurrence_of(envelope)
   local first, flags = string.byte(envelope, 1, 2)
   if not flags or first < 32 or flags < 16 then return end

@@ -71,7 +71,7 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
     local found = nominal and fate(id, nominal, kept_due(envelope), within, alone) or 'begins'
     if found ~= 'missed' and past_deadline(envelope, at) then found = 'late' end
     local record = nominal and record_of(id)
-    if record and found == 'begins' then
+    if record and found == 'begins' and alone ~= 2 then
       record.last = id .. string.format(':%.0f', token + n - 1)
       record.began, record.late, record.claimed = at, math.max(0, at - kept_due(envelope)), true
     elseif record and (found == 'missed' or found == 'skipped') then

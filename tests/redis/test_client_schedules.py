@@ -1,0 +1,178 @@
+"""A client's operations on schedules: what they refuse, what a lost reply does, and which of them are an owner's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq import SyncClient
+from delayq.client.operations import Operations
+from delayq.client.recurring import RecurringSchedules
+from delayq.contract import Limits
+from delayq.contract.document import parse_schedule
+from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
+from delayq.protocol.commands import BATCH
+
+from tests.redis.state import NOW, Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from delayq.client.routing import Operation
+    from delayq.contract.schedule import DelaySchedule
+    from delayq.protocol.commands import Call
+
+MINUTE = 60_000
+
+
+def schedule(name: str = "nightly", **spec: Any) -> DelaySchedule:  # noqa: ANN401
+    meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
+    return parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60, **spec}})
+
+
+@pytest.fixture
+def client(shard: Shard) -> Iterator[SyncClient]:
+    with SyncClient(shard.server.url, queue=shard.commands.queue) as client:
+        yield client
+
+
+def drive(shard: Shard, operation: Operation[Any], after: Callable[[Call[Any]], None]) -> Any:  # noqa: ANN401
+    """Run an operation; `after` each call, something happens: an error is raised in its place."""
+    answers: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            asked = operation.throw(error) if error else operation.send(answers)
+        except StopIteration as done:
+            return done.value
+        answers, error = None, None
+        for call in asked if isinstance(asked, list) else []:
+            answers = [*(answers or []), shard.run(call)]
+            try:
+                after(call)
+            except Unavailable as raised:
+                error = raised
+
+
+def recurring(shard: Shard) -> RecurringSchedules:
+    return RecurringSchedules(Operations(shard.commands, Limits()))
+
+
+def test_a_run_whose_reply_was_lost_is_the_run_that_was_asked_for(shard: Shard, client: SyncClient) -> None:
+    client.apply_schedule(schedule())
+    lost = ["create_occurrences"]
+
+    def lose(call: Call[Any]) -> None:
+        if call.script.name in lost:
+            lost.clear()
+            raise Unavailable("test", "the reply is lost")
+
+    task_id = drive(shard, recurring(shard).run_now("nightly"), lose)
+    assert shard.whole().delayed == {task_id: NOW}, "by Redis' clock"
+
+
+def test_a_record_that_goes_to_the_end_while_they_are_listed_hides_no_other(
+    shard: Shard, client: SyncClient
+) -> None:
+    names = [f"s-{number:03}" for number in range(BATCH + 50)]
+    client.sync_schedules([schedule(name) for name in names], owner="client")
+
+    def tend(call: Call[Any]) -> None:
+        """As a scanner does: the first ones are looked at again later."""
+        if call.script.name == "list_schedules":
+            shard.redis.zadd(shard.keys.schedules, {f"@{name}": NOW + MINUTE for name in names[:10]})
+
+    found = drive(shard, recurring(shard).records(), tend)
+    assert [record.name for record in found] == names
+
+
+def test_a_backfill_leaves_the_times_to_the_scanner_that_are_its(shard: Shard, client: SyncClient) -> None:
+    client.apply_schedule(schedule())
+    shard.clock(NOW + 5 * MINUTE)
+    hour = {"from_ms": NOW - 2 * MINUTE, "before_ms": NOW + 60 * MINUTE}
+    ids = [
+        f"@nightly@{time}Z" for time in ("2029-12-31T23:58:00", "2029-12-31T23:59:00", "2030-01-01T00:00:00")
+    ]
+    assert client.backfill_schedule("nightly", **hour, dry_run=True).ids == ids, "the cursor is behind"
+    client.apply_schedule(schedule(suspend=True))
+    shard.clock(NOW + 7 * MINUTE)
+    assert len(client.backfill_schedule("nightly", **hour, dry_run=False).ids) == 10, (
+        "none is created meanwhile"
+    )
+    assert set(shard.whole().delayed.values()) == {NOW + 7 * MINUTE}
+
+
+def test_a_backfilled_occurrence_is_not_the_run_that_others_wait_for(
+    shard: Shard, client: SyncClient
+) -> None:
+    client.apply_schedule(schedule(concurrencyPolicy="Forbid"))
+    first = client.run_schedule("nightly")
+    assert len(shard.run(shard.commands.claim(0, 1, MINUTE)).leases) == 1
+    client.backfill_schedule("nightly", from_ms=NOW - MINUTE, before_ms=NOW)
+    assert len(shard.run(shard.commands.claim(0, 1, MINUTE)).leases) == 1
+    shard.clock(NOW + 1)
+    client.run_schedule("nightly")
+    assert shard.run(shard.commands.claim(0, 1, MINUTE)).leases == []
+    [record] = client.schedules()
+    assert (record.last_id, record.skipped) == (first, 1)
+
+
+@pytest.mark.parametrize("owner", ["", "my owner", "a\nb", "ü"])
+def test_an_owner_is_one_word(client: SyncClient, owner: str) -> None:
+    with pytest.raises(ScheduleRefused, match="owner of schedule nightly: expected"):
+        client.sync_schedules([schedule()], owner=owner)
+    assert client.schedules() == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "task", "what"),
+    [
+        (Limits(max_payload_bytes=1024), {"payload": "x" * 1024}, "payload"),
+        (Limits(max_header_bytes=256), {"headers": {"a": "x" * 256}}, "headers"),
+    ],
+)
+def test_a_task_that_the_queue_would_refuse_is_refused(
+    shard: Shard, limits: Limits, task: dict[str, Any], what: str
+) -> None:
+    with SyncClient(shard.server.url, queue=shard.commands.queue, limits=limits) as client:
+        with pytest.raises(ScheduleRefused, match=f"schedule nightly: {what}"):
+            client.apply_schedule(schedule(task=task))
+        assert client.schedules() == []
+
+
+def test_one_schedule_that_is_refused_does_not_keep_back_the_others(client: SyncClient) -> None:
+    client.apply_schedule(schedule("b"))
+    client.sync_schedules([schedule("gone")], owner="file")
+    zone = {"everySeconds": None, "cron": "@daily", "timeZone": "Mars/Olympus"}
+    schedules = [schedule("b"), schedule("a", **zone), schedule("c")]
+    with pytest.raises(ScheduleRefused, match=r"schedule b belongs to a client.*spec.timeZone"):
+        client.sync_schedules(schedules, owner="file")
+    assert {each.name: each.owner for each in client.schedules()} == {"b": "client", "c": "file"}
+
+
+def test_a_schedule_that_another_process_deletes_meanwhile_is_no_error(
+    shard: Shard, client: SyncClient
+) -> None:
+    client.sync_schedules([schedule("a"), schedule("b")], owner="file")
+
+    def delete(call: Call[Any]) -> None:
+        if call.script.name == "list_schedules" and "a" in {each.name for each in client.schedules()}:
+            drive(shard, recurring(shard).delete("a", owner="file"), lambda _: None)
+
+    drive(shard, recurring(shard).sync([], "file", ""), delete)
+    assert client.schedules() == []
+
+
+def test_two_files_do_not_delete_each_others_schedules(client: SyncClient) -> None:
+    client.sync_schedules([schedule("a"), schedule("c")], owner="file", source="/one.yaml")
+    client.sync_schedules([schedule("b")], owner="file", source="/two.yaml")
+    client.sync_schedules([schedule("a")], owner="file", source="/one.yaml")
+    assert [each.name for each in client.schedules()] == ["a", "b"]
+    client.sync_schedules([schedule("a")], owner="file", source="/two.yaml")  # it has moved to this one
+    client.sync_schedules([], owner="file", source="/one.yaml")
+    assert [each.name for each in client.schedules()] == ["a"]
+
+
+def test_what_does_not_exist_is_named(client: SyncClient) -> None:
+    with pytest.raises(NoSuchSchedule):
+        client.run_schedule("nightly")

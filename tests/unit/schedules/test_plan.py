@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from delayq.contract.document import parse_schedule
-from delayq.protocol.envelope import NO_LIMIT_MS
+from delayq.protocol import envelope
+from delayq.protocol.envelope import NO_LIMIT_MS, Occurrence
+from delayq.schedules import cron
+from delayq.schedules import plan as plans
 from delayq.schedules.plan import AHEAD_MS, MOST, Plan, planned
+from delayq.schedules.record import flat, task_body
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +83,23 @@ async def test_after_a_long_outage_at_most_a_thousand_of_the_past_run() -> None:
     found = await plan(schedule(everySeconds=1, misfire={"policy": "RunAll"}), NOW - 5000 * SECOND)
     past = [due for due in found.create if due.nominal_ms <= NOW]
     assert (len(past), past[-1].nominal_ms, found.missed) == (MOST, NOW, 4000)
+
+
+def test_others_run_after_each_time_that_a_plan_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while it looks at the times after which an occurrence does not begin any more, up to 1,000."""
+    monkeypatch.setattr(plans, "SLICE_SECONDS", -1)
+    of = schedule(cron="0 3 * * *", jitterSeconds=60, misfire={"policy": "RunAll", "maxRuns": 1000})
+    with patch.object(cron.Cron, "after", autospec=True, side_effect=cron.Cron.after) as times:
+        steps = plans._planning(of, NOW, NOW, AHEAD_MS)
+        assert sum(1 for _ in steps) == 1001
+    assert times.call_count == 1, "it was checked when it was written"
+
+
+def test_the_content_of_occurrences_is_encoded_once() -> None:
+    with patch.object(envelope, "encode", side_effect=envelope.encode) as encode:
+        found = flat(schedule(), ((Occurrence(NOW + n), NOW + n) for n in range(250)), deadline_ms=None)
+    assert (len(found), encode.call_count) == (750, 1)
+    assert found[2] == task_body(schedule(), Occurrence(NOW))
 
 
 @st.composite

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from delayq.protocol.envelope import NO_LIMIT_MS
@@ -83,7 +82,12 @@ def _planning(
     if schedule.spec.suspend:
         return Plan((), 0, cursor_ms, None)
     past, ahead, count, last, slice_ends = deque[Due](maxlen=MOST), list[Due](), 0, cursor_ms, _slice()
-    for due in _limited(Calendar(schedule), schedule.spec.misfire, cursor_ms):
+    for due in _limited(Calendar(schedule, known=True), schedule.spec.misfire, cursor_ms):
+        if time.monotonic() > slice_ends:
+            yield
+            slice_ends = _slice()
+        if due is None:
+            continue
         if due.nominal_ms > now_ms + 2 * ahead_ms:
             cursor = max(last, min(now_ms, due.nominal_ms - 1))
             return Plan([*past, *ahead], count - len(past), cursor, _look(due.nominal_ms - ahead_ms))
@@ -96,9 +100,6 @@ def _planning(
                 past.append(due)
         if len(ahead) == MOST:
             return Plan([*past, *ahead], count - len(past), last, _look(max(now_ms, last - ahead_ms)))
-        if time.monotonic() > slice_ends:
-            yield
-            slice_ends = _slice()
     return Plan([*past, *ahead], count - len(past), max(last, now_ms), None)
 
 
@@ -110,19 +111,15 @@ def _look(at_ms: int) -> int:
     return -(-at_ms // ROUND_MS) * ROUND_MS
 
 
-def _limited(calendar: Calendar, misfire: Misfire, cursor_ms: int) -> Iterator[Due]:
-    """Yield the occurrences after the cursor, with the time within which each may begin."""
+def _limited(calendar: Calendar, misfire: Misfire, cursor_ms: int) -> Iterator[Due | None]:
+    """Yield the occurrences after the cursor, with the time within which each may begin; None: not yet known."""
     following = {"RunOnce": 1, "RunAll": misfire.max_runs or 0, "Skip": 0}[misfire.policy]
     latest = NO_LIMIT_MS if misfire.max_lateness_seconds is None else misfire.max_lateness_seconds * 1000
-    times = calendar.after(cursor_ms)
-    window: list[Occurrence] = list(islice(times, following))
-    if not following:
-        for each in times:
-            yield Due(each.nominal.at_ms, each.due_ms, latest)
-        return
-    for each in times:
+    window: deque[Occurrence] = deque()
+    for each in calendar.after(cursor_ms):
         window.append(each)
-        yield _due(window.pop(0), latest, each.due_ms)
+        known = len(window) > following
+        yield _due(window.popleft(), latest, each.due_ms if following else None) if known else None
     for each in window:
         yield _due(each, latest, None)
 

@@ -77,9 +77,10 @@ def flat(
 ) -> list[Argument]:
     """Return occurrences with their due times, ms, as create_occurrences() takes them: ID, due ms and body of each."""
     found: list[Argument] = []
+    body, further = _task(schedule, deadline_ms)
     for each, due_ms in occurrences:
-        body = task_body(schedule, each, deadline_ms=deadline_ms)
-        found += occurrence_id(schedule.metadata.name, each.nominal_ms), due_ms, body
+        task = envelope.with_fields(body, further._replace(occurrence=each))
+        found += occurrence_id(schedule.metadata.name, each.nominal_ms), due_ms, task
     return found
 
 
@@ -98,6 +99,12 @@ def task_body(
     schedule: DelaySchedule, occurrence: envelope.Occurrence, *, deadline_ms: int | None = None
 ) -> bytes:
     """Return the envelope of an occurrence without its due time. `deadline_ms` is the default of the queue."""
+    body, further = _task(schedule, deadline_ms)
+    return envelope.with_fields(body, further._replace(occurrence=occurrence))
+
+
+def _task(schedule: DelaySchedule, deadline_ms: int | None) -> tuple[bytes, envelope.Further]:
+    """Return what all occurrences have: their content, encoded once, and their further fields."""
     task = schedule.spec.task
     payload = task.payload
     if payload is None and task.kind is not None:
@@ -107,4 +114,4 @@ def task_body(
     if task.deadline_seconds is not None:
         deadline_ms = task.deadline_seconds * 1000
     tags = (record_id(schedule.metadata.name), *(task.tags or ()))
-    return envelope.with_fields(body, envelope.Further(*kind, deadline_ms, None, tags, occurrence))
+    return body, envelope.Further(*kind, deadline_ms, None, tags)

@@ -63,13 +63,18 @@ class Listed:
 class Calendar:
     """The occurrences of one schedule."""
 
-    def __init__(self, schedule: DelaySchedule) -> None:
-        """SpecError names the field whose value cannot be: an instant, a zone, an expression, the jitter."""
+    def __init__(self, schedule: DelaySchedule, *, known: bool = False) -> None:
+        """SpecError names the field whose value cannot be: an instant, a zone, an expression, the jitter.
+
+        `known`: it was checked when it was written, so what takes long is not checked again.
+        """
         self.name, spec = schedule.metadata.name, schedule.spec
         self._first_ms = 0 if spec.start_time is None else _instant("startTime", spec.start_time)
         self._last_ms = None if spec.end_time is None else _instant("endTime", spec.end_time)
         self._times, self._jitter_ms = _times(spec), spec.jitter_seconds * 1000
-        _check_jitter(self._times, self._jitter_ms, self._first_ms)
+        if not known:
+            _check_ever(self._times, spec)
+            _check_jitter(self._times, self._jitter_ms, self._first_ms)
 
     def after(self, after_ms: int) -> Iterator[Occurrence]:
         """Yield the occurrences whose nominal time is after an instant, in the order of nominal times."""
@@ -103,14 +108,11 @@ def _cron(expression: str, spec: ScheduleSpec) -> Cron:
     gap = (changes and changes.gap) or ("Skip" if star else "RunAfter")
     overlap = (changes and changes.overlap) or ("Both" if star else "First")
     try:
-        cron = Cron(expression, zone, after_gap=gap == "RunAfter", twice=overlap == "Both")
+        return Cron(expression, zone, after_gap=gap == "RunAfter", twice=overlap == "Both")
     except CronSimError as error:
         why = str(error).lower().removeprefix("bad ")
         message = f"expected a cron expression that matches some time, got {quote(expression)}: see its {why}"
         raise _refused("cron", message) from None
-    if next(cron.after(0), None) is None:
-        raise _refused("cron", f"expected a cron expression that matches some time, got {quote(expression)}")
-    return cron
 
 
 WORDS: Final = {
@@ -134,6 +136,11 @@ def _instant(field: str, text: str) -> int:
         return milliseconds(text)
     except ValueError:
         raise _refused(field, f"expected a day that exists, got {quote(text)}") from None
+
+
+def _check_ever(times: Times, spec: ScheduleSpec) -> None:
+    if spec.cron is not None and next(times.after(0), None) is None:
+        raise _refused("cron", f"expected a cron expression that matches some time, got {quote(spec.cron)}")
 
 
 def _check_jitter(times: Times, jitter_ms: int, first_ms: int) -> None:

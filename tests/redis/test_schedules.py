@@ -453,7 +453,8 @@ def test_a_record_leaves_its_shard_after_its_occurrences_and_nothing_is_created_
     assert MOVING.home(occurrence) == 1
     pair.run(before.put_schedule(record_id, encode(Definition(schedule(), {})), "client", shard=0, **ROOM))
     [written] = pair.run(before.list_schedules(0)).records
-    tagged = with_fields(b"\x11null", Further(tags=(record_id,), occurrence=Occurrence(FAR)))
+    alone = Occurrence(FAR, alone=True)
+    tagged = with_fields(b"\x11null", Further(tags=(record_id,), occurrence=alone))
     move = Move(FAR, None)
     assert (
         pair.run(before.create_occurrences(0, written, [occurrence, FAR, tagged], room=ROOM, move=move)) == 1
@@ -476,6 +477,22 @@ def test_a_record_leaves_its_shard_after_its_occurrences_and_nothing_is_created_
     assert pair.run(pair.commands.list_schedules(1)).records == [written]
     assert at(pair, 1).delayed == {occurrence: FAR}
     assert pair.redis.hget(pair.commands.keys(1).stats, "format") == b"5"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_run_that_takes_long_keeps_only_the_record_that_needs_it(pair: Shard, *, alone: bool) -> None:
+    """With Allow, occurrences do not depend on each other: creation goes on in the new shard."""
+    before, record_id = Commands(pair.commands.queue), f"@{NAME}"
+    pair.run(before.put_schedule(record_id, encode(Definition(schedule(), {})), "client", shard=0, **ROOM))
+    [written] = pair.run(before.list_schedules(0)).records
+    fields = Further(tags=(record_id,), occurrence=Occurrence(NOW, alone=alone))
+    flat: list[Any] = [occurrence_id(NAME, NOW), NOW, with_fields(b"\x11null", fields)]
+    pair.run(before.create_occurrences(0, written, flat, room=ROOM, move=Move(NOW, None)))
+    assert len(pair.run(before.claim(0, 10, LEASE_MS)).leases) == 1
+    batch = migrate_out(pair, record_id)
+    assert ([task.arguments[0] for task in batch.tasks], batch.stay) == (
+        ([], [record_id.encode()]) if alone else ([record_id.encode()], [])
+    )
 
 
 def test_a_task_of_an_older_client_with_the_id_of_a_record_leaves_its_shard_as_a_task(pair: Shard) -> None:

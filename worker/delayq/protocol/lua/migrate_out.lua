@@ -35,7 +35,7 @@ local token = next_token(redis.call('HGET', stats, 'token'), us)
 -- The index, the score, the key of the index, and the member there.
 local function index_of(id)
   local look = string.byte(id) == 64 and tonumber(redis.call('ZSCORE', schedules, id))
-  if look then return last_here(id, tags, tasks) and 'schedules', look, schedules, id end -- its occurrences need it
+  if look then return last_here(id, tags, tasks) and 'schedules', look, schedules, id end
   for name, zset in pairs({ delayed = delayed, retry = retry }) do
     local due = tonumber(redis.call('ZSCORE', zset, id))
     if due then return (due >= soon or due < late) and name, due, zset, id end

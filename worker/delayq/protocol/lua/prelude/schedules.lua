@@ -16,14 +16,16 @@ local function keep_schedule(attempts, id, of)
   redis.call('HSET', attempts, id, schedule_entry(of))
 end
 
--- Whether no occurrence of a record is in its shard; entries of `tags` without a task are removed.
+-- Whether no occurrence of a record that needs it is in its shard: one that begins only while no other one runs. Entries of
+-- `tags` without a task are removed.
 local function last_here(record, tags, tasks)
-  local entries = redis.call('ZRANGEBYLEX', tags, '[' .. record .. ' ', '(' .. record .. '!', 'LIMIT', 0, 50)
+  local entries = redis.call('ZRANGEBYLEX', tags, '[' .. record .. ' ', '(' .. record .. '!', 'LIMIT', 0, 500)
   for _, entry in ipairs(entries) do
-    if redis.call('HEXISTS', tasks, string.sub(entry, #record + 2)) == 1 then return false end
-    redis.call('ZREM', tags, entry)
+    local envelope = redis.call('HGET', tasks, string.sub(entry, #record + 2))
+    if not envelope then redis.call('ZREM', tags, entry) end
+    if select(3, occurrence_of(envelope or '')) == 1 then return false end
   end
-  return #entries < 50
+  return #entries < 500
 end
 
 local function count_missed(ids, attempts)

@@ -389,3 +389,25 @@ def test_a_schedule_recurs_while_time_passes(
     queue.advance(days=3)  # without workers
     queue.run_due()
     assert DAYS[1:] == [today + day for day in after_outage]
+
+
+def test_a_schedule_that_was_deleted_recurs_no_more(queue: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(NIGHTLY.format("RunAll"))
+    queue.apply_schedule(file)
+    queue.client.delete_schedule("nightly")
+    queue.advance(days=1)
+    assert queue.run_due() == []
+
+
+def test_occurrences_that_do_not_fit_are_an_error(delayq_queue: Callable[..., Queue], tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text(
+        "apiVersion: delayq.dev/v1alpha1\nkind: DelayQueue\nmetadata: {name: orders}\n"
+        "spec: {redis: {standalone: {host: x}}, handler: {exec: {command: [a]}}, limits: {maxLength: 1}}\n"
+        f"---{NIGHTLY.format('RunAll')}"
+    )
+    queue = delayq_queue(app, file)
+    queue.apply_schedule(file)
+    with pytest.raises(AssertionError, match=r"1 occurrences of schedule nightly .* spec.limits"):
+        queue.advance(days=1)

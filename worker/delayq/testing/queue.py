@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from delayq.contract.schedule import DelaySchedule
     from delayq.handlers.base import Batch, HandlerCall
     from delayq.protocol.envelope import Task
-    from delayq.protocol.results import Lease, TaskView
+    from delayq.protocol.results import Lease, ScheduleRecord, TaskView
 
 LEASE_MS = 60_000
 MOST_RUNS = 10_000
@@ -133,8 +133,9 @@ class Queue:
             self._connection.one(Call(advance, advance.bind(shard, ms=ms), int, shard))
             while self._connection.one(self._claims.expire(shard.shard))[1]:
                 pass
-        for name in self._recurring:
-            self._recur(name)
+        for record in self.client.schedules():
+            if record.name in self._recurring:
+                self._recur(record)
 
     def apply_schedule(self, schedule: DelaySchedule | str | Path) -> None:
         """Let a schedule recur, or those of a file: advance() creates the occurrences that fall due."""
@@ -146,11 +147,10 @@ class Queue:
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self._passed_ms
 
-    def _recur(self, name: str) -> None:
+    def _recur(self, record: ScheduleRecord) -> None:
         """Create the occurrences of a schedule that fell due while time passed, as if that was in the past."""
-        schedule, cursor_ms = self._recurring[name]
+        schedule, cursor_ms = self._recurring[record.name]
         plan = planned_at_once(schedule, cursor_ms, self._now_ms())
-        [record] = [each for each in self.client.schedules() if each.name == name]
         found = (
             (Occurrence(due.nominal_ms, due.within_ms, alone(schedule)), due.due_ms - self._passed_ms)
             for due in plan.create
@@ -158,8 +158,11 @@ class Queue:
         arguments = flat(schedule, found, deadline_ms=self._document.spec.delivery.deadline_ms)
         space = room(self.client.limits, len(self.commands.shards))
         shard = self.commands.shard_of(record.id)
-        self._connection.one(self.commands.create_occurrences(shard, record, arguments, room=space))
-        self._recurring[name] = schedule, plan.cursor_ms
+        call = self.commands.create_occurrences(shard, record, arguments, room=space)
+        if self._connection.one(call) == "full":
+            what = f"{len(plan.create)} occurrences of schedule {record.name}"
+            raise AssertionError(f"{what} do not fit into spec.limits")
+        self._recurring[record.name] = schedule, plan.cursor_ms
 
     def run_due(self) -> list[Run]:
         """Run every task that is due, in due order, and those that become due meanwhile; return each run.

@@ -54,6 +54,19 @@ async def test_a_frequent_schedule_has_a_bounded_number_of_occurrences() -> None
     found = await plan(schedule(everySeconds=1), NOW)
     assert (len(found.create), found.cursor_ms) == (MOST, NOW + MOST * SECOND)
     assert found.look_ms == NOW + MOST * SECOND - AHEAD_MS
+    assert found.look_ms is not None
+    again = await plan(schedule(everySeconds=1), found.cursor_ms, found.look_ms)
+    assert again.cursor_ms == found.look_ms + MOST * SECOND  # with those that exist
+
+
+@pytest.mark.parametrize("now_ms", [NOW, NOW + 1, NOW + 9999])
+async def test_where_the_bound_is_nearer_than_the_operator_asks_for_looks_are_ten_seconds_apart(
+    now_ms: int,
+) -> None:
+    found = await planned(schedule(everySeconds=1), now_ms, now_ms, ahead_ms=3_600_000)
+    assert found.look_ms is not None
+    assert 0 < found.look_ms - now_ms <= 10 * SECOND
+    assert len(found.create) == MOST
 
 
 async def test_a_list_that_has_ended_and_a_suspended_schedule_are_not_looked_at_again() -> None:

@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 async def planned(schedule: DelaySchedule, cursor_ms: int, now_ms: int, *, ahead_ms: int = AHEAD_MS) -> Plan:
     """Return the occurrences after the cursor: of the past those that may still begin, and those created ahead.
 
-    These are up to twice `ahead_ms` from now, and at most MOST; so are those of the past. Others run in between.
+    These are up to twice `ahead_ms` from now, and at most MOST with those that exist. Others run in between.
     """
     steps = _planning(schedule, cursor_ms, now_ms, ahead_ms)
     while (plan := _continued(steps)) is None:  # noqa: ASYNC110 -- it computes, and lets others run
@@ -82,7 +82,8 @@ def _planning(
     if schedule.spec.suspend:
         return Plan((), 0, cursor_ms, None)
     past, ahead, count, last, slice_ends = deque[Due](maxlen=MOST), list[Due](), 0, cursor_ms, _slice()
-    for due in _limited(Calendar(schedule, known=True), schedule.spec.misfire, cursor_ms):
+    exist = 0  # occurrences ahead
+    for due in _limited(Calendar(schedule, known=True), schedule.spec.misfire, min(cursor_ms, now_ms)):
         if time.monotonic() > slice_ends:
             yield
             slice_ends = _slice()
@@ -91,15 +92,18 @@ def _planning(
         if due.nominal_ms > now_ms + 2 * ahead_ms:
             cursor = max(last, min(now_ms, due.nominal_ms - 1))
             return Plan([*past, *ahead], count - len(past), cursor, _look(due.nominal_ms - ahead_ms))
-        last = due.nominal_ms
+        if due.nominal_ms <= cursor_ms:
+            exist += 1
+            continue
         if due.nominal_ms > now_ms:
+            if exist + len(ahead) >= MOST:
+                return Plan([*past, *ahead], count - len(past), last, _look(max(now_ms + 1, last - ahead_ms)))
             ahead.append(due)
         else:
             count += 1
             if now_ms <= due.due_ms + due.within_ms:
                 past.append(due)
-        if len(ahead) == MOST:
-            return Plan([*past, *ahead], count - len(past), last, _look(max(now_ms, last - ahead_ms)))
+        last = due.nominal_ms
     return Plan([*past, *ahead], count - len(past), max(last, now_ms), None)
 
 

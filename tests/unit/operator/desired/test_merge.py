@@ -19,7 +19,7 @@ from tests.unit.operator.queues import SETTING, queue
 from tests.unit.operator.templates import templates
 
 Object = dict[str, Any]
-ROLES = {
+ROLES: dict[str, Any] = {
     "scanner": partial(roles.scanner, watches_schedules=False),
     "worker": roles.worker,
     "reaper": roles.reaper,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq.contract.document import parse_schedule
+from delayq.contract.schedule import milliseconds
 from delayq.schedules.record import occurrence_id
 
-from tests.process.fleet import until
+from tests.process.fleet import check_runs, until
+from tests.process.storm import near
 from tests.process.test_reshard import arrived, check_homes, settled, shards_of, under_way
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from tests.process.fleet import Fleet, NewFleet
+    from tests.servers import RedisServer
+    from tests.topologies.sentinels import Sentinels
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -86,6 +91,44 @@ def test_each_time_is_created_once_while_scanners_and_redis_are_killed_and_the_c
         [record] = client.schedules()
         assert created == len(every_minute("poll", began_ms, record.cursor_ms))
         assert record.missed == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failovers", [2, pytest.param(6, marks=pytest.mark.full)])
+def test_each_second_is_created_once_while_primaries_fail_over(
+    new_fleet: NewFleet, sentinels: Sentinels, failovers: int
+) -> None:
+    """Cursor and occurrences are replicated together: what a new primary lacks is created there, at its time.
+
+    Runs are repeated as those of any task: those that began shortly before a fail-over.
+    """
+    fleet = new_fleet({"worker": {"concurrency": 20}}, server=cast("RedisServer", sentinels))
+    fleet.start_all("scanner", "scanner", "worker", "worker")
+    failed = list[float]()
+    with fleet.client() as client:
+        apply(client, "poll", **EVERY_MINUTE | {"everySeconds": 1})
+        for _ in range(failovers):
+            fleet.wait_more(6)
+            old = sentinels.primary()
+            with sentinels.promoting() as promotion:
+                failed.append(time.time())
+                old.kill()
+                promotion.wait()
+            fleet.wait_more(6)
+            old.restart()
+        starts = fleet.starts()
+        check_runs(starts)
+        ran = sorted(milliseconds(each.rpartition("@")[2]) // 1000 for each in starts)
+        assert ran == list(range(ran[0], ran[-1] + 1))
+
+        def counted() -> bool:  # unless a look comes between the two calls
+            [record] = client.schedules()
+            created = client.counts().stats["scheduled"]
+            return bool(record.missed == 0 and created == record.cursor_ms // 1000 - ran[0] + 1)
+
+        until(counted, "each second up to the cursor was created once")
+    again = {id_: runs for id_, runs in starts.items() if len(runs) > 1}
+    assert [id_ for id_, runs in again.items() if not near(runs[0].at_ms / 1000, failed)] == []
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from delayq_operator.base import names
 
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.plugin import Plugin
 from tests.cluster.test_end_to_end import document
 
 if TYPE_CHECKING:
@@ -217,4 +218,10 @@ def test_what_is_wrong_is_told(
         [record] = [each for each in client.schedules() if each.name == "fine"]
         assert record.owner == "kubernetes"
         shown = world.kubectl("get", "dqs", "fine", "-o", "wide")
+    plugin = Plugin(world.cluster, world.namespace)
+    nights = plugin.run("schedules", "next", "nowhere", "--count=2", "--from=2026-03-27T12:00:00Z").stdout
+    assert [line.split()[1:6] for line in nights.splitlines()[1:]] == [
+        ["2026-03-28T00:00:00.000Z", "Sat", "2026-03-28", "00:00:00", "WET"],
+        ["2026-03-29T00:00:00.000Z", "Sun", "2026-03-29", "00:00:00", "WET"],
+    ]
     assert shown.splitlines()[1].split()[:3] == ["fine", "orders", "3600"]

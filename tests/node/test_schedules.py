@@ -9,6 +9,7 @@ import pytest
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.plugin import Plugin
 from tests.node.scaled import Scaled
 
 if TYPE_CHECKING:
@@ -46,3 +47,10 @@ def test_an_hourly_schedule_finds_workers_ready_though_there_were_none(world: No
         return bool(last.get("nominalTime") == due)
 
     eventually(told, timeout_s=30, what="the status has the run")
+    plugin = Plugin(world.cluster, world.namespace)
+    [made] = plugin.run("schedules", "run", "orders", "hourly").stdout.splitlines()
+    world.wait_entries("start", [made])
+    assert [line.split()[0] for line in plugin.run("schedules", "list", "orders").stdout.splitlines()] == [
+        "SCHEDULE",
+        "hourly",
+    ]

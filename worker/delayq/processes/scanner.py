@@ -46,13 +46,16 @@ async def _scanner(setting: Setting) -> AsyncIterator[Opened]:
         )
         scrape = Exporter(scanner, setting.commands, connection, setting.queue.spec)
         try:
-            yield Opened(scanner, _shared(scrape))
+            yield Opened(scanner, _shared(scanner, scrape))
         finally:
             await connection.close()
 
 
-def _shared(scrape: Exporter) -> Families:
-    """Cache scrapes without a query: any pod may send them, and each costs calls of Redis."""
+def _shared(scanner: Scanner, scrape: Exporter) -> Families:
+    """Cache scrapes without a query: any pod may send them, and each costs calls of Redis.
+
+    A query comes from the operator, and also says what it needs of schedules.
+    """
 
     async def listed() -> list[Family]:
         return list(await scrape.families(ALWAYS))
@@ -60,6 +63,9 @@ def _shared(scrape: Exporter) -> Families:
     recent = ScrapeCache(listed)
 
     async def families(horizons: DueHistogram) -> Iterable[Family]:
-        return await (recent.get() if horizons is ALWAYS else scrape.families(horizons))
+        if horizons is ALWAYS:
+            return await recent.get()
+        await scanner.prepare(horizons)
+        return await scrape.families(horizons)
 
     return families

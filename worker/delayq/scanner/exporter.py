@@ -81,11 +81,7 @@ class Exporter:
         self._read_at, self._connects = 0.0, 0  # of the cache: monotonic seconds, the scanner's connects
 
     async def families(self, horizons: DueHistogram) -> Iterable[Family]:
-        """Return all metrics of a scanner. A request of the operator also says what it needs of schedules."""
-        if horizons.schedules:
-            await self._scanner.watch_schedules()
-        if horizons.asked:
-            self._scanner.look_ahead(max(horizons.ms.values()) / 1000)
+        """Return all metrics of a scanner."""
         led = {each.shard: each.leads for each in self._scanner.shards}
         found = await self._found({shard for shard, leads in led.items() if leads}, horizons)
         queue, serves = self._commands.queue, len(found.down) < len(self._commands.shards)

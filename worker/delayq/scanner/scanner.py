@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Spec
     from delayq.contract.metrics import Outage
     from delayq.protocol.commands import Commands
+    from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery
     from delayq.resharding import ScanProgress
@@ -176,7 +176,7 @@ class Scanner:
         """Connect nothing before run(). `owner` is this process' unique name; the scanner runs and closes `recovery`.
 
         `wish` is the number of shards that the document requests; by default spec.shards, without a stamp. `document`
-        is what watch_schedules() needs.
+        is what a watch of DelaySchedules needs.
         """
         self._document, self._schedules = document, cast("ScheduleWatch | None", None)
         self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
@@ -284,28 +284,29 @@ class Scanner:
                 found.setdefault(service.shard, why)
         return found
 
-    async def watch_schedules(self) -> None:
+    async def prepare(self, asked: DueHistogram) -> None:
+        """Create occurrences as far ahead as the operator looks, and watch DelaySchedules if it says so."""
+        if asked.asked:
+            for parts in self._parts.values():
+                parts.keeper.ahead_ms = max(asked.ms.values())
+        if asked.schedules and self._document is not None:
+            await self._watch_schedules(self._document)
+
+    async def _watch_schedules(self, document: DelayQueue) -> None:
         """Apply DelaySchedules of Kubernetes from now on. A queue without them does not pay for the libraries."""
-        if self._document is None:
-            return
         if self._schedules is None:
             from delayq.client.aio import Client  # noqa: PLC0415
             from delayq.scanner.schedule_watch import ScheduleWatch  # noqa: PLC0415
 
             self._schedules = ScheduleWatch(
-                self._document,
-                Client.from_document(self._document, url=self._address),
+                document,
+                Client.from_document(document, url=self._address),
                 commands=self._commands,
                 connection=self._connection,
                 led=self._led,
             )
             self.services.add(self._schedules)
         await self._schedules.begin()
-
-    def look_ahead(self, seconds: float) -> None:
-        """Create occurrences of schedules at least so far ahead, because starts of workers take time."""
-        for parts in self._parts.values():
-            parts.keeper.ahead_ms = math.ceil(seconds * 1000)
 
     @property
     def connects(self) -> int:

@@ -27,7 +27,7 @@ import redis
 import yaml
 from delayq import Client
 from delayq.contract.document import parse_schedule, to_document
-from delayq.scanner.schedule_watch import A_SECOND, PASS_SECONDS
+from delayq.scanner.schedule_watch import PAGE, PAGE_SECONDS, PASS_SECONDS
 
 from benchmarks.pairs.measure import cpu_seconds
 from tests.cluster.harness.control_plane import ControlPlane
@@ -123,7 +123,7 @@ async def _measure(
                 if cluster:
                     print(f"applied with status {options.schedules / took:9,.0f} a second", flush=True)
                     await asyncio.sleep(
-                        2 * max(PASS_SECONDS, options.schedules / A_SECOND)
+                        2 * max(PASS_SECONDS, options.schedules / PAGE * PAGE_SECONDS)
                     )  # and a first pass
                 _print(f"{options.schedules} schedules", await _idle(counting, scanner.pid, options.seconds))
                 await _edits(

@@ -1,87 +1,46 @@
-"""Applies the DelaySchedules of Kubernetes to the queue: those whose shard this scanner leads. Writes their status.
+"""Applies the DelaySchedules of Kubernetes to the queue: those whose shard this scanner leads.
 
-A watch brings each change at once. A pass over the records, every ten seconds or more, brings what a watch cannot: the
-last runs, deletions while no scanner ran, and definitions that Redis has lost. Not here: creating occurrences
-(occurrences.py), and the text of the status (schedule_status.py).
+A watch brings each change at once. Passes over the records bring what a watch cannot: the last runs, deletions while no
+scanner ran, definitions that Redis has lost, and schedules of shards that this scanner did not lead before. Not here:
+creating occurrences (occurrences.py), status and events (schedule_report.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import math
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from delayq.contract.document import parse_schedule
 from delayq.contract.problems import SpecError
-from delayq.contract.queue import GROUP, VERSION
 from delayq.contract.schedule import KIND
 from delayq.errors import NoSuchSchedule, ScheduleRefused
 from delayq.kube.api import PodApi, account_directory
 from delayq.kube.errors import KubernetesError, NoCluster
-from delayq.kube.objects import Kind
 from delayq.kube.reflector import Reflector
 from delayq.protocol.alarm import Alarm
-from delayq.scanner.schedule_status import Refusal, next_times, status
+from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, Reported, ScheduleReporter
+from delayq.scanner.schedule_status import Refusal
 from delayq.schedules.record import KUBERNETES, decode, record_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import AsyncGenerator, Callable, Collection
 
     from delayq.client.aio import Client
-    from delayq.client.recurring import ScheduleChange
     from delayq.connection import AsyncConnection
     from delayq.contract import DelayQueue
     from delayq.contract.schedule import DelaySchedule
-    from delayq.kube.objects import Name, Object
+    from delayq.kube.objects import Kind, Name, Object
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import ScheduleRecord
 
 log = logging.getLogger(__name__)
 
-DELAY_SCHEDULE: Final = Kind(f"{GROUP}/{VERSION}", KIND, "delayschedules")
-EVENT: Final = Kind("v1", "Event", "events")
-MANAGER: Final = "delayq-scanner"
 PAGE: Final = 50  # records of a call, and changes of a step
-PASS_SECONDS: Final = 10.0
-A_SECOND: Final = 100  # records that passes read per second, at most
+PAGE_SECONDS: Final = 0.5  # between two pages of a pass
+PASS_SECONDS: Final = 10.0  # between two passes, unless one takes longer
 REST_SECONDS: Final = 3600.0
-
-
-class Known(NamedTuple):
-    """A DelaySchedule as the API server has it."""
-
-    uid: str
-    generation: int
-    text: bytes
-    """Its spec and status, as JSON: Python dicts would take several times the memory."""
-
-    @property
-    def notes(self) -> dict[str, object]:
-        """What its record notes beside the definition."""
-        return {"uid": self.uid, "generation": self.generation}
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """Its spec and status."""
-        found: dict[str, Any] = json.loads(self.text)
-        return found
-
-
-class Told(NamedTuple):
-    """What a status was written from: while nothing of it changes, nothing is computed."""
-
-    record: ScheduleRecord
-    until_ms: float
-    """When the first of the next times is over."""
-
-    def still_true(self, record: ScheduleRecord, now_ms: int) -> bool:
-        """Whether the status would be the same: the cursor does not count."""
-        seen = replace(record, cursor_ms=self.record.cursor_ms, body=b"")
-        return now_ms < self.until_ms and seen == self.record
 
 
 class ScheduleWatch:
@@ -102,16 +61,18 @@ class ScheduleWatch:
         self._queue_name, self._client = queue.metadata.name, client
         self._commands, self._connection, self._led = commands, connection, led
         self._objects: dict[str, Known] = {}
-        self._changed: dict[str, None] = {}
-        self._deleted: dict[str, str] = {}  # name → UID
-        self._told: dict[str, Told] = {}
+        self._changed: dict[str, None] = {}  # names of schedules to apply, in order
+        self._deleted: dict[str, str] = {}  # the UID of each of those that is gone
+        self._reported: dict[str, Reported] = {}
         self._refused: dict[str, Refusal] = {}
         self._api: PodApi | None = None
+        self._reporter: ScheduleReporter | None = None
         self._reflector: Reflector | None = None
         self._task: asyncio.Task[None] | None = None
-        self._unreadable = False  # and logged
-        self._pass_at = 0.0  # monotonic seconds
-        self._passed: set[int] = set()  # shards that were led in the last pass
+        self._no_token = False  # and logged
+        self._pages: AsyncGenerator[None, None] | None = None  # of the pass that is under way
+        self._passed: Collection[int] = ()  # the shards of the last pass
+        self._pass_began = self._next_page = 0.0  # monotonic seconds
         self.alarm = Alarm()
 
     # --- The watch.
@@ -124,17 +85,16 @@ class ScheduleWatch:
             try:
                 self._api = PodApi.open(account_directory())
             except NoCluster as error:
-                if not self._unreadable:
-                    hint = "pods of scanners need automountServiceAccountToken, which the operator sets"
-                    log.warning(
-                        "schedules_not_watched", extra={"fields": {"error": str(error), "hint": hint}}
+                if not self._no_token:
+                    self._log_unwatched(
+                        error, "the operator gives pods of scanners a token: is this one older?"
                     )
-                self._unreadable = True
+                self._no_token = True
                 return
         await self._client.open()
+        self._reporter = ScheduleReporter(self._api)
         self._reflector = Reflector(self._api, DELAY_SCHEDULE, self, namespace=self._api.namespace)
         self._task = asyncio.create_task(self._watch(self._reflector))
-        self.alarm.ring()
 
     async def _watch(self, reflector: Reflector) -> None:
         waiting = asyncio.create_task(reflector.synced.wait())
@@ -142,10 +102,12 @@ class ScheduleWatch:
         try:
             await reflector.run()
         except KubernetesError as error:  # the next scrape of the operator begins again
-            hint = "compare the Role of the queue with what the operator writes"
-            log.warning("schedules_not_watched", extra={"fields": {"error": str(error), "hint": hint}})
+            self._log_unwatched(error, "compare the Role of the queue with what the operator writes")
         finally:
             waiting.cancel()
+
+    def _log_unwatched(self, error: KubernetesError, hint: str) -> None:
+        log.warning("schedules_not_watched", extra={"fields": {"error": str(error), "hint": hint}})
 
     async def close(self) -> None:
         """End the watch, and close the connections."""
@@ -157,114 +119,124 @@ class ScheduleWatch:
             await self._client.close()
 
     def seen(self, _kind: Kind, body: Object) -> None:
-        """Take an object of the watch. A change of its status only, which is ours, is nothing to do."""
-        metadata, spec = body["metadata"], body.get("spec") or {}
-        name, before = metadata["name"], self._objects.get(metadata["name"])
-        if (spec.get("queueRef") or {}).get("name") != self._queue_name:
-            if before is not None:
-                self._forget(name)
+        """Take an object of the watch. If only its status has changed, which is ours, there is nothing to do."""
+        name, before = body["metadata"]["name"], self._objects.get(body["metadata"]["name"])
+        if ((body.get("spec") or {}).get("queueRef") or {}).get("name") != self._queue_name:
+            self._forget(name)
             return
-        text = json.dumps({"spec": spec, "status": body.get("status") or {}}, separators=(",", ":"))
-        known = Known(metadata["uid"], metadata["generation"], text.encode())
-        self._objects[name] = known
-        if before is None or before.notes != known.notes:
+        self._objects[name] = Known.of(body)
+        if before is None or before.notes != self._objects[name].notes:
             self._change(name)
 
     def gone(self, _kind: Kind, name: Name) -> None:
         """Take a deletion."""
-        if name[1] in self._objects:
-            self._forget(name[1])
+        self._forget(name[1])
 
     def _forget(self, name: str) -> None:
-        self._deleted[name] = self._objects.pop(name).uid
-        self._change(name)
+        known = self._objects.pop(name, None)
+        if known is not None:
+            self._change(name, known.uid)
 
-    def _change(self, name: str) -> None:
-        self._changed[name] = None
-        self._told.pop(name, None)
+    def _change(self, name: str, uid: str = "") -> None:
+        """Note a change, or with `uid` a deletion. Those of other shards are found by the pass of their next leader."""
+        self._reported.pop(name, None)
         self._refused.pop(name, None)
-        self.alarm.ring()
+        if self._shard(name) in self._led():
+            self._changed[name] = None
+            if uid:
+                self._deleted[name] = uid
+            self.alarm.ring()
 
     # --- The work.
 
     async def step(self) -> float:
-        """Apply some changes, or go through the records; returns the seconds until the next step."""
-        if self._reflector is None or not self._reflector.synced.is_set():
+        """Apply some changes, and go through a page of the records; returns the seconds until the next step."""
+        if self._reporter is None or self._reflector is None or not self._reflector.synced.is_set():
             return REST_SECONDS
-        led = self._led()
-        names = [name for name in self._changed if self._shard(name) in led]
-        for name in names[:PAGE]:
+        reporter, led = self._reporter, set(self._led())
+        for name in [*self._changed][:PAGE]:
             del self._changed[name]  # before the call: it may change again meanwhile
+            if self._shard(name) not in led:
+                self._deleted.pop(name, None)
+                continue
             try:
-                await self._apply(name)
+                await self._apply(name, reporter)
             except BaseException:
                 self._changed[name] = None
                 raise
-        if names[PAGE:]:
-            return 0.0
-        if time.monotonic() >= self._pass_at or not self._passed.issuperset(led):
-            await self._pass(led)
-        pause = self._pass_at - time.monotonic()
-        return 0.0 if any(self._shard(name) in led for name in self._changed) else max(0.0, pause)
+        if not led.issubset(self._passed):
+            self._pages, self._next_page = None, 0.0
+        if time.monotonic() >= self._next_page:
+            await self._go_on(led, reporter)
+        return 0.0 if self._changed else max(0.0, self._next_page - time.monotonic())
 
     def _shard(self, name: str) -> int:
         return self._commands.shard_of(record_id(name))
 
-    async def _apply(self, name: str) -> None:
+    async def _apply(self, name: str, reporter: ScheduleReporter) -> None:
         """Write or delete the definition of a schedule, and say what came of it."""
         known = self._objects.get(name)
         if known is None:
-            await self._delete(name)
+            await self._delete(name, reporter)
             return
-        body = known.body
         try:
-            schedule = parsed(name, body["spec"])
+            schedule = parsed(name, known.spec)
             change = await self._client.apply_schedule(schedule, owner=KUBERNETES, notes=known.notes)
         except (SpecError, ScheduleRefused) as error:
-            await self._refuse(name, known, body, error)
+            refusal = Refusal("InvalidSpec" if isinstance(error, SpecError) else "Refused", str(error))
+            if self._refused.get(name) != refusal:
+                self._keep(known, written := await reporter.refused(known, refusal))
+                if written is not None:
+                    self._refused[name] = refusal
             return
         self._refused.pop(name, None)
-        self._deleted.pop(name, None)
-        await self._report(name, known, body, schedule=schedule)
-        await self._post_change(name, known.uid, change)
+        self._keep(known, await reporter.applied(known, schedule))
+        await reporter.changed(name, known.uid, change)
 
-    async def _refuse(
-        self, name: str, known: Known, body: Mapping[str, Any], error: SpecError | ScheduleRefused
-    ) -> None:
-        reason = "InvalidSpec" if isinstance(error, SpecError) else "Refused"
-        refusal = Refusal(reason, str(error))
-        if self._refused.get(name) != refusal and await self._report(name, known, body, refusal=refusal):
-            self._refused[name] = refusal
-            await self._post(name, known.uid, reason, refusal.message, warning=True)
-
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, name: str, reporter: ScheduleReporter) -> None:
+        uid = self._deleted.get(name, "")
         try:
             change = await self._client.delete_schedule(name, owner=KUBERNETES)
         except ScheduleRefused as error:
             if not isinstance(error, NoSuchSchedule):
                 log.info("schedule_not_deleted", extra={"fields": {"schedule": name, "error": str(error)}})
-            return
-        await self._post_change(name, self._deleted.pop(name, ""), change)
+        else:
+            await reporter.changed(name, uid, change)
+        self._deleted.pop(name, None)
 
-    async def _pass(self, led: Collection[int]) -> None:
-        """Go through the records of the shards that this scanner leads."""
-        found, begun = set[str](), time.monotonic()
+    def _keep(self, known: Known, written: Known | None) -> None:
+        """Keep an object with its new status, unless the watch has brought another one, or its deletion, meanwhile."""
+        if written is not None and self._objects.get(known.name) is known and written.notes == known.notes:
+            self._objects[known.name] = written
+
+    async def _go_on(self, led: Collection[int], reporter: ScheduleReporter) -> None:
+        """Go through one more page; after the last one, a new pass begins in time."""
+        if self._pages is None:
+            self._passed, self._pass_began, self._pages = led, time.monotonic(), self._pass(led, reporter)
+        pages, self._pages = self._pages, None  # an error ends this pass
+        async for _ in pages:
+            self._pages, self._next_page = pages, time.monotonic() + PAGE_SECONDS
+            return
+        self._next_page = max(self._pass_began + PASS_SECONDS, time.monotonic() + PAGE_SECONDS)
+
+    async def _pass(self, led: Collection[int], reporter: ScheduleReporter) -> AsyncGenerator[None, None]:
+        """Compare the records of the shards that this scanner leads with the objects; yields after each full page."""
+        found = set[str]()
         for shard in led:
-            offset = 0
-            while True:
-                page = await self._connection.one(
-                    self._commands.list_schedules(shard, offset=offset, limit=PAGE)
-                )
+            offset, entries = 0, PAGE
+            while entries == PAGE:
+                call = self._commands.list_schedules(shard, offset=offset, limit=PAGE)
+                page = await self._connection.one(call)
                 for record in page.records:
                     if self._shard(record.name) in led:  # else it migrates
                         found.add(record.name)
-                        await self._compare(record, page.now_ms)
-                offset += page.entries
-                if page.entries < PAGE:
-                    break
-        for name in [name for name in self._objects if name not in found and self._shard(name) in led]:
-            self._again(name)
-        self._passed, self._pass_at = set(led), begun + max(PASS_SECONDS, len(found) / A_SECOND)
+                        await self._compare(record, page.now_ms, reporter)
+                offset, entries = offset + page.entries, page.entries
+                if entries == PAGE:
+                    yield
+        for name in self._objects.keys() - found:
+            if self._shard(name) in led:
+                self._again(name)
 
     def _again(self, name: str) -> None:
         """Apply a schedule once more, unless its spec is invalid until it is edited."""
@@ -272,123 +244,29 @@ class ScheduleWatch:
         if refusal is None or refusal.reason != "InvalidSpec":
             self._changed[name] = None
 
-    async def _compare(self, record: ScheduleRecord, now_ms: int) -> None:
-        """Apply a schedule again that differs from its record; else update its status."""
+    async def _compare(self, record: ScheduleRecord, now_ms: int, reporter: ScheduleReporter) -> None:
+        """Apply a schedule again that differs from its record; else report its runs."""
         name, known = record.name, self._objects.get(record.name)
+        before, definition = self._reported.get(name), None
         if known is None:
             if record.owner == KUBERNETES and record.phase != "deleting":
+                definition = decode(record)
+                self._deleted[name] = str(definition.notes.get("uid", "")) if definition else ""
                 self._changed[name] = None
             return
-        if record.owner != KUBERNETES:
-            self._again(name)
-            return
-        told = self._told.get(name)
-        if told is not None and told.still_true(record, now_ms):
-            return
-        definition = decode(record)
+        if record.owner == KUBERNETES:
+            if before is not None and before.holds(record, now_ms):
+                return
+            definition = decode(record)
         if definition is None or dict(definition.notes) != known.notes:
             self._again(name)
             return
-        await self._report(
-            name, known, known.body, schedule=definition.schedule, record=record, now_ms=now_ms
-        )
+        told = await reporter.ran(known, definition.schedule, record, now_ms)
         if told is not None:
-            await self._post_missed(name, known.uid, told.record, record)
-
-    # --- What it says.
-
-    async def _report(
-        self,
-        name: str,
-        known: Known,
-        body: Mapping[str, Any],
-        *,
-        schedule: DelaySchedule | None = None,
-        record: ScheduleRecord | None = None,
-        refusal: Refusal | None = None,
-        now_ms: int | None = None,
-    ) -> bool:
-        """Write the status, if it differs; whether that was done."""
-        now_ms = now_ms or time.time_ns() // 1_000_000
-        times_ms = [] if schedule is None else next_times(schedule, now_ms)
-        previous = body.get("status") or {}
-        made = status(
-            known.generation,
-            previous,
-            now_ms,
-            schedule=schedule,
-            record=record,
-            times_ms=times_ms,
-            refusal=refusal,
-        )
-        if {field: previous.get(field) for field in made} != made and not await self._write(
-            name, known, made
-        ):
-            return False
-        if record is not None:
-            # Without the definition, which is most of it: the version says as much.
-            self._told[name] = Told(replace(record, body=b""), times_ms[0] if times_ms else math.inf)
-        return True
-
-    async def _write(self, name: str, known: Known, made: dict[str, Any]) -> bool:
-        if self._api is None:
-            return False
-        metadata = {"name": name, "namespace": self._api.namespace, "uid": known.uid}
-        body = {"apiVersion": DELAY_SCHEDULE.api_version, "kind": KIND, "metadata": metadata, "status": made}
-        try:
-            self.seen(DELAY_SCHEDULE, await self._api.apply_status(DELAY_SCHEDULE, body, manager=MANAGER))
-        except KubernetesError as error:  # the next pass tries again
-            log.info("status_not_written", extra={"fields": {"schedule": name, "error": str(error)}})
-            return False
-        return True
-
-    async def _post_change(self, name: str, uid: str, change: ScheduleChange) -> None:
-        fields = {"schedule": name, "outcome": change.outcome, "removed": change.removed}
-        if change.outcome != "unchanged":
-            log.info("schedule_applied", extra={"fields": fields})
-            message = f"{change.outcome}; removed {change.removed} occurrences that were created ahead"
-            await self._post(name, uid, change.outcome.capitalize(), message)
-
-    async def _post_missed(self, name: str, uid: str, before: ScheduleRecord, record: ScheduleRecord) -> None:
-        missed, skipped = record.missed - before.missed, record.skipped - before.skipped
-        if missed > 0:
-            message = f"{missed} occurrences could not start in time, see spec.misfire"
-            await self._post(name, uid, "RunsMissed", message, warning=True)
-        if skipped > 0:
-            message = (
-                f"{skipped} occurrences did not start because another one ran, see spec.concurrencyPolicy"
-            )
-            await self._post(name, uid, "RunsSkipped", message, warning=True)
-
-    async def _post(self, name: str, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
-        """Post an event. It may fail: the status says the same."""
-        if self._api is None or not uid:
-            return
-        namespace, now = self._api.namespace, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{name[:200]}.", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": DELAY_SCHEDULE.api_version,
-                "kind": KIND,
-                "namespace": namespace,
-                "name": name,
-                "uid": uid,
-            },
-            "type": "Warning" if warning else "Normal",
-            "reason": reason,
-            "message": message[:1024],
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "source": {"component": MANAGER},
-            "reportingComponent": MANAGER,
-        }
-        try:
-            await self._api.create(EVENT, body)
-        except KubernetesError as error:
-            log.info("event_not_posted", extra={"fields": {"schedule": name, "error": str(error)}})
+            written, self._reported[name] = told
+            self._keep(known, written)
+            if before is not None:
+                await reporter.missed(known, before.record, record)
 
 
 def parsed(name: str, spec: object) -> DelaySchedule:

@@ -1,0 +1,273 @@
+"""DelaySchedules and records are compared; whatever goes wrong with one, or changes meanwhile, others are applied."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from delayq.client.recurring import ScheduleChange
+from delayq.contract import to_document
+from delayq.contract.document import parse
+from delayq.contract.problems import SpecError
+from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
+from delayq.kube.errors import Denied
+from delayq.kube.errors import Unavailable as Away
+from delayq.protocol.results import SchedulePage, ScheduleRecord
+from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, ScheduleReporter
+from delayq.scanner.schedule_watch import PAGE, ScheduleWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from delayq.contract.schedule import DelaySchedule
+
+QUEUE = parse(
+    {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelayQueue",
+        "metadata": {"name": "orders"},
+        "spec": {
+            "redis": {"standalone": {"host": "redis"}},
+            "handler": {"python": {"callable": "shop:handle"}},
+        },
+    }
+)
+NOW_MS = 1_772_000_000_000
+
+
+def body(name: str, generation: int = 1, *, uid: str = "u", **spec: Any) -> dict[str, Any]:  # noqa: ANN401
+    metadata = {"namespace": "shop", "name": name, "uid": uid, "generation": generation}
+    return {"metadata": metadata, "spec": {"queueRef": {"name": "orders"}, **({"everySeconds": 60} | spec)}}
+
+
+class World:
+    """Redis and the API server, as far as a ScheduleWatch sees them; also the client of both."""
+
+    namespace = "shop"
+
+    def __init__(self, led: tuple[int, ...] = (0,)) -> None:
+        self.records: dict[str, ScheduleRecord] = {}
+        self.led = set(led)
+        self.applied: list[str] = []
+        self.deleted: list[str] = []
+        self.statuses: dict[str, dict[str, Any]] = {}
+        self.events: list[tuple[str, str]] = []
+        self.error: Mapping[str, Exception] = {}
+        self.refuses: Exception | None = None  # the API server
+        self.meanwhile: Callable[[], None] = lambda: None
+        commands: Any = SimpleNamespace(
+            shard_of=lambda record_id: int(record_id.endswith("-b")),
+            list_schedules=lambda shard, offset, limit: (shard, offset, limit),
+        )
+        unused: Any = self
+        self.watch = ScheduleWatch(QUEUE, unused, commands=commands, connection=unused, led=lambda: self.led)
+        self.watch._reporter = ScheduleReporter(unused)
+        self.watch._reflector = SimpleNamespace(synced=asyncio.Event())  # type: ignore[assignment]
+        self.watch._reflector.synced.set()  # type: ignore[union-attr]
+
+    def see(self, *bodies: dict[str, Any]) -> None:
+        for each in bodies:
+            self.watch.seen(DELAY_SCHEDULE, each)
+
+    def gone(self, name: str) -> None:
+        self.watch.gone(DELAY_SCHEDULE, ("shop", name))
+
+    async def settle(self) -> None:
+        """Step until nothing is to be done; the pauses are not waited for."""
+        for _ in range(100):
+            if await self.watch.step() > 0 and self.watch._pages is None:
+                break
+            self.watch._next_page = 0.0
+        self.watch._next_page = 0.0
+
+    # --- The client.
+
+    async def apply_schedule(
+        self, schedule: DelaySchedule, *, owner: str, notes: Mapping[str, object]
+    ) -> ScheduleChange:
+        name = schedule.metadata.name
+        if name in self.error:
+            raise self.error[name]
+        body = json.dumps({"document": to_document(schedule), **notes}).encode()
+        before = self.records.get(name)
+        if before is not None and before.body == body:
+            return ScheduleChange("unchanged", 0)
+        self.applied.append(name)
+        version = before.version + 1 if before else 1
+        self.records[name] = ScheduleRecord(f"@{name}", body, version, "on", owner, NOW_MS)
+        return ScheduleChange("updated" if before else "created", 3 if before else 0)
+
+    async def delete_schedule(self, name: str, *, owner: str) -> ScheduleChange:
+        if name not in self.records:
+            raise NoSuchSchedule(name)
+        if self.records[name].owner != owner:
+            raise ScheduleRefused("belongs to a client")
+        del self.records[name]
+        self.deleted.append(name)
+        return ScheduleChange("deleted", 7)
+
+    # --- The connection.
+
+    async def one(self, call: tuple[int, int, int]) -> SchedulePage:
+        shard, offset, limit = call
+        of_shard = [each for each in self.records.values() if int(each.id.endswith("-b")) == shard]
+        page = of_shard[offset : offset + limit]
+        return SchedulePage(NOW_MS, len(page), page)
+
+    # --- The API server.
+
+    async def apply_status(self, _kind: object, body: dict[str, Any], *, manager: str) -> dict[str, Any]:
+        assert manager == "delayq-scanner"
+        if self.refuses is not None:
+            raise self.refuses
+        name = body["metadata"]["name"]
+        known = self.watch._objects[name]
+        answer = {"metadata": {"name": name, "uid": known.uid, "generation": known.generation}}
+        self.statuses[name] = body["status"]
+        spec = known.spec
+        self.meanwhile()
+        return {**answer, "spec": spec, "status": body["status"]}
+
+    async def create(self, _kind: object, body: dict[str, Any]) -> None:
+        self.events.append((body["involvedObject"]["name"], body["reason"]))
+
+
+def ready(world: World, name: str) -> str:
+    return next(str(each["reason"]) for each in world.statuses[name]["conditions"] if each["type"] == "Ready")
+
+
+async def test_what_is_new_is_applied_and_what_is_gone_is_deleted_once() -> None:
+    world = World()
+    world.see(body("a"), body("c"), {**body("other"), "spec": {"queueRef": {"name": "bills"}}})
+    await world.settle()
+    assert (world.applied, ready(world, "a")) == (["a", "c"], "Scheduled")
+    world.see(body("a"))  # as after a list
+    await world.settle()
+    world.gone("a")
+    await world.settle()
+    await world.settle()
+    assert (world.applied, world.deleted) == (["a", "c"], ["a"])
+    assert world.events == [("a", "Created"), ("c", "Created"), ("a", "Deleted")]
+    world.see({**body("c"), "spec": {"queueRef": {"name": "bills"}}})
+    await world.settle()
+    assert world.deleted == ["a", "c"]
+
+
+async def test_one_that_cannot_be_does_not_hold_up_others_and_is_told_once() -> None:
+    world = World()
+    world.error = {"full": ScheduleRefused("no room")}
+    world.see(body("never", everySeconds=None, cron="0 0 31 2 *"), body("full"), body("a"))
+    world.error = {**world.error, "never": SpecError(())}
+    for _ in range(3):
+        await world.settle()
+    assert world.applied == ["a"]
+    assert (ready(world, "never"), ready(world, "full")) == ("InvalidSpec", "Refused")
+    assert sorted(world.events) == [("a", "Created"), ("full", "Refused"), ("never", "InvalidSpec")]
+    world.error = {"never": SpecError(())}  # there is room, and nobody edits the other
+    await world.settle()
+    await world.settle()
+    assert world.applied == ["a", "full"]
+    world.error = {}
+    world.see(body("never", 2))
+    await world.settle()
+    assert world.applied == ["a", "full", "never"]
+
+
+async def test_a_deletion_while_its_status_is_written_is_not_undone_by_the_answer() -> None:
+    world = World()
+    world.see(body("a"))
+    world.meanwhile = lambda: world.gone("a")
+    await world.settle()
+    world.meanwhile = lambda: None
+    await world.settle()
+    assert (world.records, world.watch._objects) == ({}, {})
+
+
+async def test_an_edit_while_its_status_is_written_is_applied_and_not_undone_by_the_answer() -> None:
+    world = World()
+    world.see(body("a"))
+    world.meanwhile = lambda: world.see(body("a", 2, everySeconds=90))
+    await world.settle()
+    world.meanwhile = lambda: None
+    await world.settle()
+    assert b"90" in world.records["a"].body
+    assert world.watch._objects["a"].generation == 2
+
+
+async def test_deletions_that_nobody_saw_and_records_that_redis_lost_are_found() -> None:
+    world = World()
+    world.see(body("a"), body("c"))
+    await world.settle()
+    del world.records["a"]
+    world.records["orphan"] = replace(world.records["c"], id="@orphan")
+    world.records["client's"] = replace(world.records["c"], id="@client's", owner="client")
+    await world.settle()
+    await world.settle()
+    assert set(world.records) == {"a", "c", "client's"}
+    assert ("orphan", "Deleted") in world.events
+
+
+async def test_only_schedules_of_led_shards_are_applied_and_those_of_new_ones_at_once() -> None:
+    world = World()
+    world.see(body("x-a"), body("x-b"), body("y-b"))
+    world.gone("y-b")
+    await world.settle()
+    assert (world.applied, world.watch._changed, world.watch._deleted) == (["x-a"], {}, {})
+    world.led = {0, 1}
+    world.watch._next_page = 1e12
+    assert await world.watch.step() == 0.0
+    await world.settle()
+    assert world.applied == ["x-a", "x-b"]
+
+
+async def test_runs_are_told_when_they_change_and_nothing_is_written_before() -> None:
+    world = World()
+    world.see(body("a"))
+    await world.settle()
+    await world.settle()
+    world.statuses.clear()
+    await world.settle()
+    assert world.statuses == {}
+    last = {"last_id": "@a@2026-02-25T06:13:00Z", "last_began_ms": NOW_MS, "last_late_ms": 4}
+    world.records["a"] = replace(world.records["a"], missed=2, skipped=1, **last)  # type: ignore[arg-type]
+    await world.settle()
+    assert world.statuses["a"]["missedRuns"] == {"tooLate": 2, "concurrent": 1}
+    assert world.statuses["a"]["lastRun"]["latenessMilliseconds"] == 4
+    assert world.events[-2:] == [("a", "RunsMissed"), ("a", "RunsSkipped")]
+
+
+@pytest.mark.parametrize("error", [Away("no answer"), Denied(403, "Forbidden", "no")])
+async def test_without_the_api_server_definitions_are_applied_and_told_later(error: Exception) -> None:
+    world = World()
+    world.refuses = error
+    world.see(body("a"))
+    await world.settle()
+    assert (world.applied, world.statuses) == (["a"], {})
+    world.refuses = None
+    await world.settle()
+    assert ready(world, "a") == "Scheduled"
+
+
+async def test_without_redis_changes_are_kept() -> None:
+    world = World()
+    world.error = {"a": Unavailable("redis:6379", "connection refused")}
+    world.see(body("a"))
+    with pytest.raises(Unavailable):
+        await world.watch.step()
+    world.error = {}
+    await world.settle()
+    assert world.applied == ["a"]
+
+
+async def test_many_are_applied_and_passed_a_page_at_a_time() -> None:
+    world = World()
+    world.see(*(body(f"n{number}") for number in range(3 * PAGE)))
+    assert await world.watch.step() == 0.0
+    assert len(world.applied) == PAGE
+    await world.settle()
+    assert len(world.applied) == 3 * PAGE
+    assert [known.name for known in map(Known.of, [body("n0")])] == ["n0"]

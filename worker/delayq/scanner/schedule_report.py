@@ -1,0 +1,176 @@
+"""Writes the status of DelaySchedules, and posts events. Not here: what a status says (schedule_status.py)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from delayq.contract.queue import GROUP, VERSION
+from delayq.contract.schedule import KIND
+from delayq.kube.errors import KubernetesError
+from delayq.kube.objects import Kind
+from delayq.scanner.schedule_status import next_times, status
+
+if TYPE_CHECKING:
+    from delayq.client.recurring import ScheduleChange
+    from delayq.contract.schedule import DelaySchedule
+    from delayq.kube.api import PodApi
+    from delayq.kube.objects import Object
+    from delayq.protocol.results import ScheduleRecord
+    from delayq.scanner.schedule_status import Refusal
+
+log = logging.getLogger(__name__)
+
+DELAY_SCHEDULE: Final = Kind(f"{GROUP}/{VERSION}", KIND, "delayschedules")
+EVENT: Final = Kind("v1", "Event", "events")
+MANAGER: Final = "delayq-scanner"
+
+
+class Known(NamedTuple):
+    """A DelaySchedule as the API server has it."""
+
+    name: str
+    uid: str
+    generation: int
+    text: bytes
+    """Its spec and status, as JSON: Python dicts would take several times the memory."""
+
+    @classmethod
+    def of(cls, body: Object) -> Known:
+        """Read an object of the API."""
+        metadata = body["metadata"]
+        text = json.dumps(
+            {"spec": body.get("spec"), "status": body.get("status") or {}}, separators=(",", ":")
+        )
+        return cls(metadata["name"], metadata["uid"], metadata["generation"], text.encode())
+
+    @property
+    def notes(self) -> dict[str, object]:
+        """What its record notes beside the definition."""
+        return {"uid": self.uid, "generation": self.generation}
+
+    @property
+    def spec(self) -> object:
+        """Its spec, which may be of another version than ours."""
+        return json.loads(self.text)["spec"]
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Its status; empty without one."""
+        found: dict[str, Any] = json.loads(self.text)["status"]
+        return found
+
+
+class Reported(NamedTuple):
+    """What a status was written from: while nothing of it changes, nothing is computed."""
+
+    record: ScheduleRecord
+    until_ms: float
+    """When the first of the next times is over."""
+
+    def holds(self, record: ScheduleRecord, now_ms: int) -> bool:
+        """Whether the status would be the same. The cursor does not count, nor the body: the version says as much."""
+        seen = replace(record, cursor_ms=self.record.cursor_ms, body=b"")
+        return now_ms < self.until_ms and seen == self.record
+
+
+class ScheduleReporter:
+    """Tells users about their schedules. What the API server refuses is logged; the next pass tries again."""
+
+    def __init__(self, api: PodApi) -> None:
+        """`api` is open."""
+        self._api = api
+
+    async def applied(self, known: Known, schedule: DelaySchedule) -> Known | None:
+        """Report that Redis has this definition; returns the object with its status, None if that was not written."""
+        now_ms = time.time_ns() // 1_000_000
+        times_ms = next_times(schedule, now_ms)
+        made = status(known.generation, known.status, now_ms, schedule=schedule, times_ms=times_ms)
+        return await self._write(known, made)
+
+    async def refused(self, known: Known, refusal: Refusal) -> Known | None:
+        """Report why a definition is not applied."""
+        made = status(known.generation, known.status, time.time_ns() // 1_000_000, refusal=refusal)
+        written = await self._write(known, made)
+        if written is not None:
+            await self.post(known.name, known.uid, refusal.reason, refusal.message, warning=True)
+        return written
+
+    async def ran(
+        self, known: Known, schedule: DelaySchedule, record: ScheduleRecord, now_ms: int
+    ) -> tuple[Known, Reported] | None:
+        """Report what the record says of the runs, by Redis' clock."""
+        times_ms = next_times(schedule, now_ms)
+        made = status(
+            known.generation, known.status, now_ms, schedule=schedule, record=record, times_ms=times_ms
+        )
+        written = await self._write(known, made)
+        until_ms = times_ms[0] if times_ms else math.inf
+        return written and (written, Reported(replace(record, body=b""), until_ms))
+
+    async def _write(self, known: Known, made: dict[str, Any]) -> Known | None:
+        """Write a status, if it differs."""
+        previous = known.status
+        if {field: previous.get(field) for field in made} == made:
+            return known
+        metadata = {"name": known.name, "namespace": self._api.namespace, "uid": known.uid}
+        body = {"apiVersion": DELAY_SCHEDULE.api_version, "kind": KIND, "metadata": metadata, "status": made}
+        try:
+            return Known.of(await self._api.apply_status(DELAY_SCHEDULE, body, manager=MANAGER))
+        except KubernetesError as error:
+            log.info("status_not_written", extra={"fields": {"schedule": known.name, "error": str(error)}})
+            return None
+
+    async def changed(self, name: str, uid: str, change: ScheduleChange) -> None:
+        """Post what a write of the definition has done."""
+        if change.outcome == "unchanged":
+            return
+        fields = {"schedule": name, "outcome": change.outcome, "removed": change.removed}
+        log.info("schedule_applied", extra={"fields": fields})
+        message = f"{change.outcome}; removed {change.removed} occurrences that were created ahead"
+        await self.post(name, uid, change.outcome.capitalize(), message)
+
+    async def missed(self, known: Known, before: ScheduleRecord, record: ScheduleRecord) -> None:
+        """Post how many occurrences did not run since the last report."""
+        for more, reason, why in (
+            (record.missed - before.missed, "RunsMissed", "could not start in time, see spec.misfire"),
+            (
+                record.skipped - before.skipped,
+                "RunsSkipped",
+                "did not start because another one ran, see spec.concurrencyPolicy",
+            ),
+        ):
+            if more > 0:
+                await self.post(known.name, known.uid, reason, f"{more} occurrences {why}", warning=True)
+
+    async def post(self, name: str, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
+        """Post an event."""
+        namespace, now = self._api.namespace, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        body: Object = {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {"generateName": f"{name}.", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": DELAY_SCHEDULE.api_version,
+                "kind": KIND,
+                "namespace": namespace,
+                "name": name,
+                "uid": uid,
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": message[:1024],
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "source": {"component": MANAGER},
+            "reportingComponent": MANAGER,
+        }
+        try:
+            await self._api.create(EVENT, body)
+        except KubernetesError as error:
+            log.info("event_not_posted", extra={"fields": {"schedule": name, "error": str(error)}})

@@ -102,8 +102,7 @@ class ClaimLoop:
             await self._probe()
         if self._exchange or group_state.has_work:
             return 0.0
-        # Wake this group's listener, and the paused ones of other shard groups.
-        group_state.listener_alarm.ring()
+        group_state.listener_paused = True  # listen() wakes it, but not while no slot is free
         self._slots.listen()
         now = time.monotonic()
         pause = min(self._poll_at - now, self._backoff.next_in(now))
@@ -232,14 +231,16 @@ class ClaimLoop:
             raise (outages or errors)[0]
 
     async def _overlap(self, claimed: list[Claimed]) -> None:
-        """Send the next exchange before the claimed tasks start, if more tasks are due.
+        """Send the next exchange before the claimed tasks start, if more tasks are due and slots are free for them.
 
         Suspects run alone, and a worker that drains releases what it claims: then exchanges follow each other.
         """
         leases = sum(answer.tasks for answer in claimed)
         suspects = self._slots.suspects
         more = any(answer.more for answer in claimed)
-        if not (more and leases) or self._slots.draining or suspects.waiting or suspects.running:
+        if not (more and 0 < leases < self._slots.free):
+            return
+        if self._slots.draining or suspects.waiting or suspects.running:
             return
         self._slots.reserved += leases
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -333,9 +332,11 @@ def _no_leases() -> Leases:
     return Leases([], [])
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Claimed:
     """The result of one claim. The tasks are decoded on first use: the worker may send the next claim before.
+
+    To freeze it would slow every claim.
 
     `held`: a limit holds due tasks back for `room_seconds`, or if that is None until a running task ends.
     `abandoned`: Redis executed the claim after its deadline and leased nothing.
@@ -349,20 +350,23 @@ class Claimed:
     abandoned: bool = False
     suspects: int = 0  # waiting in the shard
     decode: Callable[[], Leases] = field(default=_no_leases, repr=False, compare=False)
+    _decoded: Leases | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def leases(self) -> list[Lease]:
         """The tasks that can be decoded."""
-        return self._leases.readable
+        return self.decoded().readable
 
     @property
     def unreadable(self) -> list[tuple[Lease, Exception]]:
         """The others."""
-        return self._leases.unreadable
+        return self.decoded().unreadable
 
-    @cached_property
-    def _leases(self) -> Leases:
-        return self.decode()
+    def decoded(self) -> Leases:
+        """Return both."""
+        if self._decoded is None:
+            self._decoded = self.decode()
+        return self._decoded
 
 
 class Ticket(NamedTuple):

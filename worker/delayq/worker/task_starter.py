@@ -42,8 +42,9 @@ class TaskStarter:
         if self._counters.first_claim is None:
             # By the local clock, not by Redis': compared with the pod's creation.
             self._counters.first_claim = time.time()
-        self._counters.claimed += len(answer.leases)
-        leases = answer.leases if self._runner.kinds is None else list(self._known(answer.leases))
+        readable, unreadable = answer.decoded()
+        self._counters.claimed += len(readable)
+        leases = readable if self._runner.kinds is None else self._known(readable)
         now = time.monotonic()
         deadline = now + self._delivery.handler_timeout_seconds
         # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
@@ -65,19 +66,22 @@ class TaskStarter:
             self._slots.begin_calls()
         for lease in leases[room:]:
             self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
-        if answer.unreadable:
+        if unreadable:
             self._group_state.outbox.waiting += of_unreadable(answer)
 
-    def _known(self, leases: Iterable[Lease]) -> Iterable[Lease]:
-        """Yield the tasks that the handler can run; park the others."""
+    def _known(self, leases: list[Lease]) -> list[Lease]:
+        """Return the tasks that the handler can run; park the others."""
+        known = [lease for lease in leases if self._runner.knows(lease.task)]
+        if len(known) < len(leases):
+            self._park(lease for lease in leases if not self._runner.knows(lease.task))
+        return known
+
+    def _park(self, leases: Iterable[Lease]) -> None:
         unknown: Counter[tuple[str, int]] = Counter()
         for lease in leases:
             task = lease.task
-            if self._runner.knows(task):
-                yield lease
-            else:
-                unknown[task.kind, task.kind_version] += 1
-                self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
+            unknown[task.kind, task.kind_version] += 1
+            self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
         now = time.monotonic()
         for kind, count in unknown.items():
             self._parked[kind] += count

@@ -119,6 +119,7 @@ class TaskStarter:
             for member in call.members:
                 if member.lease.member in self._slots.running:
                     self._group_state.ended(member, self._runner.settlement(member, error))
+        call.members = []  # which refer to the call: they would stay until the garbage collector finds them
 
     async def _run(self, running: Running) -> None:
         running.begun = True

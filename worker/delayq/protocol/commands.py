@@ -73,9 +73,9 @@ LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 GONE_MS = 7 * 24 * 3600 * 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call(Generic[T]):
-    """One script to run, and how to read its reply."""
+    """One script to run, and how to read its reply. To freeze it would slow every call."""
 
     script: Script
     arguments: list[Argument]

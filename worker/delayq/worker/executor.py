@@ -153,6 +153,8 @@ class Executor:
 
         Exceptions are users' code, too: attributes may be missing, and str() of them may raise or exit.
         """
+        if error is None and running.cancelled_for is None:
+            return Settlement("ack", running.lease)
         try:
             return self._settlement(running, error)
         except BaseException:  # noqa: BLE001 -- the exception cannot be read, so its text is not used
@@ -163,8 +165,8 @@ class Executor:
     def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
         """The cancellation reason decides first: a cancelled handler may raise in cleanup, or return normally."""
         reason = running.cancelled_for
-        if reason is None:
-            return Settlement("ack", running.lease) if error is None else self._failed(running, error)
+        if reason is None and error is not None:
+            return self._failed(running, error)
         if reason in ("lease_lost", "given_up"):
             return None
         if isinstance(error, Seen) and not running.shared:

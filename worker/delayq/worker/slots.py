@@ -202,10 +202,12 @@ class Slots:
 
     def freed(self) -> None:
         """Use slots that have become free."""
-        if not self.running and self.suspects.running:
-            self.claim_again()
-        self.offer()
-        self.check_empty()
+        if not self.running:
+            if self.suspects.running:
+                self.claim_again()
+            self.check_empty()
+        if len(self.group_states) > 1:
+            self.offer()
 
     def withhold(self, slots: int) -> None:
         """Mark slots as stuck; a negative number returns them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,7 +96,7 @@ class Address:
         """Whether shards are on several servers, which can fail independently."""
         return self.kind == "cluster"
 
-    @property
+    @cached_property
     def where(self) -> str:
         """For messages: host:port, the path of a socket, or the Sentinels or nodes that name the servers."""
         shown = ", ".join([*map(str, self.places[:SHOWN]), *(["…"] if self.places[SHOWN:] else [])])

@@ -13,7 +13,15 @@ from delayq.protocol import replies, scripts
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import Keys
 from delayq.protocol.quota import history, quota
-from delayq.protocol.results import INDEXES, UNRECORDED, Cancelled, ClampedLeases, Recovered, State
+from delayq.protocol.results import (
+    INDEXES,
+    UNRECORDED,
+    Cancelled,
+    ClampedLeases,
+    Recovered,
+    Settled,
+    State,
+)
 from delayq.protocol.shard_map import ShardMap
 
 if TYPE_CHECKING:
@@ -40,7 +48,6 @@ if TYPE_CHECKING:
         ScheduleRecord,
         ScheduleWritten,
         Selection,
-        Settled,
         ShardMapState,
         TaskRow,
         TaskView,
@@ -308,7 +315,7 @@ class Commands:
 
     def ack(self, shard: int, members: Sequence[bytes], tasks: Sequence[Task] = ()) -> Call[Settlements]:
         """Delete tasks whose handlers succeeded. With `tasks`, those of the leases, the history gets their entries."""
-        decode = replies.settled(len(members), "acked")
+        decode = replies.settled(len(members), Settled.ACKED)
         return self._call("ack", shard, decode, members, history=self._entries(shard, tasks) if tasks else "")
 
     def _entries(self, shard: int, tasks: Sequence[Task]) -> str:
@@ -334,12 +341,12 @@ class Commands:
 
     def release(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
         """Return tasks to their index without charging an attempt; `settles` is flat: member, due ms."""
-        return self._call("release", shard, replies.settled(len(settles) // 2, "released"), settles)
+        return self._call("release", shard, replies.settled(len(settles) // 2, Settled.RELEASED), settles)
 
     def park(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
         """Set tasks aside whose kind or version this worker does not know; `settles` is flat: member, due ms."""
         interval_us = self._quota(shard)["interval_us"]
-        decode = replies.settled(len(settles) // 2, "parked")
+        decode = replies.settled(len(settles) // 2, Settled.PARKED)
         return self._call("park", shard, decode, settles, interval_us=interval_us)
 
     def unpark(

@@ -152,7 +152,7 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
         now_ms, first, more, room_us, ids, dues, envelopes, counts, suspects = reply
         token = int(first)
         tasks = zip(range(token, token + len(ids)), ids, dues, envelopes, strict=True)
-        retried = dict(zip([token + at for at in counts[::2]], counts[1::2], strict=True))
+        retried = {token + at: entry for at, entry in zip(counts[::2], counts[1::2], strict=True)}
         return Claimed(
             now_ms,
             len(ids) - envelopes.count(None),  # None: an orphan, which the script dropped
@@ -242,11 +242,11 @@ def _schedule(raw_id: bytes, entry: bytes, envelope: bytes) -> ScheduleRecord | 
     return replace(found, last_id=last_id, last_began_ms=int(began_ms), last_late_ms=int(late_ms))
 
 
-def settled(count: int, outcome: str) -> Callable[[list[int]], list[Settled]]:
+def settled(count: int, outcome: Settled) -> Callable[[list[int]], list[Settled]]:
     """Return the decoder of a reply that has only the positions of lost leases."""
 
     def read(lost: list[int]) -> list[Settled]:
-        outcomes = [Settled(outcome)] * count
+        outcomes = [outcome] * count
         for at in lost:
             outcomes[at] = Settled.LEASE_LOST
         return outcomes

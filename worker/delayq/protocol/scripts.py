@@ -52,7 +52,8 @@ class Script:
         if len(named) > len(self.arguments):
             names = tuple([str(named.pop(name, name)) for name in names])
         found = [*keys.of_names(names)]
-        found += [getattr(task, name) for task in each for name in self.each_key]
+        if self.each_key:
+            found += [getattr(task, name) for task in each for name in self.each_key]
         if len(named) != len(self.arguments):
             raise TypeError(f"{self.name}.lua takes {self.arguments}, got {tuple(named)}")
         return [len(found), *found, *[named[name] for name in self.arguments], *rest]

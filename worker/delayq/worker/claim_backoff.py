@@ -66,4 +66,5 @@ class ClaimBackoff:
 
     def next_in(self, now: float) -> float:
         """Return the seconds until the next shard is due; inf without any."""
-        return min([*self._held_until.values(), *self._refused_until.values()], default=float("inf")) - now
+        times = [*self._held_until.values(), *self._refused_until.values()]
+        return min(times) - now if times else float("inf")

@@ -185,15 +185,13 @@ class ClaimLoop:
         lost, claimer = dict(self._claims.lost), self._claims.claimer
         if not (settling or claiming or lost):
             return None
-        self._group_state.outbox.sent = sum(len(batch) for _, batch in settling)
-        self._group_state.begin_exchange(sum(claim.limit for claim in claiming))
-        calls = [
-            *(call for call, _ in settling),
-            # Before new claims, which may then lease the tasks of lost ones.
-            *(self._commands.unclaim(shard, claimer, lost[shard], self._lease_ms) for shard in lost),
-            *(claim.call for claim in claiming),
-            *self._wakes(settling, claiming),
-        ]
+        self._group_state.outbox.sent = sum([len(batch) for _, batch in settling])
+        self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
+        calls: list[Call[Any]] = [call for call, _ in settling]
+        for shard, number in lost.items():  # before new claims, which may then lease the tasks of lost ones
+            calls.append(self._commands.unclaim(shard, claimer, number, self._lease_ms))
+        calls += [claim.call for claim in claiming]
+        calls += self._wakes(settling, claiming)
         return Exchange(settling, [*lost], claiming, time.monotonic(), self._answers(calls))
 
     async def _finish(self, exchange: Exchange) -> None:

@@ -156,11 +156,12 @@ class Slots:
         With fewer slots than shards, the shards that waited longest go first. Groups that cannot claim now do not
         count: slots must not wait for a server that hangs.
         """
-        free, found = self.free, list[tuple[int, int]]()
+        if not self.may_claim:
+            return []
+        free = self.free
         if self.total >= 2 * OVERLAP_TASKS:
             free = min(free, max(-(-self.total // 2), self.largest_batch))
-        if not self.may_claim:
-            return found
+        found: list[tuple[int, int]] = []
         waiting = [shard for shard, other in self.hinted.items() if other is group_state or other.ready]
         share = -(-free // max(1, len(waiting)))
         for shard in waiting[: -(-free // share)]:

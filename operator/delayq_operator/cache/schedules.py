@@ -50,7 +50,8 @@ class Schedules:
         if self._queue.get(name, key) != key:
             self.gone(_kind, name)
         self._queue[name], self._of[key][name] = key, _schedule(body)
-        if before is None or before.generation != self._of[key][name].generation:
+        now = self._of[key][name]
+        if before is None or (before.generation, before.ready) != (now.generation, now.ready):
             self._enqueue(key)
 
     def gone(self, _kind: Kind, name: Name, *, ours: bool = False) -> None:  # noqa: ARG002 -- as Children has it

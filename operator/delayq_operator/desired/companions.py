@@ -32,7 +32,7 @@ def service_account(queue: DelayQueue, facts: Facts) -> Object:
 
 def scanner_role(queue: DelayQueue, facts: Facts) -> Object | None:
     """Return what a scanner may do: read DelaySchedules, write their status, post events about them."""
-    if not _may_watch(facts):
+    if not facts.schedules or names.ROLE.kind not in facts.kinds:
         return None
     group = [names.DELAY_SCHEDULE.group]
     plural = names.DELAY_SCHEDULE.plural
@@ -52,7 +52,7 @@ def scanner_role(queue: DelayQueue, facts: Facts) -> Object | None:
 
 def scanner_role_binding(queue: DelayQueue, facts: Facts, scanner: Object) -> Object | None:
     """Bind the Role to the ServiceAccount of the scanners, which their template may name. `scanner`: the Deployment."""
-    if not _may_watch(facts):
+    if not facts.role or names.ROLE_BINDING.kind not in facts.kinds:
         return None
     account = scanner["spec"]["template"]["spec"]["serviceAccountName"]
     name = names.scanner(queue.metadata.name)
@@ -65,11 +65,6 @@ def scanner_role_binding(queue: DelayQueue, facts: Facts, scanner: Object) -> Ob
         roleRef={"apiGroup": names.ROLE.group, "kind": names.ROLE.kind, "name": name},
         subjects=[{"kind": names.SERVICE_ACCOUNT.kind, "name": account, "namespace": facts.namespace}],
     )
-
-
-def _may_watch(facts: Facts) -> bool:
-    """Whether scanners need a Role, and the operator may write one."""
-    return facts.schedules and {names.ROLE.kind, names.ROLE_BINDING.kind} <= facts.kinds
 
 
 def metrics_service(queue: DelayQueue, facts: Facts) -> Object:

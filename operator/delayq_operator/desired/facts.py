@@ -50,5 +50,7 @@ class Facts:
     """Optional kinds that the API serves, and the operator may use: monitors, Role, RoleBinding, DelaySchedule."""
     schedules: bool = False
     """Whether a DelaySchedule names the queue, or did: then scanners watch them, with a token and a Role."""
+    role: bool = False
+    """Whether the Role of the scanners exists, and is the operator's: before that, nothing is bound to it."""
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Component → the live inputs in its Deployment's annotation names.INPUTS."""

@@ -130,8 +130,8 @@ class ScannerPoller:
         self._evaluate(key, cache, result.reading, asked)
 
     def _has_schedules(self, key: Key) -> bool:
-        """Whether scanners may watch DelaySchedules: they have a Role for it."""
-        return self._children.get(key, names.ROLE, names.scanner(key.name)) is not None
+        """Whether scanners may watch DelaySchedules: a Role for it is bound to them."""
+        return self._children.get(key, names.ROLE_BINDING, names.scanner(key.name)) is not None
 
     def _asked(self, key: Key) -> tuple[tuple[float, ...], float]:
         """Return the horizons that a decision needs, if maxReplicas workers start together.

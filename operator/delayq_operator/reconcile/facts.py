@@ -55,6 +55,7 @@ class Referents:
             if kind == SECRET and self._secrets.lacks((resource.key.namespace, name), key)
         )
         inputs = started_with(resource.key.name, children)
+        role = children.get((names.ROLE.kind, names.scanner(resource.key.name)))
         return Facts(
             uid=resource.uid,
             namespace=resource.key.namespace,
@@ -66,6 +67,7 @@ class Referents:
             kinds=self.kinds,
             # Also after the last one: a scanner that was away has to see that it is gone.
             schedules=bool(self._schedules.of(resource.key)) or SCHEDULES in inputs.get("scanner", {}),
+            role=role is not None and role.belongs_to(resource.uid),
             inputs=inputs,
         )
 

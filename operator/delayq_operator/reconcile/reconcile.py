@@ -196,7 +196,7 @@ class Reconciler:
         )
         view = await self._carry_out(view, todo, scale)
         await self._reporter.unserved.report(resource.key, queue)
-        if any(change.kind == names.ROLE for change in todo.changes):
+        if any(change.kind == names.ROLE_BINDING for change in todo.changes):
             self._scraper.hurry(resource.key)  # so that scanners begin to watch
         if view.failures or view.taken:
             return "refused"

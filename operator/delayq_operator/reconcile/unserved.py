@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from delayq.kube.errors import Denied, NotFound
+from delayq.kube.errors import ApiError
 
 from delayq_operator.base import names
 from delayq_operator.base.phrases import timestamp
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from delayq_operator.base.names import Key
     from delayq_operator.cache.schedules import Schedules
     from delayq_operator.kube.api import Api
+
+log = logging.getLogger(__name__)
 
 NO_QUEUE: Final = "QueueNotFound"
 NO_SCANNER: Final = "NoScanner"
@@ -34,7 +36,7 @@ class UnservedSchedules:
         if queue is None:
             await self._write(key, NO_QUEUE, f"DelayQueue {key.name} not found in namespace {key.namespace}.")
         elif queue.spec.scanner.replicas == 0:
-            why = f"spec.scanner.replicas of DelayQueue {key.name} is 0: nobody creates occurrences."
+            why = f"spec.scanner.replicas of DelayQueue {key.name} is 0: no scanner creates occurrences."
             await self._write(key, NO_SCANNER, why)
 
     async def _write(self, key: Key, reason: str, message: str) -> None:
@@ -53,9 +55,12 @@ class UnservedSchedules:
                 "apiVersion": names.API_VERSION,
                 "kind": names.DELAY_SCHEDULE.kind,
                 "metadata": {"name": each.name, "namespace": each.namespace, "uid": each.uid},
-                "status": {"conditions": [condition]},
+                "status": {"nextTimes": [], "conditions": [condition]},
             }
-            with suppress(Denied, NotFound):
+            try:
                 await self._api.apply(
                     names.DELAY_SCHEDULE, body, manager=names.OPERATOR, subresource="status"
                 )
+            except ApiError as error:  # of one: others must not wait for it
+                fields = {"schedule": f"{each.namespace}/{each.name}", "error": str(error)}
+                log.info("schedule_status_not_written", extra={"fields": fields})

@@ -166,6 +166,7 @@ class Operator:
         kopf = kopf_engine.run(memo, self.options.namespaces, started=lambda: _stop_on_signals(stop))
         self.parts.start("kopf", kopf)
         self.parts.start("witness", self.watch_verifier.run())
+        await self.watch_verifier.listed.wait()  # before that, a DelayQueue that exists could seem to be gone
         for number in range(self.options.workers):
             self.parts.start(
                 f"worker-{number}",
@@ -174,7 +175,6 @@ class Operator:
         self.parts.start("scraper", self.scraper.run())
         self.parts.start("survey", self.survey.run())
         self.parts.start("resync", self._resync())
-        await self.watch_verifier.listed.wait()
         self.health.synced = True
         await stop.wait()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def test_every_reason_is_on_the_page_with_its_status() -> None:
         told(schedule=poll()),
         told(refusal=Refusal("InvalidSpec", "spec.cron: no")),
         told(refusal=Refusal("Refused", "schedule poll belongs to a client")),
+        told(schedule=poll(), record=replace(RECORD, cursor_ms=NOW_MS - 180_000), times_ms=[1]),
         {"Ready": ("False", NO_QUEUE)},
         {"Ready": ("False", NO_SCANNER)},
     ]

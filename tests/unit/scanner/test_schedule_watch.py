@@ -14,7 +14,7 @@ from delayq.contract import to_document
 from delayq.contract.document import parse
 from delayq.contract.problems import SpecError
 from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
-from delayq.kube.errors import Denied
+from delayq.kube.errors import Denied, NotFound
 from delayq.kube.errors import Unavailable as Away
 from delayq.protocol.results import SchedulePage, ScheduleRecord
 from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, ScheduleReporter
@@ -52,6 +52,8 @@ class World:
     def __init__(self, led: tuple[int, ...] = (0,)) -> None:
         self.records: dict[str, ScheduleRecord] = {}
         self.led = set(led)
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.page = PAGE
         self.applied: list[str] = []
         self.deleted: list[str] = []
         self.statuses: dict[str, dict[str, Any]] = {}
@@ -71,9 +73,11 @@ class World:
 
     def see(self, *bodies: dict[str, Any]) -> None:
         for each in bodies:
+            self.objects[each["metadata"]["name"]] = each
             self.watch.seen(DELAY_SCHEDULE, each)
 
     def gone(self, name: str) -> None:
+        del self.objects[name]
         self.watch.gone(DELAY_SCHEDULE, ("shop", name))
 
     async def settle(self) -> None:
@@ -115,7 +119,7 @@ class World:
     async def one(self, call: tuple[int, int, int]) -> SchedulePage:
         shard, offset, limit = call
         of_shard = [each for each in self.records.values() if int(each.id.endswith("-b")) == shard]
-        page = of_shard[offset : offset + limit]
+        page = of_shard[offset : offset + min(limit, self.page)]
         return SchedulePage(NOW_MS, len(page), page)
 
     # --- The API server.
@@ -131,6 +135,14 @@ class World:
         spec = known.spec
         self.meanwhile()
         return {**answer, "spec": spec, "status": body["status"]}
+
+    async def get(self, _kind: object, namespace: str, name: str) -> dict[str, Any]:
+        assert namespace == "shop"
+        if self.refuses is not None:
+            raise self.refuses
+        if name not in self.objects:
+            raise NotFound(404, "NotFound", name)
+        return self.objects[name]
 
     async def create(self, _kind: object, body: dict[str, Any]) -> None:
         self.events.append((body["involvedObject"]["name"], body["reason"]))
@@ -205,10 +217,73 @@ async def test_deletions_that_nobody_saw_and_records_that_redis_lost_are_found()
     del world.records["a"]
     world.records["orphan"] = replace(world.records["c"], id="@orphan")
     world.records["client's"] = replace(world.records["c"], id="@client's", owner="client")
+    world.records["unseen"] = replace(world.records["c"], id="@unseen")
+    world.objects["unseen"] = body("unseen")  # the watch is behind
+    others = world.records["c"].body.replace(b"shop", b"bank")
+    world.records["others"] = replace(world.records["c"], id="@others", body=others)
     await world.settle()
     await world.settle()
-    assert set(world.records) == {"a", "c", "client's"}
+    assert set(world.records) == {"a", "c", "client's", "unseen", "others"}
     assert ("orphan", "Deleted") in world.events
+    world.objects["unseen"] = {**body("unseen"), "spec": {"queueRef": {"name": "bills"}}}
+    await world.settle()
+    await world.settle()
+    assert "unseen" not in world.records
+
+
+async def test_a_copy_that_is_behind_does_not_undo_what_another_scanner_has_applied() -> None:
+    world = World()
+    world.see(body("a", 4))
+    await world.settle()
+    later = world.records["a"].body.replace(b'"generation": 4', b'"generation": 5')
+    world.records["a"] = replace(world.records["a"], body=later)
+    await world.settle()
+    assert world.applied == ["a"]
+    world.see(body("a", 6))
+    await world.settle()
+    assert world.applied == ["a", "a"]
+
+
+async def test_a_status_of_somebody_else_is_corrected() -> None:
+    world = World()
+    world.see(body("a"))
+    await world.settle()
+    await world.settle()
+    world.statuses.clear()
+    world.see(
+        {
+            **body("a"),
+            "status": {"conditions": [{"type": "Ready", "lastTransitionTime": "x", "status": "False"}]},
+        }
+    )
+    await world.settle()
+    assert ready(world, "a") == "Scheduled"
+
+
+async def test_large_records_make_short_pages_which_are_not_the_last() -> None:
+    world = World()
+    world.see(*(body(f"n{number}") for number in range(8)))
+    await world.settle()
+    world.page = 3
+    for name in world.records:
+        world.records[name] = replace(world.records[name], missed=1)
+    world.statuses.clear()
+    await world.settle()
+    assert len(world.statuses) == 8
+
+
+async def test_a_server_that_hangs_is_asked_once_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, asked = World(), list[str]()
+
+    async def hangs(_kind: object, body: dict[str, Any], **_: object) -> dict[str, Any]:
+        asked.append(body["metadata"].get("name", "event"))
+        raise Away("no answer")
+
+    monkeypatch.setattr(world, "apply_status", hangs)
+    monkeypatch.setattr(world, "create", hangs)
+    world.see(*(body(f"n{number}") for number in range(20)))
+    await world.watch.step()
+    assert (len(world.applied), len(asked)) == (20, 1)
 
 
 async def test_only_schedules_of_led_shards_are_applied_and_those_of_new_ones_at_once() -> None:
@@ -248,6 +323,7 @@ async def test_without_the_api_server_definitions_are_applied_and_told_later(err
     await world.settle()
     assert (world.applied, world.statuses) == (["a"], {})
     world.refuses = None
+    world.watch._reporter._away_until = 0.0  # type: ignore[union-attr]
     await world.settle()
     assert ready(world, "a") == "Scheduled"
 

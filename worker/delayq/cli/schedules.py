@@ -20,7 +20,7 @@ from delayq.cli.output import Table, dry_run_option, emit, output_option
 from delayq.client.document import read_schedules
 from delayq.contract import SpecError
 from delayq.schedules.cron import GAP, SECOND_TIME
-from delayq.schedules.record import decode
+from delayq.schedules.record import CLIENT, decode
 from delayq.schedules.times import Calendar
 
 if TYPE_CHECKING:
@@ -63,10 +63,15 @@ def apply(client: SyncClient, *, file: Path, output: Output) -> None:
 @schedules.command()
 @on_queue
 @NAME
+@click.option("--force", is_flag=True, help="Also one that belongs to a file or to Kubernetes.")
 @output_option
-def delete(client: SyncClient, *, name: str, output: Output) -> None:
-    """Delete a schedule, and its occurrences that have not begun."""
-    done = client.delete_schedule(name)
+def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> None:
+    """Delete a schedule, and its occurrences that have not begun.
+
+    With --force, the file or the DelaySchedule must be gone: it would be written again.
+    """
+    owners = {each.name: each.owner for each in client.schedules()} if force else {}
+    done = client.delete_schedule(name, owner=owners.get(name, CLIENT))
     emit(output, views.change(name, done), f"{name}: {_change(done)}")
 
 

@@ -126,5 +126,7 @@ INSTANT: Final = Text(
     r"([.][0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$",
 )
 TAG: Final = Text(
-    expected="tags of at most 64 printable ASCII characters without spaces", max_length=64, pattern="^[!-~]+$"
+    expected="tags of at most 64 printable ASCII characters without spaces, not beginning with @",
+    max_length=64,
+    pattern="^[!-?A-~][!-~]*$",
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from delayq.kube.watching import Event
 
 APPLY: Final = "application/apply-patch+yaml"
-PAGE: Final = 100
+PAGE: Final = 20  # objects of at most 1.5 MiB each: a page must fit into the memory of a scanner
 TIMEOUT_SECONDS: Final = 10.0
 FAILED: Final = 400  # and above
 
@@ -53,6 +53,8 @@ class PodApi:
             raise NoCluster("expected KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, as a pod has them")
         try:
             trust = ssl.create_default_context(cafile=str(directory / "ca.crt"))
+            # Python 3.13 sets it, and the authorities of many clusters lack what it asks for.
+            trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=trust),
                 headers={"User-Agent": "delayq-scanner"},
@@ -101,6 +103,10 @@ class PodApi:
         async with self._sent("GET", path(kind, namespace), query, timeout=patience) as response:
             async for event in events(response.content.iter_any()):
                 yield event
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Read one object; raises NotFound."""
+        return await self._call("GET", path(kind, namespace, name))
 
     async def apply_status(self, kind: Kind, body: Object, *, manager: str) -> Object:
         """Replace what `manager` has written of the status by server-side apply; returns the object."""

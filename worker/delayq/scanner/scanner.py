@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.protocol.alarm import Alarm
@@ -178,7 +178,8 @@ class Scanner:
         `wish` is the number of shards that the document requests; by default spec.shards, without a stamp. `document`
         is what a watch of DelaySchedules needs.
         """
-        self._document, self._schedules = document, cast("ScheduleWatch | None", None)
+        self._document = document
+        self._schedules: ScheduleWatch | None = None
         self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
         self._spec, self._commands, self._address, self._owner = spec, commands, address, owner
         self._durability = Durability.of(spec.durability)
@@ -295,9 +296,13 @@ class Scanner:
     async def _watch_schedules(self, document: DelayQueue) -> None:
         """Apply DelaySchedules of Kubernetes from now on. A queue without them does not pay for the libraries."""
         if self._schedules is None:
-            from delayq.client.aio import Client  # noqa: PLC0415
-            from delayq.scanner.schedule_watch import ScheduleWatch  # noqa: PLC0415
-
+            try:
+                from delayq.client.aio import Client  # noqa: PLC0415
+                from delayq.scanner.schedule_watch import ScheduleWatch  # noqa: PLC0415
+            except ModuleNotFoundError as error:  # an image of users, for a recovery check
+                hint = "install delayq[worker] into the image"
+                log.warning("schedules_not_watched", extra={"fields": {"error": str(error), "hint": hint}})
+                return
             self._schedules = ScheduleWatch(
                 document,
                 Client.from_document(document, url=self._address),

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from delayq.contract.queue import GROUP, VERSION
 from delayq.contract.schedule import KIND
-from delayq.kube.errors import KubernetesError
+from delayq.kube.errors import KubernetesError, NotFound, Unavailable
 from delayq.kube.objects import Kind
 from delayq.scanner.schedule_status import next_times, status
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from delayq.client.recurring import ScheduleChange
     from delayq.contract.schedule import DelaySchedule
     from delayq.kube.api import PodApi
@@ -28,6 +30,12 @@ log = logging.getLogger(__name__)
 DELAY_SCHEDULE: Final = Kind(f"{GROUP}/{VERSION}", KIND, "delayschedules")
 EVENT: Final = Kind("v1", "Event", "events")
 MANAGER: Final = "delayq-scanner"
+AWAY_SECONDS: Final = 5.0  # without requests after one that the API server did not answer
+
+
+def queue_of(body: Object) -> str:
+    """Return the name of the DelayQueue that an object names; empty if it names none."""
+    return str(((body.get("spec") or {}).get("queueRef") or {}).get("name", ""))
 
 
 class Known(NamedTuple):
@@ -52,6 +60,15 @@ class Known(NamedTuple):
     def notes(self) -> dict[str, object]:
         """What its record notes beside the definition."""
         return {"uid": self.uid, "generation": self.generation}
+
+    def is_of(self, notes: Mapping[str, object]) -> bool:
+        """Whether a record has this generation of the object."""
+        return {field: notes.get(field) for field in self.notes} == self.notes
+
+    def is_older_than(self, notes: Mapping[str, object]) -> bool:
+        """Whether a record has a later one: then this copy is behind, as after a watch that hung."""
+        generation = notes.get("generation")
+        return notes.get("uid") == self.uid and isinstance(generation, int) and generation > self.generation
 
     @property
     def spec(self) -> object:
@@ -84,6 +101,25 @@ class ScheduleReporter:
     def __init__(self, api: PodApi) -> None:
         """`api` is open."""
         self._api = api
+        self._away_until = 0.0  # monotonic seconds: a server that hangs must not hold up a step for long
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the scanner and of its schedules."""
+        return self._api.namespace
+
+    async def is_gone(self, name: str, notes: Mapping[str, object], queue: str) -> bool:
+        """Whether the object of a record does not exist, or names another queue. Asked, as a watch may be behind."""
+        if notes.get("namespace") != self.namespace or time.monotonic() < self._away_until:
+            return False
+        try:
+            body = await self._api.get(DELAY_SCHEDULE, self.namespace, name)
+        except NotFound:
+            return True
+        except KubernetesError as error:
+            self._failed("status_not_written", name, error)
+            return False
+        return bool(body["metadata"]["uid"] != notes.get("uid") or queue_of(body) != queue)
 
     async def applied(self, known: Known, schedule: DelaySchedule) -> Known | None:
         """Report that Redis has this definition; returns the object with its status, None if that was not written."""
@@ -117,13 +153,20 @@ class ScheduleReporter:
         previous = known.status
         if {field: previous.get(field) for field in made} == made:
             return known
+        if time.monotonic() < self._away_until:
+            return None
         metadata = {"name": known.name, "namespace": self._api.namespace, "uid": known.uid}
         body = {"apiVersion": DELAY_SCHEDULE.api_version, "kind": KIND, "metadata": metadata, "status": made}
         try:
             return Known.of(await self._api.apply_status(DELAY_SCHEDULE, body, manager=MANAGER))
         except KubernetesError as error:
-            log.info("status_not_written", extra={"fields": {"schedule": known.name, "error": str(error)}})
+            self._failed("status_not_written", known.name, error)
             return None
+
+    def _failed(self, event: str, name: str, error: KubernetesError) -> None:
+        log.info(event, extra={"fields": {"schedule": name, "error": str(error)}})
+        if isinstance(error, Unavailable):
+            self._away_until = time.monotonic() + AWAY_SECONDS
 
     async def changed(self, name: str, uid: str, change: ScheduleChange) -> None:
         """Post what a write of the definition has done."""
@@ -149,6 +192,8 @@ class ScheduleReporter:
 
     async def post(self, name: str, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
         """Post an event."""
+        if time.monotonic() < self._away_until:
+            return
         namespace, now = self._api.namespace, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         body: Object = {
             "apiVersion": EVENT.api_version,
@@ -173,4 +218,4 @@ class ScheduleReporter:
         try:
             await self._api.create(EVENT, body)
         except KubernetesError as error:
-            log.info("event_not_posted", extra={"fields": {"schedule": name, "error": str(error)}})
+            self._failed("event_not_posted", name, error)

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 5
 """Next times in a status."""
+BEHIND_MS: Final = 60_000
+BEHIND: Final = (
+    "Occurrences are not created in time: most often the queue is full. The log of the scanner says why: "
+    "occurrences_refused, schedule_failed or schedule_unreadable."
+)
 MOST_CHARACTERS: Final = 1024
 """Of a message."""
 
@@ -27,7 +32,7 @@ class Refusal:
     """Why a schedule is not applied."""
 
     reason: str
-    """InvalidSpec, or Refused."""
+    """InvalidSpec, Refused, or Behind."""
     message: str
 
 
@@ -35,7 +40,15 @@ def next_times(schedule: DelaySchedule, now_ms: int) -> list[int]:
     """Return when the next occurrences are due, ms; none while it is suspended."""
     if schedule.spec.suspend:
         return []
-    return [each.due_ms for each in islice(Calendar(schedule).after(now_ms), SHOWN)]
+    return [each.due_ms for each in islice(Calendar(schedule, known=True).after(now_ms), SHOWN)]
+
+
+def is_behind(schedule: DelaySchedule, record: ScheduleRecord, now_ms: int) -> bool:
+    """Whether a time is over that the scanner has not created for a minute, as in a full queue."""
+    if schedule.spec.suspend:
+        return False
+    first = next(Calendar(schedule, known=True).after(record.cursor_ms), None)
+    return first is not None and first.nominal.at_ms < now_ms - BEHIND_MS
 
 
 def status(
@@ -60,6 +73,8 @@ def status(
     last = _last_run(record) or previous.get("lastRun")
     if last:
         made["lastRun"] = last
+    if schedule is not None and record is not None and is_behind(schedule, record, now_ms):
+        refusal = Refusal("Behind", BEHIND)
     found = (
         _ready(refusal, suspended=suspended, over=not times_ms),
         _suspended(suspended),

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract.document import parse_schedule
 from delayq.contract.problems import SpecError
 from delayq.contract.schedule import KIND
-from delayq.errors import NoSuchSchedule, ScheduleRefused
+from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
 from delayq.kube.api import PodApi, account_directory
 from delayq.kube.errors import KubernetesError, NoCluster
 from delayq.kube.reflector import Reflector
 from delayq.protocol.alarm import Alarm
-from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, Reported, ScheduleReporter
+from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, Reported, ScheduleReporter, queue_of
 from delayq.scanner.schedule_status import Refusal
 from delayq.schedules.record import KUBERNETES, decode, record_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection
+    from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 
     from delayq.client.aio import Client
     from delayq.connection import AsyncConnection
@@ -41,6 +41,7 @@ PAGE: Final = 50  # records of a call, and changes of a step
 PAGE_SECONDS: Final = 0.5  # between two pages of a pass
 PASS_SECONDS: Final = 10.0  # between two passes, unless one takes longer
 REST_SECONDS: Final = 3600.0
+AGAIN_SECONDS: Final = 30.0  # until a watch that ended begins again
 
 
 class ScheduleWatch:
@@ -70,6 +71,7 @@ class ScheduleWatch:
         self._reflector: Reflector | None = None
         self._task: asyncio.Task[None] | None = None
         self._no_token = False  # and logged
+        self._begin_at = 0.0  # not before, monotonic seconds
         self._pages: AsyncGenerator[None, None] | None = None  # of the pass that is under way
         self._passed: Collection[int] = ()  # the shards of the last pass
         self._pass_began = self._next_page = 0.0  # monotonic seconds
@@ -79,8 +81,9 @@ class ScheduleWatch:
 
     async def begin(self) -> None:
         """Watch from now on, unless it does already."""
-        if self._task is not None and not self._task.done():
+        if (self._task is not None and not self._task.done()) or time.monotonic() < self._begin_at:
             return
+        self._begin_at = time.monotonic() + AGAIN_SECONDS
         if self._api is None:
             try:
                 self._api = PodApi.open(account_directory())
@@ -92,8 +95,9 @@ class ScheduleWatch:
                 self._no_token = True
                 return
         await self._client.open()
-        self._reporter = ScheduleReporter(self._api)
-        self._reflector = Reflector(self._api, DELAY_SCHEDULE, self, namespace=self._api.namespace)
+        if self._reflector is None:  # else it goes on, and finds what was deleted meanwhile
+            self._reporter = ScheduleReporter(self._api)
+            self._reflector = Reflector(self._api, DELAY_SCHEDULE, self, namespace=self._api.namespace)
         self._task = asyncio.create_task(self._watch(self._reflector))
 
     async def _watch(self, reflector: Reflector) -> None:
@@ -121,12 +125,14 @@ class ScheduleWatch:
     def seen(self, _kind: Kind, body: Object) -> None:
         """Take an object of the watch. If only its status has changed, which is ours, there is nothing to do."""
         name, before = body["metadata"]["name"], self._objects.get(body["metadata"]["name"])
-        if ((body.get("spec") or {}).get("queueRef") or {}).get("name") != self._queue_name:
+        if queue_of(body) != self._queue_name:
             self._forget(name)
             return
-        self._objects[name] = Known.of(body)
-        if before is None or before.notes != self._objects[name].notes:
+        known = self._objects[name] = Known.of(body)
+        if before is None or before.notes != known.notes:
             self._change(name)
+        elif before.text != known.text:
+            self._reported.pop(name, None)  # somebody else has written the status
 
     def gone(self, _kind: Kind, name: Name) -> None:
         """Take a deletion."""
@@ -153,7 +159,7 @@ class ScheduleWatch:
         """Apply some changes, and go through a page of the records; returns the seconds until the next step."""
         if self._reporter is None or self._reflector is None or not self._reflector.synced.is_set():
             return REST_SECONDS
-        reporter, led = self._reporter, set(self._led())
+        reporter, led, failed = self._reporter, set(self._led()), list[Exception]()
         for name in [*self._changed][:PAGE]:
             del self._changed[name]  # before the call: it may change again meanwhile
             if self._shard(name) not in led:
@@ -161,13 +167,17 @@ class ScheduleWatch:
                 continue
             try:
                 await self._apply(name, reporter)
-            except BaseException:
+            except Exception as error:
                 self._changed[name] = None
-                raise
+                if isinstance(error, Unavailable):
+                    raise
+                failed.append(error)  # of one schedule: others must not wait for it
         if not led.issubset(self._passed):
             self._pages, self._next_page = None, 0.0
         if time.monotonic() >= self._next_page:
             await self._go_on(led, reporter)
+        if failed:
+            raise failed[0]
         return 0.0 if self._changed else max(0.0, self._next_page - time.monotonic())
 
     def _shard(self, name: str) -> int:
@@ -181,7 +191,8 @@ class ScheduleWatch:
             return
         try:
             schedule = parsed(name, known.spec)
-            change = await self._client.apply_schedule(schedule, owner=KUBERNETES, notes=known.notes)
+            notes = {**known.notes, "namespace": reporter.namespace}
+            change = await self._client.apply_schedule(schedule, owner=KUBERNETES, notes=notes)
         except (SpecError, ScheduleRefused) as error:
             refusal = Refusal("InvalidSpec" if isinstance(error, SpecError) else "Refused", str(error))
             if self._refused.get(name) != refusal:
@@ -223,17 +234,18 @@ class ScheduleWatch:
         """Compare the records of the shards that this scanner leads with the objects; yields after each full page."""
         found = set[str]()
         for shard in led:
-            offset, entries = 0, PAGE
-            while entries == PAGE:
+            offset = 0
+            while True:
                 call = self._commands.list_schedules(shard, offset=offset, limit=PAGE)
                 page = await self._connection.one(call)
                 for record in page.records:
                     if self._shard(record.name) in led:  # else it migrates
                         found.add(record.name)
                         await self._compare(record, page.now_ms, reporter)
-                offset, entries = offset + page.entries, page.entries
-                if entries == PAGE:
-                    yield
+                offset += page.entries
+                if not page.entries:  # a page is also short if its records are large
+                    break
+                yield
         for name in self._objects.keys() - found:
             if self._shard(name) in led:
                 self._again(name)
@@ -249,17 +261,17 @@ class ScheduleWatch:
         name, known = record.name, self._objects.get(record.name)
         before, definition = self._reported.get(name), None
         if known is None:
-            if record.owner == KUBERNETES and record.phase != "deleting":
-                definition = decode(record)
-                self._deleted[name] = str(definition.notes.get("uid", "")) if definition else ""
-                self._changed[name] = None
+            notes = _notes(record)
+            if record.phase != "deleting" and await reporter.is_gone(name, notes, self._queue_name):
+                self._deleted[name], self._changed[name] = str(notes.get("uid", "")), None
             return
         if record.owner == KUBERNETES:
             if before is not None and before.holds(record, now_ms):
                 return
             definition = decode(record)
-        if definition is None or dict(definition.notes) != known.notes:
-            self._again(name)
+        if definition is None or not known.is_of(definition.notes):
+            if definition is None or not known.is_older_than(definition.notes):
+                self._again(name)
             return
         told = await reporter.ran(known, definition.schedule, record, now_ms)
         if told is not None:
@@ -267,6 +279,12 @@ class ScheduleWatch:
             self._keep(known, written)
             if before is not None:
                 await reporter.missed(known, before.record, record)
+
+
+def _notes(record: ScheduleRecord) -> Mapping[str, object]:
+    """Return what Kubernetes has noted beside the definition; empty if the record is not of Kubernetes."""
+    definition = decode(record) if record.owner == KUBERNETES else None
+    return {} if definition is None else definition.notes
 
 
 def parsed(name: str, spec: object) -> DelaySchedule:

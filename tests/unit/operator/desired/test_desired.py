@@ -344,9 +344,10 @@ def test_scanners_may_watch_schedules_where_there_are_some_with_the_account_that
     """Without schedules, and where the operator may write no Role, there is none."""
     both = frozenset({"Role", "RoleBinding"})
     shop = queue(RICH)
-    for more in ({"kinds": both}, {"kinds": frozenset({"Role"}), "schedules": True}):
-        assert not kinds(shop, **more) & both
-    role, binding = (child(kind, "-scanner", shop, kinds=both, schedules=True) for kind in sorted(both))
+    assert not kinds(shop, kinds=both) & both
+    assert kinds(shop, kinds=both, schedules=True) & both == {"Role"}  # bound when it is known to be ours
+    there = {"kinds": both, "schedules": True, "role": True}
+    role, binding = (child(kind, "-scanner", shop, **there) for kind in sorted(both))
     verbs = {tuple(rule["resources"]): rule["verbs"] for rule in role["rules"]}
     assert verbs == {
         ("delayschedules",): ["get", "list", "watch"],
@@ -357,7 +358,7 @@ def test_scanners_may_watch_schedules_where_there_are_some_with_the_account_that
     template = pods(shop)["scanner"]["spec"]
     assert [each["name"] for each in binding["subjects"]] == [template["serviceAccountName"]]
     other = queue(scanner={"template": {"spec": {"serviceAccountName": "reads-redis"}}})
-    binding = child("RoleBinding", "-scanner", other, kinds=both, schedules=True)
+    binding = child("RoleBinding", "-scanner", other, **there)
     assert [each["name"] for each in binding["subjects"]] == ["reads-redis"]
 
 

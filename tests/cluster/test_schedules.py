@@ -6,6 +6,7 @@ Scanners and workers are processes of this host (harness/node.py), with the toke
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from contextlib import contextmanager
@@ -14,9 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+import yaml
 from delayq import SyncClient
 from delayq_operator.base import names
 
+from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.plugin import Plugin
@@ -225,3 +228,20 @@ def test_what_is_wrong_is_told(
         ["2026-03-29T00:00:00.000Z", "Sun", "2026-03-29", "00:00:00", "WET"],
     ]
     assert shown.splitlines()[1].split()[:3] == ["fine", "orders", "3600"]
+
+
+def test_the_page_shows_what_the_commands_say(world: World) -> None:
+    """The documents of the page, and what kubectl and its plugin print of them."""
+    page = (ROOT / "docs/how-to/schedules.md").read_text()
+    [documents] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    [shown] = [block for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL) if "kubectl" in block]
+    for body in yaml.safe_load_all(documents):
+        if body["kind"] == names.DELAY_SCHEDULE.kind:
+            world.make(PLURAL, body)
+    _, head, *rows, command, times_head, times = shown.splitlines()
+    printed = world.kubectl("get", "dqs").splitlines()
+    assert printed[0].split() == head.split()
+    for row, wanted in zip(printed[1:], rows, strict=True):
+        assert row.split()[:2] == wanted.split()[:2]
+    found = Plugin(world.cluster, world.namespace).run(*command.split()[3:]).stdout
+    assert found.splitlines() == [times_head, times]

@@ -66,6 +66,12 @@ def create(
     return shard.run(shard.commands.create_occurrences(0, seen or record(shard), flat, room=room, move=move))
 
 
+def look(shard: Shard, cursor_ms: int, look_ms: int) -> None:
+    """Move the cursor, and create nothing."""
+    move = Move(cursor_ms, look_ms)
+    shard.run(shard.commands.create_occurrences(0, record(shard), [], room=ROOM, move=move))
+
+
 def ids(*times_ms: int) -> list[str]:
     return [occurrence_id("nightly", at_ms) for at_ms in times_ms]
 
@@ -214,12 +220,37 @@ def test_two_changes_without_a_look_between_them_drop_no_time(shard: Shard) -> N
 
 
 def test_a_change_is_not_about_times_before_it_that_were_looked_at(shard: Shard) -> None:
-    """A daily schedule whose last occurrence was long ago."""
+    """A daily schedule: the scanner has found that nothing is before the next occurrence."""
     put(shard, schedule())
-    create(shard, [NOW + MINUTE], look_ms=NOW + 60 * MINUTE)
+    look(shard, NOW + 600 * MINUTE, NOW + 590 * MINUTE)
     shard.clock(NOW + 30 * MINUTE)
     put(shard, schedule(everySeconds=7))
     assert record(shard).cursor_ms == NOW + 30 * MINUTE
+
+
+def test_a_change_drops_no_time_whose_creation_was_put_off(shard: Shard) -> None:
+    """As in a full queue: the next look is later than times that are not created."""
+    put(shard, schedule())
+    look(shard, NOW, NOW + 10 * MINUTE)
+    shard.clock(NOW + 5 * MINUTE)
+    put(shard, schedule(task={"payload": 1}))
+    assert record(shard).cursor_ms == NOW
+
+
+def test_what_a_change_is_about_to_remove_does_not_begin_meanwhile(shard: Shard) -> None:
+    """It would be created again, at its time. Also after a second change, as long as none of them is complete."""
+    put(shard, schedule())
+    create(shard, [NOW + nth * MINUTE for nth in (0, 1, 2)], look_ms=NOW + MINUTE)
+    put(shard, schedule(task={"payload": 1}))
+    shard.clock(NOW + MINUTE)
+    assert [lease.task.id for lease in claim(shard).leases] == ids(NOW)
+    shard.clock(NOW + MINUTE + 1001)
+    put(shard, schedule(task={"payload": 2}))
+    assert claim(shard).leases == []
+    assert clear(shard, 3) == 2
+    assert record(shard).cursor_ms == NOW
+    create(shard, [NOW + MINUTE], look_ms=NOW + 2 * MINUTE)
+    assert [lease.task.id for lease in claim(shard).leases] == ids(NOW + MINUTE)
 
 
 def test_times_while_a_schedule_is_suspended_are_not_made_up_for_though_nothing_looked(shard: Shard) -> None:

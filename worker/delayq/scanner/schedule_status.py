@@ -45,7 +45,7 @@ def next_times(schedule: DelaySchedule, now_ms: int) -> list[int]:
 
 def is_behind(schedule: DelaySchedule, record: ScheduleRecord, now_ms: int) -> bool:
     """Whether a time is over that the scanner has not created for a minute, as in a full queue."""
-    if schedule.spec.suspend:
+    if schedule.spec.suspend or record.cursor_ms >= now_ms:
         return False
     first = next(Calendar(schedule, known=True).after(record.cursor_ms), None)
     return first is not None and first.nominal.at_ms < now_ms - BEHIND_MS

@@ -20,6 +20,8 @@ AHEAD_MS: Final = 600_000
 """How far ahead occurrences exist at least."""
 MOST: Final = 1000
 """Occurrences of one schedule that exist ahead of time, and that a look after an outage creates."""
+NO_MORE_MS: Final = 253_402_300_799_000
+"""The cursor of a schedule whose times are over: the end of the year 9999."""
 ROUND_MS: Final = 10_000
 """Looks are at multiples of this, so that many schedules share a call."""
 SLICE_SECONDS: Final = 0.002
@@ -90,8 +92,8 @@ def _planning(
         if due is None:
             continue
         if due.nominal_ms > now_ms + 2 * ahead_ms:
-            cursor = max(last, min(now_ms, due.nominal_ms - 1))
-            return Plan([*past, *ahead], count - len(past), cursor, _look(due.nominal_ms - ahead_ms))
+            look_ms = _look(due.nominal_ms - ahead_ms)
+            return Plan([*past, *ahead], count - len(past), due.nominal_ms - 1, look_ms)
         if due.nominal_ms <= cursor_ms:
             exist += 1
             continue
@@ -104,7 +106,7 @@ def _planning(
             if now_ms <= due.due_ms + due.within_ms:
                 past.append(due)
         last = due.nominal_ms
-    return Plan([*past, *ahead], count - len(past), max(last, now_ms), None)
+    return Plan([*past, *ahead], count - len(past), NO_MORE_MS, None)
 
 
 def _slice() -> float:

@@ -29,13 +29,15 @@ if live and stored and string.sub(stored, 1, -7) == body then -- also if the rep
   return { of.phase == 'on' and 'unchanged' or 'updated', of.version, owner }
 end
 
--- Times that the scanner has not looked at are decided by the new definition, unless the old one was suspended. What began
+-- Times that were not created are decided by the new definition, unless the old one was suspended. What began
 -- before the clock stepped back, by at most a day, is not created again.
 local function cursor_now()
   if not live or fields_of(stored or '') == 'suspended' then return at end
-  local look, began = tonumber(redis.call('ZSCORE', schedules, id)) or at, of.began
-  return math.min(began < at + 86400000 and math.max(at, began) or at, math.max(of.cursor, look))
+  return math.min(of.began < at + 86400000 and math.max(at, of.began) or at, of.cursor)
 end
+
+-- While a change is being cleared, a further one leaves what begins under the older definition as it is.
+local since = live and of.phase == 'clearing' and kept_due(stored or '') or at
 
 local outcome = body == '' and 'deleting' or live and 'updated' or 'created'
 local size, before = #id + #body + 6, stored and #id + #stored or 0
@@ -52,7 +54,7 @@ of = of or { version = 0, missed = 0, skipped = 0, last = '-', began = 0, late =
 of.version, of.phase, of.owner, of.cursor = of.version + 1, phase, owner, cursor
 redis.call('ZCARD', schedules) -- a key of another type must fail before anything is written
 redis.call('HDEL', tasks, id) -- first, as in hint(), in case memory is full
-redis.call('HSET', tasks, id, body .. struct.pack('>I6', at))
+redis.call('HSET', tasks, id, body .. struct.pack('>I6', since))
 keep_schedule(attempts, id, of)
 redis.call('ZADD', schedules, string.format('%.0f', math.min(at, cursor)), id)
 weigh(stats, size, before)

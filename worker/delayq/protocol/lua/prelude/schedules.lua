@@ -42,7 +42,7 @@ end
 -- Two functions for tasks that are about to be leased with consecutive tokens. begins(id, envelope, n) says whether the nth may
 -- begin; if not, it missed its deadline, or is an occurrence that comes too late, or that another occurrence holds up. finish()
 -- ends those, and stores in the records what has begun. An occurrence is judged before its first attempt only. One that
--- migrated before its record waits for it, for a minute.
+-- migrated before its record waits for it, for a minute; one that a change is about to remove waits for that.
 local function starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
   local records, unstarted = {}, { late = {}, missed = {}, skipped = {}, waits = {} }
 
@@ -62,9 +62,10 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
 
   local function fate(id, nominal, due, within, alone)
     if redis.call('HEXISTS', attempts, id) == 1 then return 'begins' end
+    local record = record_of(id)
+    if record and record.phase == 'clearing' and nominal > record.cursor then return 'waits' end
     if at > due + within then return 'missed' end
-    local record = alone == 1 and record_of(id)
-    if record then return runs(record, id) and 'skipped' or 'begins' end
+    if record and alone == 1 then return runs(record, id) and 'skipped' or 'begins' end
     return alone == 1 and at < nominal + 60000 and 'waits' or 'begins' -- redated() moves the due time while it waits
   end
 

@@ -85,3 +85,16 @@ async def test_what_was_missed_is_counted_though_the_shard_is_full(
     await look(shard, connection, max_length=1)
     missed = {each.name: each.missed for each in shard.run(shard.commands.list_schedules(0)).records}
     assert missed == {"another": 0, "poll": 2}
+
+
+async def test_a_record_that_migrates_does_not_hold_up_the_others(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    """For as long as its new shard is down. Nothing is created for it meanwhile."""
+    put(shard, "a-away")
+    put(shard, "b-away")
+    put(shard, "c-good")
+    put(shard, "b-away", everySeconds=90)  # and has a change to clear
+    shard.redis.zadd(shard.commands.keys(0).moving, {"@a-away": 7, "@b-away": 7})
+    await look(shard, connection)
+    assert created(shard) == {"c-good"}

@@ -54,7 +54,7 @@ def scanner_role_binding(queue: DelayQueue, facts: Facts, scanner: Object) -> Ob
     """Bind the Role to the ServiceAccount of the scanners, which their template may name. `scanner`: the Deployment."""
     if not facts.role or names.ROLE_BINDING.kind not in facts.kinds:
         return None
-    account = scanner["spec"]["template"]["spec"]["serviceAccountName"]
+    account = scanner["spec"]["template"]["spec"].get("serviceAccountName", "default")
     name = names.scanner(queue.metadata.name)
     return child(
         names.ROLE_BINDING,

@@ -209,7 +209,7 @@ async def _translated() -> AsyncIterator[None]:
         yield
     except ApiException as error:
         raise _answered(error) from error
-    except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError, RecursionError) as error:
         raise Unavailable(str(error) or type(error).__name__) from error
 
 

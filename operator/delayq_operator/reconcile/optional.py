@@ -67,7 +67,8 @@ class OptionalKinds:
         followed = self._watches.follows(kind)
         if served and not followed and await self._allowed(kind):
             self._denied.discard(kind)
-            self._early[kind] = {}
+            if kind in names.OPTIONAL_CHILDREN:
+                self._early[kind] = {}
             self._watches.follow_optional(kind, self, listed=self._begin, over=self._over)
         elif followed and not served:
             self._stop(kind)
@@ -85,7 +86,7 @@ class OptionalKinds:
 
     def _begin(self, kind: Kind) -> None:
         self._referents.kinds |= {kind.kind}
-        for body in self._early.pop(kind).values():
+        for body in self._early.pop(kind, {}).values():
             self._cache(kind).seen(kind, body)
         log.info("kind_watched", extra={"fields": {"kind": kind.kind}})
         self._enqueue_all()

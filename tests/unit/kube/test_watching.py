@@ -43,6 +43,11 @@ def test_an_error_in_a_watch_is_mapped_like_a_response() -> None:
         read(b'{"type": "ERROR", "object": {}}\n')
 
 
+def test_an_object_that_is_nested_too_deeply_is_no_bug() -> None:
+    with pytest.raises(Unavailable, match="nested"):
+        read(b'{"type": "ADDED", "object": ' + b"[" * 100_000 + b"\n")
+
+
 def test_a_line_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LONGEST_LINE", 100)
     with pytest.raises(Unavailable, match="more than 100 bytes"):

@@ -157,7 +157,7 @@ class PodApi:
                 if response.status >= FAILED:
                     raise await _refused(response)
                 yield response
-        except (TimeoutError, aiohttp.ClientError, OSError, json.JSONDecodeError) as error:
+        except (TimeoutError, aiohttp.ClientError, OSError, json.JSONDecodeError, RecursionError) as error:
             raise Unavailable(str(error) or type(error).__name__) from error
 
 

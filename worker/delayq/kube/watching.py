@@ -30,11 +30,19 @@ async def events(chunks: AsyncIterable[bytes]) -> AsyncIterator[Event]:
     async for chunk in chunks:
         *ends, last = chunk.split(b"\n")
         for end in ends:
-            yield _event(json.loads(b"".join([*rest, end])))
+            yield _event(_parsed(b"".join([*rest, end])))
             rest = []
         rest.append(last)
         if sum(map(len, rest)) > LONGEST_LINE:
             raise Unavailable(f"a line of more than {LONGEST_LINE} bytes in a watch")
+
+
+def _parsed(line: bytes) -> Object:
+    try:
+        found: Object = json.loads(line)
+    except RecursionError:
+        raise Unavailable("an object that is nested too deeply") from None
+    return found
 
 
 def _event(line: Object) -> Event:

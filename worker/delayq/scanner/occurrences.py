@@ -10,6 +10,7 @@ from delayq.errors import Unavailable
 from delayq.protocol.commands import Move
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
+from delayq.protocol.shard_map import TaskMigrating
 from delayq.schedules.plan import AHEAD_MS, planned
 from delayq.schedules.record import alone, at_once, decode, flat
 
@@ -44,12 +45,14 @@ class OccurrenceWriter:
 
         False if it was changed meanwhile: its look is due again.
         """
-        if record.phase != "on":
-            return await self._clear(shard, record)
         try:
+            if record.phase != "on":
+                return await self._clear(shard, record)
             return await self._create(shard, record, now_ms, ahead_ms)
         except Unavailable:
             raise
+        except TaskMigrating:  # another shard has it in a moment
+            return False
         except Exception as error:  # noqa: BLE001 -- of one schedule: others must not wait for it
             fields = {"schedule": record.name, "error": str(error)}
             log.warning("schedule_failed", extra={"fields": fields})

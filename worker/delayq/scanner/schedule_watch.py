@@ -159,6 +159,8 @@ class ScheduleWatch:
         """Apply some changes, and go through a page of the records; returns the seconds until the next step."""
         if self._reporter is None or self._reflector is None or not self._reflector.synced.is_set():
             return REST_SECONDS
+        if self._task is not None and self._task.done():  # its copy is getting older
+            return REST_SECONDS
         reporter, led, failed = self._reporter, set(self._led()), list[Exception]()
         for name in [*self._changed][:PAGE]:
             del self._changed[name]  # before the call: it may change again meanwhile

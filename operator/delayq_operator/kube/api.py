@@ -204,7 +204,7 @@ class Api:
 
 @asynccontextmanager
 async def _translated() -> AsyncIterator[None]:
-    """Convert the client's exceptions to OperatorErrors."""
+    """Convert the client's exceptions to KubernetesErrors."""
     try:
         yield
     except ApiException as error:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delayq.contract.document import parse_schedule
+from delayq.contract.document import parse_schedule, parse_schedule_spec
 from delayq.protocol.results import ScheduleRecord
 from delayq.scanner.schedule_status import Refusal, next_times, status
-from delayq.scanner.schedule_watch import parsed
 from delayq_operator.reconcile.unserved import NO_QUEUE, NO_SCANNER
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/conditions.md").read_text().split("## DelaySchedule\n")[1]
@@ -25,7 +24,7 @@ def told(**more: Any) -> dict[str, tuple[str, str]]:  # noqa: ANN401 -- parts of
 
 
 def poll(**spec: Any) -> Any:  # noqa: ANN401 -- parts of a document
-    return parsed("poll", {"queueRef": {"name": "orders"}, **({"everySeconds": 60} | spec)})
+    return parse_schedule_spec("poll", {"queueRef": {"name": "orders"}, **({"everySeconds": 60} | spec)})
 
 
 def test_every_reason_is_on_the_page_with_its_status() -> None:
@@ -77,7 +76,7 @@ def test_a_document_of_the_api_server_is_parsed_by_its_spec() -> None:
         "jitterSeconds": 0,
         "misfire": {"policy": "RunOnce"},
     }
-    assert parsed("poll", stored) == parse_schedule(
+    assert parse_schedule_spec("poll", stored) == parse_schedule(
         {
             "apiVersion": "delayq.dev/v1alpha1",
             "kind": "DelaySchedule",

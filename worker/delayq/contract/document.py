@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.contract.problems import Place, Problem, SpecError
-from delayq.contract.queue import DelayQueue
+from delayq.contract.queue import GROUP, VERSION, DelayQueue
 from delayq.contract.record import Section, write_record
-from delayq.contract.schedule import DelaySchedule
+from delayq.contract.schedule import KIND, DelaySchedule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,12 @@ def parse_schedule(document: Mapping[str, object]) -> DelaySchedule:
     if not isinstance(schedule, DelaySchedule):
         raise SpecError(tuple(problems))
     return schedule
+
+
+def parse_schedule_spec(name: str, spec: object) -> DelaySchedule:
+    """Read the spec of a DelaySchedule from the API server, or raise SpecError."""
+    head = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": {"name": name}}
+    return parse_schedule({**head, "spec": spec})
 
 
 def to_document(document: DelayQueue | DelaySchedule) -> dict[str, object]:

@@ -12,9 +12,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract.document import parse_schedule
+from delayq.contract.document import parse_schedule_spec
 from delayq.contract.problems import SpecError
-from delayq.contract.schedule import KIND
 from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
 from delayq.kube.api import PodApi, account_directory
 from delayq.kube.errors import KubernetesError, NoCluster
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from delayq.client.aio import Client
     from delayq.connection import AsyncConnection
     from delayq.contract import DelayQueue
-    from delayq.contract.schedule import DelaySchedule
     from delayq.kube.objects import Kind, Name, Object
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import ScheduleRecord
@@ -192,7 +190,7 @@ class ScheduleWatch:
             await self._delete(name, reporter)
             return
         try:
-            schedule = parsed(name, known.spec)
+            schedule = parse_schedule_spec(name, known.spec)
             notes = {**known.notes, "namespace": reporter.namespace}
             change = await self._client.apply_schedule(schedule, owner=KUBERNETES, notes=notes)
         except (SpecError, ScheduleRefused) as error:
@@ -287,15 +285,3 @@ def _notes(record: ScheduleRecord) -> Mapping[str, object]:
     """Return what Kubernetes has noted beside the definition; empty if the record is not of Kubernetes."""
     definition = decode(record) if record.owner == KUBERNETES else None
     return {} if definition is None else definition.notes
-
-
-def parsed(name: str, spec: object) -> DelaySchedule:
-    """Parse the spec of a DelaySchedule; SpecError if it cannot be."""
-    return parse_schedule(
-        {
-            "apiVersion": DELAY_SCHEDULE.api_version,
-            "kind": KIND,
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-    )

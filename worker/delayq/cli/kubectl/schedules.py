@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 import click
 from delayq_operator.base import names
 
-from delayq.cli.exits import errors_as_exits
+from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.kubectl.options import kubectl_options, where_params
 from delayq.cli.kubectl.passed import passed
 from delayq.cli.root import load
 from delayq.cli.schedules import next_options, print_next
-from delayq.contract.document import parse_schedule
+from delayq.contract.document import parse_schedule_spec
+from delayq.contract.problems import SpecError
 
 if TYPE_CHECKING:
     from delayq.cli.kubectl.kubectl import Kubectl
@@ -31,15 +32,11 @@ PASSED: Final = ("list", "run", "backfill")
 @kubectl_options
 def next_times(kubectl: Kubectl, *, name: str, count: int, from_ms: int | None, output: Output) -> None:
     """Print the next times of a DelaySchedule, and where a change of clocks moves one."""
-    body = kubectl.json("get", KIND, name)
-    document = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.DELAY_SCHEDULE.kind,
-        "metadata": {"name": name},
-        "spec": body["spec"],
-    }
-    with errors_as_exits():
-        schedule = parse_schedule(document)
+    spec = kubectl.json("get", KIND, name)["spec"]
+    try:
+        schedule = parse_schedule_spec(name, spec)
+    except SpecError as error:
+        raise CommandError(f"DelaySchedule {name}: {error}", code=INVALID) from None
     print_next(f"DelaySchedule {name}", [schedule], count=count, from_ms=from_ms, output=output)
 
 

@@ -54,7 +54,7 @@ async def loop_of(
     )
     connection = Recorded(url)
     group_state = GroupState(Slots(document, counters), ShardGroup(commands, only))
-    exchange = ClaimLoop(group_state, commands, connection, Executor(call, document.delivery, counters))
+    exchange = ClaimLoop(group_state, commands, [connection], Executor(call, document.delivery, counters))
     try:
         await exchange.step()  # the first claim of a shard brings no task, but Redis' time
         connection.trips.clear()

@@ -100,7 +100,8 @@ async def working(
     connections = [AsyncConnection(address) for address in addresses]
     loops = [
         Loop(
-            ClaimLoop(GroupState(slots, ShardGroup(commands, shard)), commands, connection, runner), counters
+            ClaimLoop(GroupState(slots, ShardGroup(commands, shard)), commands, [connection], runner),
+            counters,
         )
         for shard, connection in enumerate(connections)
     ]

@@ -6,7 +6,7 @@ from delayq.protocol.commands import Commands
 from delayq.protocol.shard_map import ShardMap
 from delayq.service.counters import WorkerCounters
 from delayq.service.shard_groups import ShardGroup, groups
-from delayq.worker.slots import GroupState, Slots
+from delayq.worker.slots import GroupState, Reservation, Slots
 
 from tests.unit.handlers.support import document
 
@@ -22,13 +22,12 @@ def group_states(shards: int, concurrency: int, *, is_cluster: bool = True) -> l
     return found
 
 
-def claimed(group_state: GroupState) -> list[tuple[int, int]]:
-    """What it claims now; the hints are used up."""
+def claimed(group_state: GroupState) -> tuple[list[tuple[int, int]], Reservation]:
+    """What it claims now, and the slots reserved for that; the hints are used up."""
     shares = group_state.slots.shares(group_state)
     for shard, _ in shares:
         del group_state.slots.hinted[shard]
-    group_state.begin_exchange(sum(limit for _, limit in shares))
-    return shares
+    return shares, group_state.begin_exchange(sum(limit for _, limit in shares))
 
 
 async def test_slots_are_shared_among_shards_within_a_group_and_across_groups() -> None:
@@ -40,7 +39,11 @@ async def test_slots_are_shared_among_shards_within_a_group_and_across_groups() 
     assert first.slots.shares(first) == [(0, 10)], "it alone may have tasks"
     for shard, group_state in enumerate((first, second, third)):
         group_state.hint(shard)
-    assert [claimed(group_state) for group_state in (first, second, third)] == [[(0, 4)], [(1, 3)], [(2, 3)]]
+    assert [claimed(group_state)[0] for group_state in (first, second, third)] == [
+        [(0, 4)],
+        [(1, 3)],
+        [(2, 3)],
+    ]
     assert first.slots.free == 0
 
 
@@ -54,8 +57,9 @@ async def test_with_fewer_slots_than_shards_they_take_turns() -> None:
             share for group_state in (first, second, third) for share in group_state.slots.shares(group_state)
         ]
         group_state = (first, second, third)[shard]
-        assert (claimed(group_state), limit) == ([(shard, 1)], 1)
-        group_state.end_exchange(served=True)
+        shares, reservation = claimed(group_state)
+        assert (shares, limit) == ([(shard, 1)], 1)
+        group_state.end_exchange(reservation, served=True)
         group_state.hint(shard)  # there is more
         turns.append(shard)
     assert turns == [0, 1, 2, 0, 1, 2]
@@ -67,9 +71,9 @@ async def test_a_group_that_is_no_more_waits_for_what_it_has_to_settle() -> None
     group_state = GroupState(Slots(queue.spec, WorkerCounters("worker", "q")), ShardGroup(commands, 1))
     assert not group_state.idle
     commands.use_shard_map(ShardMap.assumed(1))
-    group_state.begin_exchange(1)
+    reservation = group_state.begin_exchange(1)
     assert not group_state.idle
-    group_state.end_exchange(served=True)
+    group_state.end_exchange(reservation, served=True)
     group_state.outbox.sent = 1
     assert not group_state.idle
     group_state.outbox.sent = 0
@@ -83,5 +87,5 @@ async def test_a_group_whose_server_may_hang_takes_no_suspects() -> None:
     first, second = group_states(2, 5)
     for shard in range(2):
         first.slots.suspects.note(shard, 1, 0.0)
-    first.end_exchange(served=False)
+    first.end_exchange(first.begin_exchange(1), served=False)
     assert (first.slots.isolates(first), second.slots.isolates(second)) == (None, 1)

@@ -2,7 +2,8 @@
 
 There is no other batching. No task waits for a batch to fill: tasks that end during a round trip form the next one.
 While more tasks are due, the next exchange is sent before the claimed tasks start, so that Redis and the handlers work
-at the same time. Therefore an exchange claims at most half of the slots.
+at the same time. Therefore an exchange claims at most half of the slots. If the tasks of the other half end before its
+reply, a second exchange is sent over a connection of its own: then Redis never waits for the worker.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.errors import Unavailable
@@ -18,23 +20,32 @@ from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
 from delayq.worker.claim_backoff import ClaimBackoff
+from delayq.worker.claim_tickets import ClaimTickets
 from delayq.worker.settlements import Settlement, settle_call
+from delayq.worker.slots import OVERLAP_TASKS
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
 from delayq.worker.task_starter import TaskStarter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.results import Claimed, Ticket
     from delayq.worker.executor import Executor
-    from delayq.worker.slots import GroupState
+    from delayq.worker.slots import GroupState, Reservation
 
 log = logging.getLogger(__name__)
 
 # Turns of the event loop in which a new exchange reaches the socket: its task, and the connection's.
 SENDING_STEPS = 2
+
+
+class ClaimConnection(NamedTuple):
+    """A connection, with at most one exchange under way, and the tickets of the claims that it carries."""
+
+    connection: AsyncConnection
+    tickets: ClaimTickets
 
 
 class Claim(NamedTuple):
@@ -50,9 +61,11 @@ class Claim(NamedTuple):
 class Exchange(NamedTuple):
     """A round trip under way."""
 
+    over: ClaimConnection
     settling: list[tuple[Call[Any], list[Settlement]]]
-    lost: list[int]  # shards with a lost claim, whose tasks are returned
+    lost: list[tuple[ClaimTickets, int]]  # shards with a lost claim, whose tasks are returned
     claiming: list[Claim]
+    reservation: Reservation
     sent_at: float  # monotonic seconds
     answering: Awaitable[list[Any]]
 
@@ -63,18 +76,25 @@ class ClaimLoop:
     blocks = False
 
     def __init__(
-        self, group_state: GroupState, commands: Commands, connection: AsyncConnection, runner: Executor
+        self,
+        group_state: GroupState,
+        commands: Commands,
+        connections: Sequence[AsyncConnection],
+        runner: Executor,
     ) -> None:
-        """Settle and claim over `connection`."""
+        """Settle and claim over the first connection; over the others when exchanges overlap."""
         self.name = group_state.group.named("claim_loop")
         self._group_state, self._slots = group_state, group_state.slots
-        self._commands, self._connection = commands, connection
+        self._commands = commands
+        self._connections = [ClaimConnection(each, ClaimTickets()) for each in connections]
+        group_state.claims = [each.tickets for each in self._connections]
         self._delivery, self._counters = self._slots.delivery, self._slots.counters
-        self._lease_ms, self._claims = self._delivery.lease_duration_seconds * 1000, group_state.claims
+        self._lease_ms = self._delivery.lease_duration_seconds * 1000
         self._block_seconds = self._delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0  # monotonic seconds
         self._backoff = ClaimBackoff()
-        self._exchange: Exchange | None = None
+        self._exchanges: list[Exchange] = []  # under way, the oldest first
+        self._deep: set[int] = set()  # shards where more tasks were due than the last answered claims took
         self._starter = TaskStarter(group_state, runner)
         self.alarm = group_state.exchange_alarm
 
@@ -93,14 +113,14 @@ class ClaimLoop:
                 # A rejected claim may leave a wake token: claiming because of it would be a busy loop.
                 self._slots.hinted.pop(shard, None)
         suspects = self._slots.suspects
-        if suspects.waiting and self._exchange is None:  # an error would delay the tasks that it has claimed
+        if suspects.waiting and not self._exchanges:  # an error would delay the tasks that it has claimed
             await self._make_room(now)
-        self._exchange = self._exchange or self._begin()
-        if self._exchange:
-            await self._finish(self._exchange)
+        self._send_ahead() if self._exchanges else self._begin()
+        if self._exchanges:
+            await self._finish(self._exchanges[0])
         elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
             await self._probe()
-        if self._exchange or group_state.has_work:
+        if self._exchanges or group_state.has_work:
             return 0.0
         group_state.listener_paused = True  # listen() wakes it, but not while no slot is free
         self._slots.listen()
@@ -118,7 +138,9 @@ class ClaimLoop:
             return
         reserve = self._commands.lock("", suspects.owner, RESERVED_MS, lock="isolation", shard=shard)
         try:
-            others_ms, counts = await self._connection.run([reserve, self._commands.counts(shard)])
+            others_ms, counts = await self._connections[0].connection.run(
+                [reserve, self._commands.counts(shard)]
+            )
         except BaseException:
             suspects.give_up(shard, now, IDLE_WORKER_SECONDS)
             raise
@@ -135,12 +157,12 @@ class ClaimLoop:
         shards = self._group_state.group.shards  # none: the shard was removed
         if self._slots.draining or not shards:
             return
-        self._group_state.begin_exchange(0)
+        reservation = self._group_state.begin_exchange(0)
         answer: Any = Unavailable("", "cancelled")
         try:
-            [answer] = await self._answers([self._commands.wake(shards[0])])
+            [answer] = await _answers(self._connections[0].connection, [self._commands.wake(shards[0])])
         finally:
-            self._group_state.end_exchange(served=not isinstance(answer, Exception))
+            self._group_state.end_exchange(reservation, served=not isinstance(answer, Exception))
         self._slots.check_empty()
         if isinstance(answer, Exception):
             raise answer
@@ -153,68 +175,99 @@ class ClaimLoop:
                 batch = settlements[at : at + BATCH]
                 yield settle_call(self._commands, batch, self._delivery.max_attempts), batch
 
-    def _claimed_from(self) -> Iterable[Claim]:
+    def _claimed_from(self, over: ClaimConnection) -> Iterable[Claim]:
         """Yield claims for this group's share of the free slots; a claim of suspects is the only one.
 
         Each claim consumes its shard's hint before it is sent: a hint that arrives meanwhile may be for a task that
         the claim does not return, and must remain.
         """
         if (suspected := self._slots.isolates(self._group_state)) is not None:
-            yield self._suspects_of(suspected)
+            yield self._suspects_of(suspected, over)
             return
         for shard, limit in self._slots.shares(self._group_state):
             del self._slots.hinted[shard]
-            ticket = self._ticket()
+            ticket = _ticket(over)
             call = self._commands.claim(shard, limit, self._lease_ms, ticket=ticket)
             yield Claim(call, shard, limit, ticket)
 
-    def _suspects_of(self, shard: int) -> Claim:
+    def _suspects_of(self, shard: int, over: ClaimConnection) -> Claim:
         """Return the claim of a group of suspects; the worker runs nothing else until they have ended."""
         self._slots.suspects.begin()
-        ticket, limit = self._ticket(), self._slots.free
+        ticket, limit = _ticket(over), self._slots.free
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
         return Claim(call, shard, limit, ticket, isolated=True)
 
-    def _ticket(self) -> Ticket:
-        """Return the ticket of a claim that Redis may execute for less than the timeout of the reply."""
-        return self._claims.ticket(time.monotonic(), self._connection.address.timeout_seconds / 2)
-
-    def _begin(self) -> Exchange | None:
-        """Prepare the next exchange, which is sent when its answers are awaited; None if there is nothing to send."""
-        settling, claiming = list(self._settlements()), list(self._claimed_from())
-        lost, claimer = dict(self._claims.lost), self._claims.claimer
+    def _begin(self) -> None:
+        """Prepare the next exchange, if there is something to send. It is sent when its answers are awaited."""
+        over = next(
+            each for each in self._connections if each not in [other.over for other in self._exchanges]
+        )
+        settling, claiming = list(self._settlements()), list(self._claimed_from(over))
+        lost = [(each, *claim) for each in self._group_state.claims for claim in each.lost.items()]
         if not (settling or claiming or lost):
-            return None
-        self._group_state.outbox.sent = sum([len(batch) for _, batch in settling])
-        self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
+            return
+        self._group_state.outbox.sent += sum([len(batch) for _, batch in settling])
+        reservation = self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
         calls: list[Call[Any]] = [call for call, _ in settling]
-        for shard, number in lost.items():  # before new claims, which may then lease the tasks of lost ones
-            calls.append(self._commands.unclaim(shard, claimer, number, self._lease_ms))
+        for tickets, shard, number in lost:  # before new claims, which may then lease the tasks of lost ones
+            calls.append(self._commands.unclaim(shard, tickets.claimer, number, self._lease_ms))
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
-        return Exchange(settling, [*lost], claiming, time.monotonic(), self._answers(calls))
+        answering, returning = (
+            _answers(over.connection, calls),
+            [(tickets, shard) for tickets, shard, _ in lost],
+        )
+        exchange = Exchange(over, settling, returning, claiming, reservation, time.monotonic(), answering)
+        self._exchanges.append(exchange)
+
+    def _send(self) -> bool:
+        """Begin the next exchange, and send it while this coroutine goes on; whether there is one."""
+        before = len(self._exchanges)
+        self._begin()
+        for at, exchange in enumerate(self._exchanges[before:], before):
+            self._exchanges[at] = exchange._replace(answering=asyncio.ensure_future(exchange.answering))
+        return len(self._exchanges) > before
+
+    def _send_ahead(self) -> None:
+        """Send an exchange while another is under way, if it can claim enough tasks where more were due before."""
+        if not self._deep or self._alone or self._group_state.lost_claims:
+            return
+        if len(self._exchanges) == len(self._connections) or self._slots.free < OVERLAP_TASKS:
+            return
+        for shard in self._deep:
+            self._slots.hinted.setdefault(shard, self._group_state)
+        self._send()
+
+    @property
+    def _alone(self) -> bool:
+        """Whether exchanges do not overlap: suspects run alone, and a worker that drains releases what it claims."""
+        return self._slots.draining or bool(self._slots.suspects.waiting) or self._slots.suspects.running
 
     async def _finish(self, exchange: Exchange) -> None:
         """Receive the answers of an exchange, send the next one if more tasks are due, and start the claimed tasks."""
-        group_state, (settling, lost, claiming, sent_at, answering) = self._group_state, exchange
-        self._exchange = None
+        group_state, claiming, sent_at = self._group_state, exchange.claiming, exchange.sent_at
+        settling, lost = exchange.settling, exchange.lost
         try:
-            answers = await answering
+            answers = await exchange.answering
         except asyncio.CancelledError:
-            group_state.end_exchange(served=False)
+            group_state.end_exchange(exchange.reservation, served=False)
             raise
+        finally:
+            self._exchanges.remove(exchange)
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         outages = [error for error in errors if isinstance(error, Unavailable)]
-        group_state.end_exchange(served=not outages)
-        group_state.outbox.sent = 0
+        group_state.end_exchange(exchange.reservation, served=not outages)
+        group_state.outbox.sent -= sum([len(batch) for _, batch in settling])
         for (_, batch), answer in zip(settling, answers, strict=False):
             self._settled(batch, answer)
-        for shard, answer in zip(lost, answers[len(settling) :], strict=False):
-            self._returned(shard, answer)
+        for (tickets, shard), answer in zip(lost, answers[len(settling) :], strict=False):
+            self._returned(tickets, shard, answer)
         answered = [*zip(claiming, answers[len(settling) + len(lost) :], strict=False)]
-        claimed = [(claim, answer) for claim, answer in answered if self._accepted(claim, answer, sent_at)]
+        accepted = partial(self._accepted, exchange.over.tickets, sent_at)
+        claimed = [(claim, answer) for claim, answer in answered if accepted(claim, answer)]
+        self._deep = {claim.shard for claim, answer in claimed if answer.more}
         try:
-            if not errors:
+            if not (errors or self._exchanges):
                 await self._overlap([answer for _, answer in claimed])
         finally:
             for claim, answer in claimed:
@@ -229,32 +282,22 @@ class ClaimLoop:
             raise (outages or errors)[0]
 
     async def _overlap(self, claimed: list[Claimed]) -> None:
-        """Send the next exchange before the claimed tasks start, if more tasks are due and slots are free for them.
-
-        Suspects run alone, and a worker that drains releases what it claims: then exchanges follow each other.
-        """
+        """Send the next exchange before the claimed tasks start, if more tasks are due and slots are free for them."""
         leases = sum(answer.tasks for answer in claimed)
-        suspects = self._slots.suspects
-        more = any(answer.more for answer in claimed)
-        if not (more and 0 < leases < self._slots.free):
-            return
-        if self._slots.draining or suspects.waiting or suspects.running:
+        if not (self._deep and 0 < leases < self._slots.free) or self._alone:
             return
         self._slots.reserved += leases
         try:
-            exchange = self._begin()
-            if exchange:
-                sending = asyncio.ensure_future(exchange.answering)
-                self._exchange = exchange._replace(answering=sending)
+            if self._send():
                 for _ in range(SENDING_STEPS):
                     await asyncio.sleep(0)
         finally:
             self._slots.reserved -= leases
 
-    def _returned(self, shard: int, answer: int | Exception) -> None:
+    def _returned(self, tickets: ClaimTickets, shard: int, answer: int | Exception) -> None:
         if isinstance(answer, Unavailable):
             return
-        self._claims.returned(shard)
+        tickets.returned(shard)
         if isinstance(answer, Exception):
             self._refused(shard, answer)
         elif answer:
@@ -267,13 +310,6 @@ class ClaimLoop:
         if self._slots.limited:
             settled = {batch[0].lease.shard for _, batch in settling}
             yield from map(self._commands.wake, settled - {claim.shard for claim in claiming})
-
-    async def _answers(self, calls: list[Call[Any]]) -> list[Any]:
-        """Return each call's answer or error; an error of the whole round trip is repeated for every call."""
-        try:
-            return await self._connection.answers(calls)
-        except Exception as error:  # noqa: BLE001 -- raised again after the outbox and slots are restored
-            return [error] * len(calls)
 
     def _settled(self, batch: list[Settlement], answer: list[Settled] | Exception) -> None:
         if isinstance(answer, Unavailable):
@@ -313,15 +349,17 @@ class ClaimLoop:
             self._count(Settled.BURIED, [settlement])  # in metrics, too
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
-    def _accepted(self, claim: Claim, answer: Claimed | Exception, sent_at: float) -> bool:
+    def _accepted(
+        self, tickets: ClaimTickets, sent_at: float, claim: Claim, answer: Claimed | Exception
+    ) -> bool:
         """Record the result of a claim; whether it may have leased tasks, which are to be started."""
         if isinstance(answer, Unavailable):
-            self._claims.failed(claim.shard, claim.ticket)
+            tickets.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)
             return False
         else:
-            self._claims.replied(answer.now_ms, sent_at)
+            tickets.replied(answer.now_ms, sent_at)
             if not answer.abandoned:
                 self._note(claim.shard, answer)
                 return True
@@ -349,6 +387,19 @@ class ClaimLoop:
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
+
+
+def _ticket(over: ClaimConnection) -> Ticket:
+    """Return the ticket of a claim that Redis may execute for less than the timeout of the reply."""
+    return over.tickets.ticket(time.monotonic(), over.connection.address.timeout_seconds / 2)
+
+
+async def _answers(connection: AsyncConnection, calls: list[Call[Any]]) -> list[Any]:
+    """Return each call's answer or error; an error of the whole round trip is repeated for every call."""
+    try:
+        return await connection.answers(calls)
+    except Exception as error:  # noqa: BLE001 -- raised again after the outbox and slots are restored
+        return [error] * len(calls)
 
 
 def _death(settlement: Settlement) -> dict[str, object]:

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from delayq.protocol.alarm import Alarm
-from delayq.worker.claim_tickets import ClaimTickets
 from delayq.worker.settlements import Outbox
 from delayq.worker.suspects import Suspects
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from delayq.service.counters import WorkerCounters
     from delayq.service.shard_groups import ShardGroup
     from delayq.worker.batches import Call
+    from delayq.worker.claim_tickets import ClaimTickets
     from delayq.worker.settlements import Settlement
 
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
@@ -75,6 +75,15 @@ class Running:
     def explains(self) -> bool:
         """Whether the log of its failure has the traceback: of tasks that share an error, the first."""
         return self.call is None or not self.shared or self.call.members[0] is self
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """The slots of an exchange under way."""
+
+    slots: int
+    began_at: float  # monotonic seconds
+    timer: asyncio.TimerHandle | None = None
 
 
 class Slots:
@@ -144,7 +153,7 @@ class Slots:
     def settling(self) -> bool:
         """Whether Redis may hold leases of this worker that are not settled or not known here."""
         return any(
-            group_state.exchanging or group_state.outbox.unconfirmed or group_state.claims.lost
+            group_state.exchanging or group_state.outbox.unconfirmed or group_state.lost_claims
             for group_state in self.group_states
         )
 
@@ -247,15 +256,24 @@ class GroupState:
         self.slots, self.group = slots, group
         self.running: dict[bytes, Running] = {}  # the shard group's part of slots.running
         self.filling: dict[tuple[str, int, int], Call] = {}  # by kind, version and size
-        self.outbox, self.claims = Outbox(), ClaimTickets()
-        self.exchanging = False  # a claim may be under way
+        self.outbox = Outbox()
+        self.claims: list[ClaimTickets] = []  # one for each connection that claims
         self.unresponsive = False  # its last exchange failed or was slow: no slots are reserved for it
         self.listener_paused = False  # until a slot is free
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
-        self._reserved, self._began_at = 0, 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._reservations: set[Reservation] = set()
         slots.group_states.append(self)
         self.hint_all()
+
+    @property
+    def exchanging(self) -> bool:
+        """Whether a claim may be under way."""
+        return bool(self._reservations)
+
+    @property
+    def lost_claims(self) -> bool:
+        """Whether Redis may hold leases of claims whose reply was lost."""
+        return any(claims.lost for claims in self.claims)
 
     @property
     def ready(self) -> bool:
@@ -275,8 +293,8 @@ class GroupState:
     @property
     def idle(self) -> bool:
         """Whether it can be closed: it has no shards, and everything is settled."""
-        lost = self.claims.lost
-        return not (self.group.shards or self.running or self.exchanging or self.outbox.unconfirmed or lost)
+        waits = self.exchanging or self.outbox.unconfirmed or self.lost_claims
+        return not (self.group.shards or self.running or waits)
 
     def hint_all(self) -> None:
         """Claim from every shard of the shard group in the next exchange, in random order."""
@@ -323,31 +341,32 @@ class GroupState:
         self.exchange_alarm.ring()
         self.slots.freed()
 
-    def begin_exchange(self, wanted: int) -> None:
+    def begin_exchange(self, wanted: int) -> Reservation:
         """Reserve slots for a claim; with several shard groups, only for RESERVATION_SECONDS."""
-        self.exchanging, self._began_at = True, time.monotonic()
-        if not self.unresponsive:
-            self._reserved = wanted
-            self.slots.reserved += wanted
+        reservation = Reservation(0 if self.unresponsive else wanted, time.monotonic())
+        self.slots.reserved += reservation.slots
+        self._reservations.add(reservation)
         if len(self.slots.group_states) > 1:
-            self._timer = asyncio.get_running_loop().call_later(RESERVATION_SECONDS, self._time_out)
+            loop = asyncio.get_running_loop()
+            reservation.timer = loop.call_later(RESERVATION_SECONDS, self._time_out, reservation)
+        return reservation
 
-    def _time_out(self) -> None:
+    def _time_out(self, reservation: Reservation) -> None:
         self.unresponsive = True
-        self._unreserve()
+        self._unreserve(reservation)
         self.slots.offer()
 
-    def _unreserve(self) -> None:
-        self.slots.reserved -= self._reserved
-        self._reserved = 0
+    def _unreserve(self, reservation: Reservation) -> None:
+        self.slots.reserved -= reservation.slots
+        reservation.slots = 0
 
-    def end_exchange(self, *, served: bool) -> None:
+    def end_exchange(self, reservation: Reservation, *, served: bool) -> None:
         """Release the reserved slots; the caller starts the claimed tasks afterwards."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._unreserve()
-        self.exchanging = False
-        self.unresponsive = not served or time.monotonic() - self._began_at > RESERVATION_SECONDS
+        if reservation.timer is not None:
+            reservation.timer.cancel()
+        self._unreserve(reservation)
+        self._reservations.discard(reservation)
+        self.unresponsive = not served or time.monotonic() - reservation.began_at > RESERVATION_SECONDS
 
     def close(self) -> None:
         """Remove this shard group from the worker."""

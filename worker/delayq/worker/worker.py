@@ -77,8 +77,10 @@ class Worker:
         self._commands, self._address = commands, address
         self._drain_seconds = spec.worker.drain_timeout_seconds
         self.stop_seconds = self._drain_seconds + CANCEL_SECONDS + 2 * FLUSH_SECONDS
+        # Exchanges overlap over two connections. In a Cluster those of the shard groups overlap over one.
+        self._connections = [AsyncConnection(address) for _ in range(1 if address.is_cluster else 2)]
         # Lease renewal has its own connection: a large claim must not delay it.
-        self._connection, self._renewal_connection = AsyncConnection(address), AsyncConnection(address)
+        self._renewal_connection = AsyncConnection(address)
         self._parts: dict[ShardGroup, GroupParts] = {}
         guard_breaker = None if guard is None else GuardBreaker(guard, self.slots)
         if guard_breaker is not None:
@@ -106,7 +108,7 @@ class Worker:
         listener = Listener(group_state, self._commands, blocking_reads)
         self._parts[group] = GroupParts(group_state, listener, blocking_reads)
         return (
-            ClaimLoop(group_state, self._commands, self._connection, self._runner),
+            ClaimLoop(group_state, self._commands, self._connections, self._runner),
             listener,
             LeaseRenewal(group_state, self._commands, self._renewal_connection, self._runner),
         )
@@ -140,8 +142,10 @@ class Worker:
             await self._flush()
         finally:
             await self.services.end(finish=self._loops_of(ClaimLoop), seconds=FLUSH_SECONDS)
-            blocking_reads = (parts.blocking_reads.close() for parts in self._parts.values())
-            await asyncio.gather(self._connection.close(), self._renewal_connection.close(), *blocking_reads)
+            connections = [*self._connections, self._renewal_connection]
+            closing = [each.close() for each in connections]
+            closing += [parts.blocking_reads.close() for parts in self._parts.values()]
+            await asyncio.gather(*closing)
 
     def _loops_of(self, kind: type) -> list[Loop]:
         return [loop for loop in self.loops if isinstance(loop.service, kind)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = Keys("delayq", "orders", 0)
 SLOTS, TASKS = 20, 300
+OVERLAPPING, BACKLOG, LOST_REPLIES = 128, 6000, 20
 
 
 @pytest.fixture
@@ -74,3 +75,31 @@ async def test_tasks_of_a_claim_whose_reply_was_lost_are_claimed_again_at_once(s
             await until(lambda: slots.counters.settled["acked"] == 2)
     assert (sorted(handler.began), handler.attempts) == (["a", "b"], {1})
     assert (stats(server)["claimed"], stats(server)["released"]) == (4, 2)
+
+
+@pytest.mark.one_server
+async def test_no_task_is_lost_or_runs_twice_when_replies_of_overlapping_exchanges_are_lost(
+    server: RedisServer,
+) -> None:
+    """The worker sends a second exchange over a connection of its own; either reply may be lost, or both."""
+    handler, more = Handler(), BACKLOG // LOST_REPLIES
+    handler.may_end.set()
+    ids = [str(n) for n in range(BACKLOG)]
+    with proxy_to(server.port) as proxy:
+        async with working([proxy.url], handler, queue(OVERLAPPING, look_ms=LONGEST_LOOK_MS)) as slots:
+            await until(lambda: not slots.exchanging and not slots.hinted)
+            schedule(server, ids)
+            slots.group_states[0].hint(0)
+            for began in range(more // 2, BACKLOG, more):
+                await until(lambda began=began: len(handler.began) > began)  # type: ignore[misc]
+                proxy.drop = 1 + began % 2
+            await until(
+                lambda: slots.counters.settled["acked"] + slots.counters.settled["lease_lost"] == BACKLOG
+            )
+            with server.client() as redis:
+                assert len(redis.keys(KEYS.claimed_by("*").claim)) == 2, "only one exchange was under way"
+    assert (sorted(handler.began), handler.attempts) == (sorted(ids), {1})
+    assert proxy.dropped >= LOST_REPLIES // 2
+    counts = stats(server)
+    assert (counts["acked"], counts["claimed"]) == (BACKLOG, BACKLOG + counts.get("released", 0))
+    assert "reclaimed" not in counts

@@ -97,13 +97,10 @@ async def working(
     slots = Slots(queue.spec, counters)
     runner = Executor(handler.handle, queue.spec.delivery, counters)
     addresses = [replace(Address.from_url(url), timeout_seconds=timeout_seconds) for url in urls]
-    connections = [AsyncConnection(address) for address in addresses]
+    connections = [[AsyncConnection(address) for _ in range(2)] for address in addresses]
     loops = [
-        Loop(
-            ClaimLoop(GroupState(slots, ShardGroup(commands, shard)), commands, [connection], runner),
-            counters,
-        )
-        for shard, connection in enumerate(connections)
+        Loop(ClaimLoop(GroupState(slots, ShardGroup(commands, shard)), commands, pair, runner), counters)
+        for shard, pair in enumerate(connections)
     ]
     tasks = [asyncio.create_task(loop.run()) for loop in loops]
     try:
@@ -114,4 +111,4 @@ async def working(
             loop.stop()
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(connection.close() for connection in connections))
+        await asyncio.gather(*(connection.close() for pair in connections for connection in pair))

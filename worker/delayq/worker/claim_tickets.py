@@ -1,4 +1,4 @@
-"""A shard group's claims in progress: the deadline of each, and which replies were lost. Pure.
+"""The claims of one connection to a shard group: the deadline of each, and which replies were lost. Pure.
 
 A worker that times out cannot withdraw its request: a server that hung executes it later. So each claim carries a
 deadline by Redis' clock, which the worker reads from replies. Without a reading, at first and after a failure, the

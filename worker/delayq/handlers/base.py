@@ -70,3 +70,15 @@ class HandlerSetupError(InvalidDocument):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+def optional_fields(task: Task) -> dict[str, str]:
+    """Return what a service or a command is told of this task, and not of every one: names as in HTTP headers."""
+    found = {"Kind": task.kind, "Kind-Version": str(task.kind_version)} if task.kind else {}
+    if task.nominal_ms is not None:
+        found |= {"Schedule": task.schedule, "Nominal-Ms": str(task.nominal_ms)}
+    if task.tags:
+        found["Tags"] = " ".join(task.tags)  # which have no spaces
+    if task.expires_ms is not None:
+        found["Expires-Ms"] = str(task.expires_ms)
+    return found

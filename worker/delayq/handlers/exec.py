@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq.errors import Retry
-from delayq.handlers.base import Handler, HandlerSetupError
+from delayq.handlers.base import Handler, HandlerSetupError, optional_fields
 from delayq.handlers.child import Child, spawn
 from delayq.handlers.text import last_lines, printable
 from delayq.handlers.warden import Warden
@@ -153,9 +153,7 @@ def base_env(worker: Mapping[str, str], document: Mapping[str, str]) -> dict[str
 
 def task_env(task: Task) -> dict[str, str]:
     """Return the task's metadata. JSON is ASCII, so that every header is valid in the environment."""
-    own = {"DELAYQ_KIND": task.kind, "DELAYQ_KIND_VERSION": str(task.kind_version)} if task.kind else {}
-    if task.nominal_ms is not None:
-        own |= {"DELAYQ_SCHEDULE": task.schedule, "DELAYQ_NOMINAL_MS": str(task.nominal_ms)}
+    optional = optional_fields(task).items()
     return {
         "DELAYQ_TASK_ID": task.id,
         "DELAYQ_QUEUE": task.queue,
@@ -165,7 +163,7 @@ def task_env(task: Task) -> dict[str, str]:
         "DELAYQ_SCHEDULED_MS": str(task.scheduled_ms),
         "DELAYQ_CONTENT_TYPE": task.content_type,
         "DELAYQ_HEADERS": json.dumps(dict(task.headers)),
-    } | own
+    } | {f"DELAYQ_{name.replace('-', '_').upper()}": value for name, value in optional}
 
 
 def settle(code: int, errors: bytes) -> None:

@@ -19,7 +19,7 @@ from yarl import URL
 from delayq.contract.files import secret_path
 from delayq.errors import Bury, InvalidDocument
 from delayq.handlers import signature
-from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.base import HandlerSetupError, optional_fields
 from delayq.handlers.http_response import Answer
 from delayq.service.mounted import Mounted
 
@@ -41,9 +41,6 @@ _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # no space at e
 def task_headers(task: Task) -> dict[str, str]:
     """Return every header that comes from the task."""
     task_id = encode(task.id)
-    own = {"Delayq-Kind": task.kind, "Delayq-Kind-Version": str(task.kind_version)} if task.kind else {}
-    if task.nominal_ms is not None:
-        own |= {"Delayq-Schedule": task.schedule, "Delayq-Nominal-Ms": str(task.nominal_ms)}
     return (
         {
             "Content-Type": _content_type(task),
@@ -55,7 +52,7 @@ def task_headers(task: Task) -> dict[str, str]:
             "Delayq-Due-Ms": str(task.due_ms),
             "Delayq-Scheduled-Ms": str(task.scheduled_ms),
         }
-        | own
+        | {f"Delayq-{name}": encode(value) for name, value in optional_fields(task).items()}
         | {
             f"Delayq-Header-{quote(name, safe='', errors='surrogatepass')}": encode(value)
             for name, value in task.headers.items()

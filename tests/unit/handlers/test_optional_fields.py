@@ -1,6 +1,8 @@
-"""Services and commands are told of which schedule a task is an occurrence, and its nominal time."""
+"""Services and commands are told a task's schedule, nominal time, tags and the end of its deadline, if it has them."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from delayq import Task
 from delayq.handlers.exec import task_env
@@ -22,4 +24,17 @@ def test_an_occurrence_has_two_headers_and_two_variables_more() -> None:
     assert variables.items() - task_env(task(None)).items() == {
         ("DELAYQ_SCHEDULE", "nightly"),
         ("DELAYQ_NOMINAL_MS", "1796090400000"),
+    }
+
+
+def test_a_task_with_tags_and_a_deadline_has_two_headers_and_two_variables_more() -> None:
+    plain = Task("x", "orders", 1, 7, 5, 5, b"{}", JSON_TYPE, {})
+    told = replace(plain, tags=("customer:7", "café"), deadline_ms=1000)
+    assert task_headers(told).items() - task_headers(plain).items() == {
+        ("Delayq-Tags", "UTF-8''customer%3A7%20caf%C3%A9"),
+        ("Delayq-Expires-Ms", "1005"),
+    }
+    assert task_env(told).items() - task_env(plain).items() == {
+        ("DELAYQ_TAGS", "customer:7 café"),
+        ("DELAYQ_EXPIRES_MS", "1005"),
     }

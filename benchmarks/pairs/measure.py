@@ -143,6 +143,7 @@ def _bytes_per_task(server: redis.Redis, tasks: int) -> float:
 
 CASES = {
     "worker, 32 slots": lambda server, url: drain(server, url, concurrency=32, tasks=40_000),
+    "worker, 100 slots": lambda server, url: drain(server, url, concurrency=100, tasks=60_000),
     "worker, 500 slots": lambda server, url: drain(server, url, concurrency=500, tasks=60_000),
     "worker, 1 slot": lambda server, url: drain(server, url, concurrency=1, tasks=4_000),
     "schedule, 1 coroutine": lambda server, url: schedule(server, url, coroutines=1, tasks=4_000),

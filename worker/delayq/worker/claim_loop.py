@@ -63,7 +63,7 @@ class Exchange(NamedTuple):
 
     over: ClaimConnection
     settling: list[tuple[Call[Any], list[Settlement]]]
-    lost: list[tuple[ClaimTickets, int]]  # shards with a lost claim, whose tasks are returned
+    lost: list[tuple[ClaimTickets, int, int]]  # shard and number of claims whose tasks are returned
     claiming: list[Claim]
     reservation: Reservation
     sent_at: float  # monotonic seconds
@@ -100,22 +100,14 @@ class ClaimLoop:
 
     async def step(self) -> float:
         """Settle ended tasks and claim into free slots; returns the seconds until the next poll."""
-        now, group_state = time.monotonic(), self._group_state
-        if now >= self._poll_at:
-            # Wake tokens may be lost: polling at least this often is a promise of the queue.
-            group_state.hint_all()
-            self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
-        for shard in self._backoff.due(now):
-            group_state.try_again(shard)
-        refused = self._backoff.refused
-        if refused and not self._backoff.all_refused(group_state.group.shards):
-            for shard in refused:
-                # A rejected claim may leave a wake token: claiming because of it would be a busy loop.
-                self._slots.hinted.pop(shard, None)
-        suspects = self._slots.suspects
+        now, group_state, suspects = time.monotonic(), self._group_state, self._slots.suspects
+        self._update_hints(now)
         if suspects.waiting and not self._exchanges:  # an error would delay the tasks that it has claimed
             await self._make_room(now)
-        self._send_ahead() if self._exchanges else self._begin()
+        if self._exchanges:
+            self._send_ahead()
+        else:
+            self._begin()
         if self._exchanges:
             await self._finish(self._exchanges[0])
         elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
@@ -129,6 +121,20 @@ class ClaimLoop:
         if suspects.waiting and self._slots.open:
             pause = min(pause, suspects.next_in(group_state.group.shards, now))
         return max(0.001, pause)
+
+    def _update_hints(self, now: float) -> None:
+        """Hint at all shards when a poll is due, at those whose backoff has ended, and not at those that refuse."""
+        if now >= self._poll_at:
+            # Wake tokens may be lost: polling at least this often is a promise of the queue.
+            self._group_state.hint_all()
+            self._poll_at = now + self._block_seconds * random.uniform(0.75, 1.0)  # noqa: S311 -- spreads load
+        for shard in self._backoff.due(now):
+            self._group_state.try_again(shard)
+        refused = self._backoff.refused
+        if refused and not self._backoff.all_refused(self._group_state.group.shards):
+            for shard in refused:
+                # A rejected claim may leave a wake token: claiming because of it would be a busy loop.
+                self._slots.hinted.pop(shard, None)
 
     async def _make_room(self, now: float) -> None:
         """Reserve this worker for suspects that waited too long for an idle worker, or renew the reservation."""
@@ -199,9 +205,8 @@ class ClaimLoop:
 
     def _begin(self) -> None:
         """Prepare the next exchange, if there is something to send. It is sent when its answers are awaited."""
-        over = next(
-            each for each in self._connections if each not in [other.over for other in self._exchanges]
-        )
+        busy = [exchange.over for exchange in self._exchanges]
+        over = next(each for each in self._connections if each not in busy)
         settling, claiming = list(self._settlements()), list(self._claimed_from(over))
         lost = [(each, *claim) for each in self._group_state.claims for claim in each.lost.items()]
         if not (settling or claiming or lost):
@@ -213,11 +218,8 @@ class ClaimLoop:
             calls.append(self._commands.unclaim(shard, tickets.claimer, number, self._lease_ms))
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
-        answering, returning = (
-            _answers(over.connection, calls),
-            [(tickets, shard) for tickets, shard, _ in lost],
-        )
-        exchange = Exchange(over, settling, returning, claiming, reservation, time.monotonic(), answering)
+        answering = _answers(over.connection, calls)
+        exchange = Exchange(over, settling, lost, claiming, reservation, time.monotonic(), answering)
         self._exchanges.append(exchange)
 
     def _send(self) -> bool:
@@ -260,7 +262,7 @@ class ClaimLoop:
         group_state.outbox.sent -= sum([len(batch) for _, batch in settling])
         for (_, batch), answer in zip(settling, answers, strict=False):
             self._settled(batch, answer)
-        for (tickets, shard), answer in zip(lost, answers[len(settling) :], strict=False):
+        for (tickets, shard, _), answer in zip(lost, answers[len(settling) :], strict=False):
             self._returned(tickets, shard, answer)
         answered = [*zip(claiming, answers[len(settling) + len(lost) :], strict=False)]
         accepted = partial(self._accepted, exchange.over.tickets, sent_at)

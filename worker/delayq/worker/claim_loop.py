@@ -13,7 +13,7 @@ import logging
 import random
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from delayq.errors import Unavailable
 from delayq.protocol.commands import BATCH
@@ -21,53 +21,25 @@ from delayq.protocol.results import Settled
 from delayq.service import logs
 from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.claim_tickets import ClaimTickets
+from delayq.worker.exchange import Claim, ClaimConnection, Exchange
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import OVERLAP_TASKS
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
 from delayq.worker.task_starter import TaskStarter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call, Commands
-    from delayq.protocol.results import Claimed, Ticket
+    from delayq.protocol.results import Claimed
     from delayq.worker.executor import Executor
-    from delayq.worker.slots import GroupState, Reservation
+    from delayq.worker.slots import GroupState
 
 log = logging.getLogger(__name__)
 
 # Turns of the event loop in which a new exchange reaches the socket: its task, and the connection's.
 SENDING_STEPS = 2
-
-
-class ClaimConnection(NamedTuple):
-    """A connection, with at most one exchange under way, and the tickets of the claims that it carries."""
-
-    connection: AsyncConnection
-    tickets: ClaimTickets
-
-
-class Claim(NamedTuple):
-    """A claim to send."""
-
-    call: Call[Claimed]
-    shard: int
-    limit: int
-    ticket: Ticket
-    isolated: bool = False  # of suspects
-
-
-class Exchange(NamedTuple):
-    """A round trip under way."""
-
-    over: ClaimConnection
-    settling: list[tuple[Call[Any], list[Settlement]]]
-    lost: list[tuple[ClaimTickets, int, int]]  # shard and number of claims whose tasks are returned
-    claiming: list[Claim]
-    reservation: Reservation
-    sent_at: float  # monotonic seconds
-    answering: Awaitable[list[Any]]
 
 
 class ClaimLoop:
@@ -166,7 +138,7 @@ class ClaimLoop:
         reservation = self._group_state.begin_exchange(0)
         answer: Any = Unavailable("", "cancelled")
         try:
-            [answer] = await _answers(self._connections[0].connection, [self._commands.wake(shards[0])])
+            [answer] = await self._connections[0].answers([self._commands.wake(shards[0])])
         finally:
             self._group_state.end_exchange(reservation, served=not isinstance(answer, Exception))
         self._slots.check_empty()
@@ -192,14 +164,14 @@ class ClaimLoop:
             return
         for shard, limit in self._slots.shares(self._group_state):
             del self._slots.hinted[shard]
-            ticket = _ticket(over)
+            ticket = over.ticket()
             call = self._commands.claim(shard, limit, self._lease_ms, ticket=ticket)
             yield Claim(call, shard, limit, ticket)
 
     def _suspects_of(self, shard: int, over: ClaimConnection) -> Claim:
         """Return the claim of a group of suspects; the worker runs nothing else until they have ended."""
         self._slots.suspects.begin()
-        ticket, limit = _ticket(over), self._slots.free
+        ticket, limit = over.ticket(), self._slots.free
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
         return Claim(call, shard, limit, ticket, isolated=True)
 
@@ -218,8 +190,8 @@ class ClaimLoop:
             calls.append(self._commands.unclaim(shard, tickets.claimer, number, self._lease_ms))
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
-        answering = _answers(over.connection, calls)
-        exchange = Exchange(over, settling, lost, claiming, reservation, time.monotonic(), answering)
+        now, answering = time.monotonic(), over.answers(calls)
+        exchange = Exchange(over, settling, lost, claiming, reservation, now, answering)
         self._exchanges.append(exchange)
 
     def _send(self) -> bool:
@@ -389,19 +361,6 @@ class ClaimLoop:
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
-
-
-def _ticket(over: ClaimConnection) -> Ticket:
-    """Return the ticket of a claim that Redis may execute for less than the timeout of the reply."""
-    return over.tickets.ticket(time.monotonic(), over.connection.address.timeout_seconds / 2)
-
-
-async def _answers(connection: AsyncConnection, calls: list[Call[Any]]) -> list[Any]:
-    """Return each call's answer or error; an error of the whole round trip is repeated for every call."""
-    try:
-        return await connection.answers(calls)
-    except Exception as error:  # noqa: BLE001 -- raised again after the outbox and slots are restored
-        return [error] * len(calls)
 
 
 def _death(settlement: Settlement) -> dict[str, object]:

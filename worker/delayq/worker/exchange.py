@@ -1,0 +1,56 @@
+"""What a worker sends to Redis in one round trip, an exchange, and over which connection."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from delayq.connection import AsyncConnection
+    from delayq.protocol.commands import Call
+    from delayq.protocol.results import Claimed, Ticket
+    from delayq.worker.claim_tickets import ClaimTickets
+    from delayq.worker.settlements import Settlement
+    from delayq.worker.slots import Reservation
+
+
+class ClaimConnection(NamedTuple):
+    """A connection, with at most one exchange under way, and the tickets of the claims that it carries."""
+
+    connection: AsyncConnection
+    tickets: ClaimTickets
+
+    def ticket(self) -> Ticket:
+        """Return the ticket of a claim that Redis may execute for less than the timeout of the reply."""
+        return self.tickets.ticket(time.monotonic(), self.connection.address.timeout_seconds / 2)
+
+    async def answers(self, calls: list[Call[Any]]) -> list[Any]:
+        """Return each call's answer or error; an error of the whole round trip is repeated for every call."""
+        try:
+            return await self.connection.answers(calls)
+        except Exception as error:  # noqa: BLE001 -- the claim loop raises it after it has restored outbox and slots
+            return [error] * len(calls)
+
+
+class Claim(NamedTuple):
+    """A claim to send."""
+
+    call: Call[Claimed]
+    shard: int
+    limit: int
+    ticket: Ticket
+    isolated: bool = False  # of suspects
+
+
+class Exchange(NamedTuple):
+    """A round trip under way."""
+
+    over: ClaimConnection
+    settling: list[tuple[Call[Any], list[Settlement]]]
+    lost: list[tuple[ClaimTickets, int, int]]  # shard and number of claims whose tasks are returned
+    claiming: list[Claim]
+    reservation: Reservation
+    sent_at: float  # monotonic seconds
+    answering: Awaitable[list[Any]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from delayq.errors import Bury
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from delayq.handlers.base import HandlerCall
     from delayq.protocol.envelope import Task
+    from delayq.worker.exchange import Exchange
 
     from tests.servers import RedisServer
 
@@ -46,21 +48,28 @@ async def ended(group_state: GroupState) -> None:
 
 @asynccontextmanager
 async def loop_of(
-    commands: Commands, url: str, only: int | None = None, *, slots: int = 0, call: HandlerCall = handle
+    commands: Commands,
+    url: str,
+    only: int | None = None,
+    *,
+    slots: int = 0,
+    call: HandlerCall = handle,
+    overlapping: bool = False,
 ) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
     counters, document = WorkerCounters("worker", "q"), spec()
     document = replace(
         document, worker=replace(document.worker, concurrency=slots or document.worker.concurrency)
     )
-    connection = Recorded(url)
+    connection, second = Recorded(url), Recorded(url)
+    connections = [connection, second] if overlapping else [connection]
     group_state = GroupState(Slots(document, counters), ShardGroup(commands, only))
-    exchange = ClaimLoop(group_state, commands, [connection], Executor(call, document.delivery, counters))
+    exchange = ClaimLoop(group_state, commands, connections, Executor(call, document.delivery, counters))
     try:
         await exchange.step()  # the first claim of a shard brings no task, but Redis' time
         connection.trips.clear()
         yield exchange, group_state, connection
     finally:
-        await connection.close()
+        await asyncio.gather(connection.close(), second.close())
 
 
 @pytest.mark.parametrize("waited_ms", [0, 60_000, 10**9])
@@ -212,3 +221,34 @@ async def test_the_next_claim_of_a_backlog_is_sent_before_the_claimed_tasks_star
     assert claims_at_start[0] == 2, "the first tasks started after the second claim was sent"
     assert len(claims_at_start) == shard.whole().stats["acked"] == 200
     assert most <= 64, "no slot is used twice"
+
+
+async def test_an_exchange_does_not_wait_for_the_connection_of_another(shard: Shard, redis_url: str) -> None:
+    async with loop_of(shard.commands, redis_url, overlapping=True) as (exchange, _, _):
+        held, answered = asyncio.Event(), asyncio.Event()
+        for event in (held, answered):
+            waiting = asyncio.ensure_future(event.wait())
+            exchange._exchanges.append(cast("Exchange", SimpleNamespace(answering=waiting)))
+        first, second = exchange._exchanges
+        answered.set()
+        async with asyncio.timeout(10):
+            assert await exchange._first_answered() is second
+            held.set()
+            await first.answering
+            assert await exchange._first_answered() is first
+        exchange._exchanges.clear()
+
+
+async def test_two_claims_get_different_slots_although_the_server_is_slow(
+    shard: Shard, redis_url: str
+) -> None:
+    """No slots are reserved for the claims of a slow server, so that it cannot hold up others."""
+    backlog(shard, 400)
+    async with loop_of(shard.commands, redis_url, slots=128, overlapping=True) as (exchange, group_state, _):
+        group_state.hint(0)
+        while group_state.running or group_state.has_work or group_state.exchanging:
+            group_state.unresponsive = True  # as after an answer that took long
+            await exchange.step()
+            await asyncio.sleep(0)
+    stats = shard.whole().stats
+    assert (stats["acked"], stats["claimed"]) == (400, 400)

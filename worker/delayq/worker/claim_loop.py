@@ -66,7 +66,7 @@ class ClaimLoop:
         self._poll_at = 0.0  # monotonic seconds
         self._backoff = ClaimBackoff()
         self._exchanges: list[Exchange] = []  # under way, the oldest first
-        self._deep: set[int] = set()  # shards where more tasks were due than the last answered claims took
+        self._deep: set[int] = set()  # shards where more tasks were due than their last answered claim took
         self._starter = TaskStarter(group_state, runner)
         self.alarm = group_state.exchange_alarm
 
@@ -81,7 +81,7 @@ class ClaimLoop:
         else:
             self._begin()
         if self._exchanges:
-            await self._finish(self._exchanges[0])
+            await self._finish(await self._first_answered())
         elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
             await self._probe()
         if self._exchanges or group_state.has_work:
@@ -204,18 +204,31 @@ class ClaimLoop:
 
     def _send_ahead(self) -> None:
         """Send an exchange while another is under way, if it can claim enough tasks where more were due before."""
-        if not self._deep or self._alone or self._group_state.lost_claims:
-            return
+        group_state = self._group_state
+        if not self._deep or self._alone or group_state.lost_claims or group_state.unresponsive:
+            return  # an unresponsive group has no slots reserved: two claims would be given the same
         if len(self._exchanges) == len(self._connections) or self._slots.free < OVERLAP_TASKS:
             return
         for shard in self._deep:
-            self._slots.hinted.setdefault(shard, self._group_state)
+            self._slots.hinted.setdefault(shard, group_state)
         self._send()
 
     @property
     def _alone(self) -> bool:
         """Whether exchanges do not overlap: suspects run alone, and a worker that drains releases what it claims."""
         return self._slots.draining or bool(self._slots.suspects.waiting) or self._slots.suspects.running
+
+    async def _first_answered(self) -> Exchange:
+        """Return the exchange under way to finish next. Tasks of one must not wait for a connection that stalls."""
+        if len(self._exchanges) == 1:
+            return self._exchanges[0]
+        sent = {
+            each.answering: each for each in self._exchanges if isinstance(each.answering, asyncio.Future)
+        }
+        answered = {answering for answering in sent if answering.done()}
+        if not answered:
+            answered, _ = await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+        return next(exchange for answering, exchange in sent.items() if answering in answered)
 
     async def _finish(self, exchange: Exchange) -> None:
         """Receive the answers of an exchange, send the next one if more tasks are due, and start the claimed tasks."""
@@ -239,7 +252,8 @@ class ClaimLoop:
         answered = [*zip(claiming, answers[len(settling) + len(lost) :], strict=False)]
         accepted = partial(self._accepted, exchange.over.tickets, sent_at)
         claimed = [(claim, answer) for claim, answer in answered if accepted(claim, answer)]
-        self._deep = {claim.shard for claim, answer in claimed if answer.more}
+        if errors:
+            self._deep.clear()
         try:
             if not (errors or self._exchanges):
                 await self._overlap([answer for _, answer in claimed])
@@ -343,7 +357,9 @@ class ClaimLoop:
         return False
 
     def _note(self, shard: int, answer: Claimed) -> None:
+        self._deep.discard(shard)
         if answer.more:
+            self._deep.add(shard)
             self._slots.hinted.setdefault(shard, self._group_state)
         self._backoff.note(shard, answer, time.monotonic())
         if answer.suspects or self._slots.suspects.waiting:

@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    import asyncio
+    from collections.abc import Coroutine
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call
@@ -53,4 +54,4 @@ class Exchange(NamedTuple):
     claiming: list[Claim]
     reservation: Reservation
     sent_at: float  # monotonic seconds
-    answering: Awaitable[list[Any]]
+    answering: Coroutine[Any, Any, list[Any]] | asyncio.Future[list[Any]]  # the latter once it is sent

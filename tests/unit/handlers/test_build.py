@@ -75,6 +75,14 @@ async def failing(task: Task) -> None:
     raise ValueError(task.kind)
 
 
+pushing = App()
+
+
+@pushing.task
+async def push() -> None:
+    """Sent by a service, if the route is spelled right."""
+
+
 def test_the_default_handler_decides_which_other_kinds_are_known() -> None:
     python = {"python": {"callable": "tests.unit.handlers.test_build:failing"}}
     delivery = document({"http": URL}).spec.delivery
@@ -108,6 +116,13 @@ def test_one_sql_guard_serves_handlers_that_take_its_connection_or_handlers_that
         HandlerSetupError, match=r"^spec.handler.kinds: under a SQL guard either every handler"
     ):
         with_kinds(one, {"push": two}, **SQL)
+
+
+def test_a_route_that_may_be_misspelled_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    app = {"python": {"app": "tests.unit.handlers.test_build:pushing"}}
+    with_kinds(app, {"psuh": {"http": URL}, "other": {"http": URL}})
+    with_kinds(app, {"push": {"http": URL}})
+    assert [record.fields for record in caplog.records] == [{"kind": "psuh", "similar": "push"}]  # type: ignore[attr-defined]
 
 
 async def test_every_handler_runs_in_the_guards_block_and_all_are_closed_when_one_cannot_start() -> None:

@@ -5,6 +5,7 @@ Not here: the request and its headers (`http_post.py`), the meaning of a respons
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -53,5 +54,13 @@ class HttpHandler(Post, Handler):
             cause = HTTPTimeoutError(str(error) or f"no answer within {self._timeout_seconds:g} s")
             raise Retry(f"HTTPTimeoutError: {cause}") from cause
         except (aiohttp.ClientError, OSError) as error:
-            raise Retry(f"{type(error).__name__}: {error}") from error
+            raise Retry(_described(error)) from None  # its traceback is that of a library
         settle(answer, now_seconds=time.time())
+
+
+def _described(error: Exception) -> str:
+    """Return why a request failed; for a refused connection, what the operating system says."""
+    cause = getattr(error, "os_error", None)
+    if type(error) is aiohttp.ClientConnectorError and isinstance(cause, ConnectionError) and cause.errno:
+        return f"cannot connect to {error.host}:{error.port}: {os.strerror(cause.errno).lower()}"
+    return f"{type(error).__name__}: {error}"

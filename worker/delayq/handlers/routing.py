@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AsyncExitStack
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from delayq.handlers.base import Handler, HandlerSetupError
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from delayq.guards import Guard
     from delayq.handlers.base import Batch, HandlerCall
     from delayq.protocol.envelope import Task
+
+log = logging.getLogger(__name__)
 
 FIELD = "spec.handler.kinds"
 
@@ -35,10 +39,19 @@ class RoutingHandler(Handler):
         if default.kinds is not None:
             self.kinds = {(kind, None): delivery for kind in routes} | dict(default.kinds)
         self._routes = routes
+        self._warn_of_names()
         self._default_call = default.call
         self._calls = {kind: each.call for kind, each in routes.items()}
         self._opened = AsyncExitStack()  # the handlers that have started
         self.call = self._dispatch
+
+    def _warn_of_names(self) -> None:
+        """Log routes that may be misspelled: the App lacks the kind, and runs one with a similar name itself."""
+        known = {kind for kind, _ in self.handlers[0].kinds or ()}
+        for kind in self._routes.keys() - known:
+            if similar := get_close_matches(kind, known - self._routes.keys(), 1):
+                fields = {"kind": kind, "similar": similar[0]}
+                log.warning("routed_kind_not_in_app", extra={"fields": fields})
 
     def _dispatch(self, task: Task) -> Awaitable[object]:
         return self._calls.get(task.kind, self._default_call)(task)

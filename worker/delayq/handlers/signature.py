@@ -1,15 +1,13 @@
 """The `Delayq-Signature` header: the worker makes it, receivers verify it.
 
 It uses only the standard library, so that a receiver without delayq can copy this file. The header reads
-`t=<unix seconds>,v1=<hex>,v2=<hex>`. Each digest is an HMAC-SHA256. Its key is the secret without the final newline,
-which editors and `echo` add.
+`t=<unix seconds>,v2=<hex>`. The digest is an HMAC-SHA256. Its key is the secret without the final newline, which
+editors and `echo` add.
 
 v2 covers the whole request: a line each for `v2`, the seconds, the method and the target (path and query, as
 sent), then a line `name:value` for Content-Type, Idempotency-Key and every Delayq-* header except this one, names
 in lower case and in alphabetical order, then an empty line and the body. No line can hold a newline, so two
-requests never give the same text.
-
-v1 is deprecated and covers less: the seconds, Delayq-Task-Id and Delayq-Attempt, a line each, and the body.
+requests never give the same text. (v1, which covered less, was removed in version 0.5.)
 """
 
 from __future__ import annotations
@@ -17,15 +15,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HEADER = "Delayq-Signature"
-TASK_ID = "Delayq-Task-Id"
-ATTEMPT = "Delayq-Attempt"
 TOLERANCE_SECONDS = 300
 SIGNED = frozenset({"content-type", "idempotency-key"})  # and all that begin with PREFIX
 PREFIX = "delayq-"
@@ -40,8 +35,7 @@ def sign(
 ) -> str:
     """Return the header's value. `target` is path and query as sent; `headers` are those of the request."""
     given = {name.lower(): value for name, value in headers.items()}
-    v1, v2 = _v1(given, seconds), _v2(given, seconds, method, target)
-    return f"t={seconds},v1={_digest(trim(key), v1, body)},v2={_digest(trim(key), v2, body)}"
+    return f"t={seconds},v2={_digest(trim(key), _text(given, seconds, method, target), body)}"
 
 
 def verify(
@@ -49,20 +43,18 @@ def verify(
     body: bytes,
     *,
     secrets: Sequence[bytes],
-    target: str | None = None,
+    target: str,
     method: str = "POST",
     tolerance_seconds: int = TOLERANCE_SECONDS,
     now_seconds: float | None = None,
 ) -> None:
     """Return when one of `secrets` (two, during a rotation) signed this request; else InvalidSignatureError.
 
-    `body` is the raw bytes as received, `target` the path and query of the document's URL, as sent. Without `target`
-    only v1 is verified, which does not cover Idempotency-Key: deprecated. A repeated request inside the tolerance
-    verifies again: to detect it, store Idempotency-Key, as for any task that is delivered twice.
+    `body` is the raw bytes as received, `target` the path and query of the document's URL, as sent. A repeated request
+    inside the tolerance verifies again: to detect it, store Idempotency-Key, as for any task that is delivered twice.
     """
     given = _given(headers)
-    version = "v1" if target is None else "v2"
-    seconds, digests = _parse(given.get(HEADER.lower(), ""), version)
+    seconds, digests = _parse(given.get(HEADER.lower(), ""))
     now = time.time() if now_seconds is None else now_seconds
     if abs(now - seconds) > tolerance_seconds:
         raise InvalidSignatureError(
@@ -71,15 +63,11 @@ def verify(
     keys = [key for key in map(trim, secrets) if key]
     if not keys:
         raise InvalidSignatureError("expected a non-empty secret: with an empty one, every sender could sign")
-    if target is None:
-        warnings.warn("verify() without target covers only two headers", DeprecationWarning, stacklevel=2)
-        text = _v1(given, seconds)
-    else:
-        text = _v2(given, seconds, method, target)
+    text = _text(given, seconds, method, target)
     # Compare all pairs, each in constant time, so that the time does not depend on which one matches.
     matches = [hmac.compare_digest(_digest(key, text, body), got) for key in keys for got in digests]
     if not any(matches):
-        raise InvalidSignatureError(f"the signature matches no secret ({version})")
+        raise InvalidSignatureError("the signature matches no secret")
 
 
 def trim(secret: bytes) -> bytes:
@@ -101,11 +89,7 @@ def _covered(name: str) -> bool:
     return name in SIGNED or name.startswith(PREFIX)
 
 
-def _v1(given: Mapping[str, str], seconds: int) -> str:
-    return f"{seconds}\n{given.get(TASK_ID.lower(), '')}\n{given.get(ATTEMPT.lower(), '')}\n"
-
-
-def _v2(given: Mapping[str, str], seconds: int, method: str, target: str) -> str:
+def _text(given: Mapping[str, str], seconds: int, method: str, target: str) -> str:
     names = sorted(filter(_covered, given))
     lines = [f"{name}:{given[name]}" for name in names if name != HEADER.lower()]
     if any(
@@ -119,15 +103,15 @@ def _digest(key: bytes, text: str, body: bytes) -> str:
     return hmac.new(key, text.encode("utf-8", "surrogateescape") + body, hashlib.sha256).hexdigest()
 
 
-def _parse(header: str, version: str) -> tuple[int, list[str]]:
-    """Parse the seconds and the digests of one version: `t=…,v1=…,v2=…`. A version may occur more than once."""
+def _parse(header: str) -> tuple[int, list[str]]:
+    """Parse the seconds and the digests: `t=…,v2=…`. There may be several, and parts of other versions."""
     seconds, digests = "", []
     for part in header.split(","):
         name, _, value = part.strip().partition("=")
         if name == "t":
             seconds = value
-        elif name == version and value.isascii():  # compare_digest refuses other text
+        elif name == "v2" and value.isascii():  # compare_digest refuses other text
             digests.append(value)
     if not (seconds.isascii() and seconds.isdigit() and len(seconds) < 16) or not digests:  # noqa: PLR2004 -- year 31M
-        raise InvalidSignatureError(f"no usable {HEADER} header with {version}")
+        raise InvalidSignatureError(f"no usable {HEADER} header with v2")
     return int(seconds), digests

@@ -90,9 +90,9 @@ async def test_no_task_is_lost_or_runs_twice_when_replies_of_overlapping_exchang
             await until(lambda: not slots.exchanging and not slots.hinted)
             schedule(server, ids)
             slots.group_states[0].hint(0)
-            for began in range(more // 2, BACKLOG, more):
+            for nth, began in enumerate(range(more // 2, BACKLOG, more)):
                 await until(lambda began=began: len(handler.began) > began)  # type: ignore[misc]
-                proxy.drop = 1 + began % 2
+                proxy.drop = 1 + nth % 2
             await until(
                 lambda: slots.counters.settled["acked"] + slots.counters.settled["lease_lost"] == BACKLOG
             )

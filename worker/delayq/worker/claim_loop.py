@@ -2,8 +2,8 @@
 
 There is no other batching. No task waits for a batch to fill: tasks that end during a round trip form the next one.
 While more tasks are due, the next exchange is sent before the claimed tasks start, so that Redis and the handlers work
-at the same time. Therefore an exchange claims at most half of the slots. If the tasks of the other half end before its
-reply, a second exchange is sent over a connection of its own: then Redis never waits for the worker.
+at the same time. Therefore an exchange claims at most half of the slots. If the tasks of the other half have ended by
+the next step, a second exchange is sent over a connection of its own: then Redis does not wait for the worker.
 """
 
 from __future__ import annotations

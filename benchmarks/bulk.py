@@ -1,6 +1,6 @@
 """`python -m benchmarks.bulk`: 400,000 tasks, 350,000 of them with one tag: count, reschedule and cancel those.
 
-Prints the seconds of each operation, and for how long its scripts held Redis: the slow log of Redis, which is told to
+Prints the seconds of each operation, and for how long its scripts held Redis: the slow log of Redis, configured to
 record every command. A script that holds Redis for long delays the claims of all workers.
 """
 
@@ -31,7 +31,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bulk", description=__doc__)
     parser.add_argument("--tasks", type=int, default=400_000, help="tasks in the queue (%(default)s)")
     parser.add_argument("--share", type=float, default=0.875, help="share that has the tag (%(default)s)")
-    parser.add_argument("--shards", type=int, default=1, help="shards of the queue (%(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         server = RedisServer.start(PREFERRED, dir=Path(folder))

@@ -84,7 +84,7 @@ def a_worker_stays_while_it_holds_a_lease(orders: Scaled, world: World) -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("process_node")
 def test_due_tasks_are_weighed_by_the_handler_time_of_their_kind(world: World, redis: RedisServer) -> None:
-    """The workers stay: what those handled that leave within seconds, before they are scraped again, is not learnt."""
+    """Workers are not removed: the operator would miss the handler times of one that ends before the next scrape."""
     orders = Scaled(world, redis, behavior={"scaleDown": {"stabilizationWindowSeconds": 600}})
     world.until("ScalingActive", "True", "ValidMetricsFound", timeout_s=40)
     lead = orders.told("leadSeconds")

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq.errors import Bury
@@ -239,16 +239,33 @@ async def test_an_exchange_does_not_wait_for_the_connection_of_another(shard: Sh
         exchange._exchanges.clear()
 
 
-async def test_two_claims_get_different_slots_although_the_server_is_slow(
-    shard: Shard, redis_url: str
+@pytest.mark.parametrize(
+    "why", ["", "the server is slow", "it drains", "suspects wait", "suspects run", "a claim was lost"]
+)
+async def test_exchanges_overlap_unless_there_is_a_reason_against_it(
+    shard: Shard, redis_url: str, why: str
 ) -> None:
-    """No slots are reserved for the claims of a slow server, so that it cannot hold up others."""
-    backlog(shard, 400)
-    async with loop_of(shard.commands, redis_url, slots=128, overlapping=True) as (exchange, group_state, _):
+    """No slots are reserved for the claims of a slow server: a second claim would get the same ones."""
+    async with loop_of(shard.commands, redis_url, slots=128, overlapping=True) as (
+        loop,
+        group_state,
+        connection,
+    ):
+        connection.asked.clear()
+        connection.answering.clear()
         group_state.hint(0)
-        while group_state.running or group_state.has_work or group_state.exchanging:
-            group_state.unresponsive = True  # as after an answer that took long
-            await exchange.step()
-            await asyncio.sleep(0)
-    stats = shard.whole().stats
-    assert (stats["acked"], stats["claimed"]) == (400, 400)
+        step = asyncio.create_task(loop.step())
+        await connection.asked.wait()
+        slots, loop._deep = group_state.slots, {0}
+        slots.draining, group_state.unresponsive = why == "it drains", why == "the server is slow"
+        if why == "suspects wait":
+            slots.suspects.note(0, 1, 0.0)
+        elif why == "suspects run":
+            slots.suspects.begin()
+        elif why == "a claim was lost":
+            group_state.claims[1].lost[0] = 1
+        loop._send_ahead()
+        under_way = len(loop._exchanges)
+        connection.answering.set()
+        await asyncio.gather(step, *(cast("Any", each.answering) for each in loop._exchanges[1:]))
+    assert under_way == (1 if why else 2)

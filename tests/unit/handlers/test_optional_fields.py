@@ -1,4 +1,4 @@
-"""Services and commands are told a task's schedule, nominal time, tags and the end of its deadline, if it has them."""
+"""Services and commands get the schedule, nominal time, tags and end of the deadline of a task that has them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_an_occurrence_has_two_headers_and_two_variables_more() -> None:
 
 def test_a_task_with_tags_and_a_deadline_has_two_headers_and_two_variables_more() -> None:
     plain = Task("x", "orders", 1, 7, 5, 5, b"{}", JSON_TYPE, {})
-    told = replace(plain, tags=("customer:7", "café"), deadline_ms=1000)
-    assert task_headers(told).items() - task_headers(plain).items() == {
+    tagged = replace(plain, tags=("customer:7", "café"), deadline_ms=1000)
+    assert task_headers(tagged).items() - task_headers(plain).items() == {
         ("Delayq-Tags", "UTF-8''customer%3A7%20caf%C3%A9"),
         ("Delayq-Expires-Ms", "1005"),
     }
-    assert task_env(told).items() - task_env(plain).items() == {
+    assert task_env(tagged).items() - task_env(plain).items() == {
         ("DELAYQ_TAGS", "customer:7 café"),
         ("DELAYQ_EXPIRES_MS", "1005"),
     }

@@ -87,5 +87,6 @@ async def test_a_group_whose_server_may_hang_takes_no_suspects() -> None:
     first, second = group_states(2, 5)
     for shard in range(2):
         first.slots.suspects.note(shard, 1, 0.0)
-    first.end_exchange(first.begin_exchange(1), served=False)
+    reservation = first.begin_exchange(1)
+    first.end_exchange(reservation, served=False)
     assert (first.slots.isolates(first), second.slots.isolates(second)) == (None, 1)

@@ -73,7 +73,7 @@ class HandlerSetupError(InvalidDocument):
 
 
 def optional_fields(task: Task) -> dict[str, str]:
-    """Return what a service or a command is told of this task, and not of every one: names as in HTTP headers."""
+    """Return the metadata that only some tasks have, for services and commands. Names are those of HTTP headers."""
     found = {"Kind": task.kind, "Kind-Version": str(task.kind_version)} if task.kind else {}
     if task.nominal_ms is not None:
         found |= {"Schedule": task.schedule, "Nominal-Ms": str(task.nominal_ms)}

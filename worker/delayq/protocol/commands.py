@@ -74,9 +74,8 @@ BATCH = 250  # tasks per call of any other verb
 PAGE_BYTES = 1 << 20  # of envelopes that one call of list reads
 EXAMINE_AGAIN_MS = 5000  # until expire() examines a task in flight again after its deadline
 FULL_AGAIN_MS = 10_000  # until a schedule whose occurrences had no room is looked at again
-BULK = (
-    50  # tasks of a tag that one call reads: 0.3 ms of Redis' time; it cancels half as many in the same time
-)
+# Tasks of a tag that one call reads: 0.3 ms of Redis' time. It cancels half as many in the same time.
+BULK = 50
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
 GONE_MS = 7 * 24 * 3600 * 1000
@@ -262,8 +261,8 @@ class Commands:
         self, shard: int, action: BulkAction, chosen: Selection, cursor: bytes = b"", *, count: int = 0
     ) -> Call[BulkPage]:
         """Count, list or cancel the selected tasks of one page, which begins at `cursor`; `count` 0 is the default."""
-        scattered = not chosen.tag  # in memory
-        count = count or (BULK // 2 if scattered or action == "cancel" else BULK)
+        # Without a tag, the tasks are scattered in memory, which takes twice as long.
+        count = count or (BULK if chosen.tag and action != "cancel" else BULK // 2)
         named: dict[str, Argument] = {"action": action, "tag": chosen.tag or "", "kind": chosen.kind or ""}
         named["from_ms"] = "-inf" if chosen.due_from_ms is None else chosen.due_from_ms
         named["to_ms"] = "inf" if chosen.due_before_ms is None else chosen.due_before_ms

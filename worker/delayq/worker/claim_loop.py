@@ -12,7 +12,6 @@ import asyncio
 import logging
 import random
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import Unavailable
@@ -21,7 +20,7 @@ from delayq.protocol.results import Settled
 from delayq.service import logs
 from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.claim_tickets import ClaimTickets
-from delayq.worker.exchange import Claim, ClaimConnection, Exchange
+from delayq.worker.exchange import Claim, ClaimConnection, Exchange, LostClaim
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import OVERLAP_TASKS
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
@@ -78,8 +77,8 @@ class ClaimLoop:
             await self._make_room(now)
         if self._exchanges:
             self._send_ahead()
-        else:
-            self._begin()
+        elif exchange := self._prepare():
+            self._exchanges.append(exchange)
         if self._exchanges:
             await self._finish(await self._first_answered())
         elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
@@ -175,14 +174,14 @@ class ClaimLoop:
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
         return Claim(call, shard, limit, ticket, isolated=True)
 
-    def _begin(self) -> None:
-        """Prepare the next exchange, if there is something to send. It is sent when its answers are awaited."""
+    def _prepare(self) -> Exchange | None:
+        """Return the next exchange, which is sent when its answers are awaited; None if there is nothing to send."""
         busy = [exchange.over for exchange in self._exchanges]
         over = next(each for each in self._connections if each not in busy)
         settling, claiming = list(self._settlements()), list(self._claimed_from(over))
-        lost = [(each, *claim) for each in self._group_state.claims for claim in each.lost.items()]
+        lost = [LostClaim(each, *claim) for each in self._group_state.claims for claim in each.lost.items()]
         if not (settling or claiming or lost):
-            return
+            return None
         self._group_state.outbox.sent += sum([len(batch) for _, batch in settling])
         reservation = self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
         calls: list[Call[Any]] = [call for call, _ in settling]
@@ -191,16 +190,14 @@ class ClaimLoop:
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
         now, answering = time.monotonic(), over.answers(calls)
-        exchange = Exchange(over, settling, lost, claiming, reservation, now, answering)
-        self._exchanges.append(exchange)
+        return Exchange(over, settling, lost, claiming, reservation, now, answering)
 
     def _send(self) -> bool:
-        """Begin the next exchange, and send it while this coroutine goes on; whether there is one."""
-        before = len(self._exchanges)
-        self._begin()
-        for at, exchange in enumerate(self._exchanges[before:], before):
-            self._exchanges[at] = exchange._replace(answering=asyncio.ensure_future(exchange.answering))
-        return len(self._exchanges) > before
+        """Send the next exchange, and do not wait for its answers; returns whether there is one."""
+        exchange = self._prepare()
+        if exchange:
+            self._exchanges.append(exchange._replace(answering=asyncio.ensure_future(exchange.answering)))
+        return exchange is not None
 
     def _send_ahead(self) -> None:
         """Send an exchange while another is under way, if it can claim enough tasks where more were due before."""
@@ -209,7 +206,7 @@ class ClaimLoop:
             return  # an unresponsive group has no slots reserved: two claims would be given the same
         if len(self._exchanges) == len(self._connections) or self._slots.free < OVERLAP_TASKS:
             return
-        for shard in self._deep:
+        for shard in self._deep.intersection(group_state.group.shards):
             self._slots.hinted.setdefault(shard, group_state)
         self._send()
 
@@ -250,8 +247,7 @@ class ClaimLoop:
         for (tickets, shard, _), answer in zip(lost, answers[len(settling) :], strict=False):
             self._returned(tickets, shard, answer)
         answered = [*zip(claiming, answers[len(settling) + len(lost) :], strict=False)]
-        accepted = partial(self._accepted, exchange.over.tickets, sent_at)
-        claimed = [(claim, answer) for claim, answer in answered if accepted(claim, answer)]
+        claimed = [(claim, answer) for claim, answer in answered if self._accepted(exchange, claim, answer)]
         if errors:
             self._deep.clear()
         try:
@@ -337,17 +333,15 @@ class ClaimLoop:
             self._count(Settled.BURIED, [settlement])  # in metrics, too
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
-    def _accepted(
-        self, tickets: ClaimTickets, sent_at: float, claim: Claim, answer: Claimed | Exception
-    ) -> bool:
+    def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception) -> bool:
         """Record the result of a claim; whether it may have leased tasks, which are to be started."""
         if isinstance(answer, Unavailable):
-            tickets.failed(claim.shard, claim.ticket)
+            exchange.over.tickets.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)
             return False
         else:
-            tickets.replied(answer.now_ms, sent_at)
+            exchange.over.tickets.replied(answer.now_ms, exchange.sent_at)
             if not answer.abandoned:
                 self._note(claim.shard, answer)
                 return True

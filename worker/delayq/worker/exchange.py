@@ -45,12 +45,20 @@ class Claim(NamedTuple):
     isolated: bool = False  # of suspects
 
 
+class LostClaim(NamedTuple):
+    """A claim whose reply was lost: its tasks are returned to their indexes."""
+
+    tickets: ClaimTickets
+    shard: int
+    number: int
+
+
 class Exchange(NamedTuple):
     """A round trip under way."""
 
     over: ClaimConnection
     settling: list[tuple[Call[Any], list[Settlement]]]
-    lost: list[tuple[ClaimTickets, int, int]]  # shard and number of claims whose tasks are returned
+    lost: list[LostClaim]
     claiming: list[Claim]
     reservation: Reservation
     sent_at: float  # monotonic seconds

@@ -41,7 +41,7 @@ class Outbox:
     """
 
     waiting: list[Settlement] = field(default_factory=list)
-    sent: int = 0  # in the current round trip
+    sent: int = 0  # in the round trips under way
     refused: list[Settlement] = field(default_factory=list)  # to be sent again
 
     @property

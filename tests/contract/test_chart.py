@@ -150,3 +150,17 @@ def test_every_way_of_failing_that_is_nobodys_choice_has_an_alert() -> None:
     assert sorted(watched) == ["bug", "error", "unavailable"]
     assert set(watched) <= set(RETRY_SECONDS)
     assert not [query for query in alerts() if re.search(r'result="[^"]*\|', query)]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        CHART / "README.md",
+        CHART / "values.yaml",
+        CHART / "templates/NOTES.txt",
+        ROOT / "docs/how-to/install.md",
+    ],
+    ids=lambda page: page.name,
+)
+def test_what_is_said_of_the_crds_is_said_of_both(page: Path) -> None:
+    assert re.findall(r"(?:\bthe|\bits) (?:CRD|CustomResourceDefinition)\b(?! of)", page.read_text()) == []

@@ -1,4 +1,4 @@
-"""The results of calls on a queue. Frozen data, no behavior."""
+"""The results of calls on a queue: frozen data, and values that follow from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's section on Kubernetes: its commands are run in a cluster, and must say what the README shows.
+"""A section of docs/how-to/install.md: its commands are run in a cluster, and must say what the page shows.
 
 Ages, times and the names of pods differ from run to run; they are compared as such, not letter by letter.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tests.cluster.harness.control_plane import ControlPlane
     from tests.servers import RedisServer
 
-README = (ROOT / "README.md").read_text()
-SECTION = README.partition("## On Kubernetes\n")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs/how-to/install.md").read_text()
+SECTION = PAGE.partition("## What a queue looks like\n")[2].partition("\n## ")[0]
 TASKS = 1000
 CODE = {"key": "orders", "path": "shop/orders.py"}
 
@@ -72,7 +72,7 @@ def shows(shown: str, said: str) -> None:
 
 @pytest.fixture
 def document(redis: RedisServer, tmp_path: Path) -> Path:
-    """The README's document, on a Redis that is there, with the handler's module mounted instead of in an image."""
+    """The page's document, on a Redis that is there, with the handler's module mounted instead of in an image."""
     [text] = re.findall(r"```yaml\n(.*?)```", SECTION, re.DOTALL)
     body: dict[str, Any] = yaml.safe_load(text)
     body["spec"]["redis"] = {"standalone": {"host": "127.0.0.1", "port": redis.port}}
@@ -91,7 +91,7 @@ def document(redis: RedisServer, tmp_path: Path) -> Path:
 
 @pytest.mark.xdist_group("bare")
 @pytest.mark.usefixtures("document")
-def test_the_readme_shows_what_happens(plane: ControlPlane, redis: RedisServer, tmp_path: Path) -> None:
+def test_the_page_shows_what_happens(plane: ControlPlane, redis: RedisServer, tmp_path: Path) -> None:
     """helm install, kubectl apply, wait, get, describe: as a reader would, and with the same result."""
     code = {"metadata": {"name": "code"}, "data": {"orders": "async def cancel_unpaid(task): pass\n"}}
     for namespace in ("delayq-system", "shop"):

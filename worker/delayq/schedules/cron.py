@@ -6,11 +6,13 @@ two, or none: where clocks go forward, some wall-clock times do not exist, and w
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronsim import CronSim
+from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,11 @@ DAY: Final = timedelta(days=1)
 LAST_YEAR: Final = 2200
 """cronsim gives up after 50 years without a match, and datetime has an end."""
 
+_STEPPED: Final = re.compile(r"\b([0-9A-Z]+)-([0-9A-Z]+)/0*[1-9][0-9]*(?=[ ,]|$)")
+_NUMBERS: Final = {
+    **{name: number for number, name in enumerate(SYMBOLIC_DAYS)},
+    **{name: number for number, name in enumerate(SYMBOLIC_MONTHS, 1)},
+}
 
 NOT, GAP, SECOND_TIME = 0, 1, 2
 
@@ -42,8 +49,8 @@ class Cron:
 
     def __init__(self, expression: str, zone: ZoneInfo, *, after_gap: bool, twice: bool) -> None:
         """`after_gap`: run at the end of a gap. `twice`: run at both times. CronSimError for an invalid expression."""
-        CronSim(expression, EPOCH)
-        self._expression, self._zone = expression, zone
+        self._expression, self._zone = _STEPPED.sub(_stepped, expression.upper()), zone
+        CronSim(self._expression, EPOCH)
         self._wanted = {GAP: after_gap, SECOND_TIME: twice}
 
     def after(self, after_ms: int) -> Iterator[Nominal]:
@@ -102,3 +109,9 @@ class Cron:
             else:
                 high = middle
         return high * 1000
+
+
+def _stepped(found: re.Match[str]) -> str:
+    """Leave out the step of a range of one: cronsim reads 38-38/4 as 38/4, from 38 on; Debian's cron runs it at 38."""
+    first, last = (_NUMBERS.get(end, end) for end in found.groups())
+    return f"{found[1]}-{found[2]}" if str(first).lstrip("0") == str(last).lstrip("0") else found[0]

@@ -98,3 +98,25 @@ def test_validate_checks_the_schedules_beside_a_queue(
     file.write_text(QUEUE + DOCUMENT.replace(*change))
     found = run("validate", str(file))
     assert (found.exit_code, problem.format(file=file) in found.stdout) == (3, True), found.output
+
+
+EVEN = "for an even interval, set everySeconds"
+
+
+@pytest.mark.parametrize(
+    ("cron", "says"),
+    [
+        ("*/90 * * * *", f"minute matches only the first value, as it begins again each hour; {EVEN}: 5400"),
+        ("0 */7 * * *", f"hour ends with a shorter step, as it begins again each day; {EVEN}: 25200"),
+        ("0 0 1 */5 *", "month ends with a shorter step, as it begins again each year"),
+        ("*/15 */6 * */3 */1", ""),
+    ],
+)
+def test_a_step_that_does_not_divide_its_field_has_a_note(tmp_path: Path, cron: str, says: str) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text(QUEUE + DOCUMENT.replace("30 1 * * *", cron))
+    term = next((field for field in cron.split() if field.startswith("*/")), "")
+    noted = f"note: {file}: nightly: spec.cron: {term} in the field {says}\n" if says else ""
+    for command in (("validate", str(file)), ("schedules", "next", str(file))):
+        found = run(*command)
+        assert (found.exit_code, found.stderr) == (0, noted), command

@@ -68,6 +68,18 @@ def test_jitter_is_the_same_for_the_same_occurrence_and_spreads_others() -> None
         ({"cron": "0 0 31 2 *"}, "spec.cron: expected a cron expression that matches some time"),
         ({"cron": "61 * * * *"}, "see its minute"),
         ({"cron": "0 0 0 * * *"}, "spec.cron: expected a cron expression of five fields"),
+        ({"cron": "@every 5m"}, 'got "@every 5m": for a fixed interval, set everySeconds instead of cron'),
+        ({"cron": "@reboot"}, 'got "@reboot": the words are @hourly, @daily,'),
+        ({"cron": "* * * * ?"}, 'got "* * * * ?": write * instead of ?'),
+        (
+            {"cron": "0 0 12 * * ?"},
+            "leave out the field of seconds or years; for seconds, set everySeconds instead of cron; write * instead",
+        ),
+        ({"cron": "CRON_TZ=UTC 0 3 * * *"}, 'got "CRON_TZ=UTC 0 3 * * *": set the zone in timeZone'),
+        ({"cron": "TZ=UTC 0 3 * * *"}, "set the zone in timeZone"),
+        ({"cron": "0\t3 * * *"}, "separate the fields with spaces, not with tabs"),
+        ({"cron": "0 3 * * *\n"}, "leave out the space or line break around it"),
+        ({"cron": "a b c redis://:password@host ? ?"}, "got text"),
         ({"cron": "* " * 2000}, "spec.cron: expected a cron expression of five fields"),
         ({"cron": "@daily", "timeZone": "Mars/Olympus"}, "spec.timeZone: expected a time zone"),
         (

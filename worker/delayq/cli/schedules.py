@@ -16,11 +16,12 @@ from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
 from delayq.cli.inputs import INSTANT, options
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
-from delayq.cli.output import Table, dry_run_option, emit, output_option
+from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.client.document import read_schedules
 from delayq.contract import SpecError
 from delayq.schedules.cron import GAP, SECOND_TIME
 from delayq.schedules.record import CLIENT, decode
+from delayq.schedules.steps import uneven
 from delayq.schedules.times import Calendar
 
 if TYPE_CHECKING:
@@ -201,11 +202,19 @@ def _when(schedule: DelaySchedule | None) -> str:
 
 
 def calendar(file: str | Path, schedule: DelaySchedule) -> Calendar:
-    """Return the times of a schedule of a file; exit with what is wrong with it."""
+    """Return the times of a schedule of a file, and note uneven steps; exit with what is wrong with it."""
     try:
-        return Calendar(schedule)
+        found = Calendar(schedule)
     except SpecError as error:
         raise CommandError(f"{file}: {schedule.metadata.name}: {error}", code=INVALID) from None
+    note_uneven(file, schedule)
+    return found
+
+
+def note_uneven(file: str | Path, schedule: DelaySchedule) -> None:
+    """Print a note for each step of the cron expression that does not divide its field."""
+    for each in uneven(schedule.spec.cron or ""):
+        note(f"note: {file}: {schedule.metadata.name}: spec.cron: {each}")
 
 
 def _local(schedule: DelaySchedule, occurrence: Occurrence) -> datetime:

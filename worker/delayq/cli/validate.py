@@ -12,6 +12,7 @@ import click
 from delayq.cli import guarded, views
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import Output, emit, output_option
+from delayq.cli.schedules import note_uneven
 from delayq.client.document import MAX_BYTES, parse_all, read_all, schedules_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
@@ -64,6 +65,7 @@ def _schedules(name: str) -> Iterator[Problem]:
         found = schedules_of(read_all([name]))
         for each in (schedule for schedules in found.values() for schedule in schedules):
             Calendar(each)
+            note_uneven(name, each)
     except SpecError as error:
         yield from error.problems
     except InvalidDocument as error:

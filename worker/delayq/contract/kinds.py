@@ -6,7 +6,7 @@ Not here: mappings with fields of their own (record.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,8 @@ class Portion(Kind):
 class Text(Kind):
     """Text of a bounded length, of a pattern when one is given.
 
-    A `quiet` text may contain a secret by mistake: errors name only its type.
+    A `quiet` text may contain a secret by mistake: errors name only its type. `hint` says what to do about an invalid
+    value that it knows, and that is no secret; it returns "" for others.
     """
 
     expected: str
@@ -91,6 +92,7 @@ class Text(Kind):
     min_length: int = 1
     pattern: str | None = None
     quiet: bool = False
+    hint: Callable[[str], str] | None = None
 
     def fits(self, value: object) -> bool:
         return (
@@ -101,6 +103,8 @@ class Text(Kind):
         )
 
     def shown(self, value: object) -> str:
+        if self.hint is not None and isinstance(value, str) and (hint := self.hint(value)):
+            return f"{show(value)}: {hint}"
         # A user may enter a URL with a password instead of a host.
         quiet = self.quiet or (isinstance(value, str) and "@" in value)
         return type_name(value) if quiet else show(value)

@@ -177,7 +177,10 @@ class ScheduleSpec:
 
     queue_ref: QueueRef = section(QueueRef, doc="The queue that the tasks go to.")
     cron: str | None = text(
-        CRON, default=None, doc="Times of day and days, as a cron expression of five fields."
+        CRON,
+        default=None,
+        doc="Times of day and days, as a cron expression of five fields with spaces between them. It has no seconds, "
+        "no @every (set everySeconds), no ? (write *) and no TZ= (set timeZone).",
     )
     every_seconds: int | None = whole(
         1, _YEAR, default=None, doc="Time between two occurrences, whatever clocks on walls do."

@@ -6,8 +6,10 @@ Patterns are read by Python and by the API server's RE2 alike: ASCII classes onl
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from delayq.contract.cron_hints import hint
 from delayq.contract.kinds import Text
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -108,6 +110,7 @@ SCHEDULE: Final = Text(
     expected='a cron schedule of five fields, such as "* * * * *"',
     max_length=128,
     pattern=rf"^({_CRON_WORD}|{_CRON_FIELD}( +{_CRON_FIELD}){{4}})$",
+    hint=partial(hint, interval="write */5 * * * *, as a CronJob counts in minutes", question=True),
 )
 TIME_ZONE: Final = Text(
     expected='the name of a time zone, such as "Europe/Paris"',
@@ -118,6 +121,7 @@ CRON: Final = Text(
     expected='a cron expression of five fields, such as "0 2 * * *"',
     max_length=128,
     pattern=rf"^({_CRON_WORD}|[0-9A-Za-z*,/#-]+( +[0-9A-Za-z*,/#-]+){{4}})$",
+    hint=partial(hint, interval="set everySeconds instead of cron"),
 )
 INSTANT: Final = Text(
     expected='an instant with its zone, such as "2026-12-01T09:00:00Z"',

@@ -17,6 +17,7 @@ from delayq.cli.kubectl.passed import Passed
 from delayq.cli.kubectl.root import kubectl_dq
 from delayq.cli.root import delayq
 from delayq.client.document import parse_text
+from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,3 +146,13 @@ def test_every_document_of_a_page_is_valid(page: Path) -> None:
         spec = found.get("spec", found) if isinstance(found, dict) else {}
         if found.get("kind") == "DelayQueue" or ("kind" not in found and spec.keys() & SPEC):
             parse_text(yaml.safe_dump(HEAD | {"spec": BASE | spec}).encode(), page.name)
+
+
+def test_the_messages_about_a_wrong_document_are_those_of_the_page() -> None:
+    page = (ROOT / "docs/how-to/troubleshooting.md").read_text()
+    [shown] = re.findall(r"^\$ delayq run bad\.yaml\n((?:bad\.yaml: .*\n)+)", page, re.MULTILINE)
+    handler = {"python": {"calable": "shop.orders:cancel_unpaid"}}
+    wrong = HEAD | {"spec": BASE | {"handler": handler}}
+    with pytest.raises(InvalidDocument) as raised:
+        parse_text(yaml.safe_dump(wrong).encode(), "bad.yaml")
+    assert str(raised.value).splitlines() == shown.splitlines()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -83,22 +86,55 @@ def test_the_chart_lists_its_crds_as_they_are() -> None:
     ]
 
 
-def test_the_chart_lists_the_images_that_a_release_makes() -> None:
-    """The release writes their full names into the values; the chart of a checkout has none."""
-    (command,) = [step["run"] for step in WORKFLOWS["release"]["jobs"]["chart"]["steps"] if "run" in step]
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+
+
+def test_a_release_writes_full_names_and_digests_of_the_images_into_the_chart(tmp_path: Path) -> None:
+    """The chart of a checkout has no registry. A registry cannot be reached here: the look-up alone is a stand-in."""
+    for each in ("charts/delayq/values.yaml", "tools/pin-images"):
+        (tmp_path / each).parent.mkdir(parents=True)
+        shutil.copy(ROOT / each, tmp_path / each)
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$4" >> {tmp_path}/asked; echo \'"{DIGEST}"\'\n')
+    docker.chmod(0o755)
     registry = f"ghcr.io/{PROJECT['urls']['Homepage'].split('/')[-2]}"
-    (pattern, replacement) = re.findall(r'sed -i "s\|(.*)\|(.*)\|" charts/delayq/values.yaml', command)[0]
-    released = re.sub(
-        pattern, replacement.replace("$REGISTRY", registry), (CHART / "values.yaml").read_text()
+    subprocess.run(
+        [tmp_path / "tools/pin-images", registry, ABOUT["appVersion"]],
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=True,
     )
-    values = yaml.safe_load(released)
-    redis = VALUES["redis"]["image"]
-    assert {each["name"]: each["image"] for each in annotation("images")} == {
-        "operator": f"{values['image']['repository']}:{ABOUT['appVersion']}",
-        "worker": f"{values['worker']['image']['repository']}:{ABOUT['appVersion']}",
-        "redis": f"docker.io/library/{redis['repository']}:{redis['tag']}",
+    values = yaml.safe_load((tmp_path / "charts/delayq/values.yaml").read_text())
+    images = {
+        "operator": values["image"],
+        "worker": values["worker"]["image"],
+        "redis": values["redis"]["image"],
     }
-    assert "/" in values["image"]["repository"]
+    assert {each["digest"] for each in images.values()} == {DIGEST}
+    named = {
+        name: f"{each['repository']}:{each['tag'] or ABOUT['appVersion']}" for name, each in images.items()
+    }
+    assert {each["name"]: each["image"] for each in annotation("images")} == named
+    assert (tmp_path / "asked").read_text().split() == list(named.values())
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_every_action_is_named_by_its_commit_and_the_version_beside_it(workflow: str) -> None:
+    used = re.findall(r"uses: (.*)$", (GITHUB / "workflows" / f"{workflow}.yaml").read_text(), re.MULTILINE)
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", each)] == []
+
+
+def test_a_release_is_scanned_for_vulnerabilities_before_it_is_published_or_signed() -> None:
+    for job, after in (("wheel", "pypa/gh-action-pypi-publish"), ("images", "sigstore/cosign-installer")):
+        used = [
+            str(step.get("uses", "")).partition("@")[0] for step in WORKFLOWS["release"]["jobs"][job]["steps"]
+        ]
+        assert used.index("anchore/scan-action") < used.index(after)
+
+
+def test_uv_is_installed_by_hashes() -> None:
+    [pinned] = re.findall(r"^uv==[\d.]+ \\$", (ROOT / "tools/uv.txt").read_text(), re.MULTILINE)
+    assert pinned
+    assert '--require-hashes -r "$ROOT/tools/uv.txt"' in (ROOT / "tools/uv").read_text()
 
 
 def test_every_place_that_names_a_version_of_delayq_names_this_one() -> None:

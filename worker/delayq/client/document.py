@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import yaml
 
+from delayq.client.kubernetes_yaml import load_all
 from delayq.contract import DelayQueue, SpecError, parse
 from delayq.contract.document import parse_schedule
 from delayq.contract.schedule import KIND as SCHEDULE
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
-MAX_ALIASED = 10_000  # additional values that aliases of a document may expand to
-MAX_NUMBER = 100  # characters: of a number such as 1:59:59, PyYAML's time grows with the square of its length
-NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class Document(NamedTuple):
@@ -119,58 +116,6 @@ def _text(path: str | Path) -> bytes:
     return text
 
 
-class Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: a duplicate key is an error, and so are aliases that expand to too many values.
-
-    A time is text.
-    """
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 -- PyYAML's
-        first: [(tag, pattern) for tag, pattern in those if tag != "tag:yaml.org,2002:timestamp"]
-        for first, those in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_document(self, node: yaml.Node) -> object:
-        """Limit the expansion of aliases and merge keys: a few bytes could use much memory and time."""
-        sizes: dict[int, int] = {}
-        if _written_out(node, sizes) - len(sizes) > MAX_ALIASED:
-            text = f"its aliases stand for more than {MAX_ALIASED:,} values; write them out"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
-        return super().construct_document(node)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 -- PyYAML's signature
-        """Describe invalid values on which PyYAML fails, such as a number without digits."""
-        if node.tag in NUMBERS and len(node.value) > MAX_NUMBER:
-            text = f"expected a number of at most {MAX_NUMBER} characters"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
-        try:
-            return super().construct_object(node, deep)
-        except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
-            text = f"not a value of {node.tag}"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from error
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 -- PyYAML's signature
-        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        for key, times in keys.items():
-            if times > 1 and key != "<<":
-                raise yaml.constructor.ConstructorError(None, None, f"{key} is given twice", node.start_mark)
-        found: dict[object, object] = super().construct_mapping(node, deep)
-        return found
-
-
-def _written_out(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return the number of nodes after the expansion of aliases; `sizes` is by id()."""
-    if (known := sizes.get(id(node))) is not None:
-        if not known:
-            raise yaml.constructor.ConstructorError(None, None, "an alias refers to itself", node.start_mark)
-        return known
-    sizes[id(node)] = 0  # until it is computed
-    inner = [] if isinstance(node, yaml.ScalarNode) else node.value
-    flat = [each for pair in inner for each in pair] if isinstance(node, yaml.MappingNode) else inner
-    sizes[id(node)] = 1 + sum(_written_out(each, sizes) for each in flat)
-    return sizes[id(node)]
-
-
 def parse_text(text: bytes, name: str) -> DelayQueue:
     """Return the one DelayQueue in a YAML text; other kinds are ignored."""
     queues = _queues(text, name)
@@ -192,9 +137,8 @@ def parse_all(text: bytes, name: str) -> list[tuple[str, DelayQueue]]:
 def _documents(text: bytes, name: str) -> dict[int, object]:
     """Return the documents of a YAML text by their number in it, from 1 on."""
     try:
-        loaded = enumerate(yaml.load_all(text, Loader), 1)
-        return {number: each for number, each in loaded if each is not None}
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8 or number
+        return {number: each for number, each in enumerate(load_all(text), 1) if each is not None}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8
         raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
 
 

@@ -156,7 +156,12 @@ def test_the_job_that_erases_is_not_probed() -> None:
 
 # --- The document that pods read.
 
-TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+TEXT = st.one_of(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40),
+    st.from_regex(
+        r"[-+.0-9yn][0-9eoxb_:.]{0,4}", fullmatch=True
+    ),  # what YAML may take for a number or a word
+)
 
 
 @given(command=st.lists(TEXT, min_size=1, max_size=3), value=TEXT)

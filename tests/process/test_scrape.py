@@ -11,6 +11,7 @@ from urllib.request import urlopen
 import pytest
 from delayq import NewTask
 from delayq.contract.metrics import DURABILITY_RISKS
+from delayq.protocol.keys import Keys
 
 from tests.process.fleet import samples, status, until, url_of, wait_said
 from tests.servers import PASSWORD, USER
@@ -117,6 +118,8 @@ def test_a_redis_that_refuses_is_told_by_what_it_says(new_fleet: NewFleet) -> No
     process = fleet.start("scanner")
     until(lambda: cause(lost) == "dns", "the name")
     assert (up(lost), samples(lost)["delayq_durability_risk"]) == (0, [])
+    beyond = fleet.start("scanner", "--redis", f"{fleet.server.url.removesuffix('0')}99", ready=False)
+    until(lambda: cause(beyond) == "no_database", "the database")
     with fleet.server.client() as redis:
         redis.execute_command("ACL", "SETUSER", USER, "resetpass", ">s3cret")
         cut(fleet.server)
@@ -124,6 +127,17 @@ def test_a_redis_that_refuses_is_told_by_what_it_says(new_fleet: NewFleet) -> No
         redis.execute_command("ACL", "SETUSER", USER, "resetpass", f">{PASSWORD}", "-evalsha", "-eval")
         until(lambda: cause(process) == "denied", "a right")
         redis.execute_command("ACL", "SETUSER", USER, "+evalsha", "+eval")
+        until(lambda: cause(process) == "", "the right is back")
+        clients = redis.config_get("maxclients")["maxclients"]
+        redis.config_set("maxclients", 1)
+        redis.execute_command("CLIENT", "KILL", "USER", USER)
+        until(lambda: cause(process) == "max_clients", "connections")
+        redis.config_set("maxclients", clients)
+        until(lambda: cause(process) == "", "it connects again")
+        redis.delete(scanners := Keys("delayq", fleet.queue, 0).scanners)
+        redis.rpush(scanners, "no sorted set")
+        until(lambda: cause(process) == "rejected", "a key of a wrong type")
+        redis.delete(scanners)
         redis.config_set("min-replicas-to-write", 1)
         until(lambda: cause(process) == "no_replicas", "replicas that it wants")
         redis.config_set("min-replicas-to-write", 0)

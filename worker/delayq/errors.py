@@ -41,6 +41,9 @@ MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, the upper bound of maxD
 class DelayQError(Exception):
     """Base of every error that delayq raises on purpose."""
 
+    outage: Outage = "rejected"
+    """Why a process does not get on, as in the metric delayq_redis_down, if Redis caused the error."""
+
 
 class Refused(DelayQError):
     """The queue rejected a call and stored nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -34,9 +33,6 @@ NOT_FOUND = 6  # no such task, dead letter, record of a guard, or field
 NOT_CONFIRMED = 7  # stored, but not confirmed in time as spec.durability requires
 INTERRUPTED = 130  # Ctrl-C, as shells count it: 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader closed the pipe
-
-DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
-"""Redis' errors for a missing right, of a call or, worded differently by each version, of a script."""
 
 _REPEAT: Final = "repeat it with --id ID --if-exists keep: a task that has already finished runs once more"
 
@@ -74,7 +70,7 @@ def errors_as_exits(hint: str = "") -> Iterator[None]:
         print_error(str(error))
         sys.exit(REFUSED)
     except DelayQError as error:
-        print_error(str(error), _denied(hint) if DENIED.search(str(error)) else hint)
+        print_error(str(error), _denied(hint) if error.outage == "denied" else hint)
         sys.exit(FAILED)
 
 

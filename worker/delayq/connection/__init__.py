@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from delayq.connection.address import Address
 from delayq.connection.aio import AsyncConnection
 from delayq.connection.blocking_reads import BlockingReads
-from delayq.connection.round_trip import reason
+from delayq.connection.round_trip import DENIED, reason
 
 if TYPE_CHECKING:
     from delayq.connection.sync import SyncConnection
 
-__all__ = ["Address", "AsyncConnection", "BlockingReads", "SyncConnection", "reason"]
+__all__ = ["DENIED", "Address", "AsyncConnection", "BlockingReads", "SyncConnection", "reason"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- as the signature of __getattr__ requires

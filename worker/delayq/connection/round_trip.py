@@ -66,6 +66,16 @@ _REPLIES: Final[Mapping[str, Outage]] = {
 }
 """First word of an error reply → cause."""
 
+DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
+"""Redis' errors for a missing right, of a call or, worded differently by each version, of a script."""
+
+_WORDS: Final[tuple[tuple[re.Pattern[str], Outage], ...]] = (
+    (DENIED, "denied"),
+    (re.compile(r"DB index|SELECT is not allowed"), "no_database"),
+    (re.compile(r"max number of clients"), "max_clients"),
+)
+"""Words of an error reply without a code of its own → cause."""
+
 _KINDS: Final[tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Outage], ...]] = (
     (AuthenticationError, "auth"),
     (ssl.SSLError, "tls"),
@@ -163,12 +173,18 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
     if newer := _NEWER_FORMAT.search(text):
         return FormatTooNew(f"Redis at {where} refused {verb}", found=int(newer[1]), known=int(newer[2]))
     if isinstance(error, ResponseError):
-        return DelayQError(f"Redis at {where} refused {verb}: {text}")
+        refusal = DelayQError(f"Redis at {where} refused {verb}: {text}")
+        refusal.outage = _worded(text) or "rejected"
+        return refusal
     if isinstance(error, OSError):
         text = error.strerror or ""
     if isinstance(error, OSError) or _CONNECTING.fullmatch(text):
         text = reason(text)
-    return Unavailable(where, text or type(error).__name__, outage=_outage(error))
+    return Unavailable(where, text or type(error).__name__, outage=_worded(text) or _outage(error))
+
+
+def _worded(text: str) -> Outage | None:
+    return next((cause for words, cause in _WORDS if words.search(text)), None)
 
 
 def _outage(error: BaseException | None) -> Outage:

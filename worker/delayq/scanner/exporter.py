@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import DelayQError
 from delayq.scanner import durability
 from delayq.service import metrics
 from delayq.service.shard_groups import groups
@@ -199,6 +199,4 @@ class Exporter:
 
 def _outage(error: Exception) -> Outage:
     """Return why Redis did not serve a scrape."""
-    if isinstance(error, Unavailable):
-        return error.outage
-    return "denied" if isinstance(error, DelayQError) else "timeout"
+    return error.outage if isinstance(error, DelayQError) else "timeout"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import AsyncConnection
     from delayq.contract import Spec
+    from delayq.contract.metrics import Outage
     from delayq.protocol.results import Leadership
     from delayq.recovery.recovery import Recovery
     from delayq.scanner.scanner import ShardScanner
@@ -79,9 +80,9 @@ class LeaderElection:
         return min([spread, *(answer.again_ms / 1000 + EXPIRED_SECONDS for answer in answers.values())])
 
     @property
-    def refused(self) -> Collection[int]:
-        """Shards whose election fails while others succeed."""
-        return self._refusals.refused
+    def refused(self) -> dict[int, Outage]:
+        """Shards whose election fails while others succeed, and why."""
+        return {shard: cause for shard, (_, cause) in self._refusals.refused.items()}
 
     def _note(self, found: Mapping[int, Leadership | DelayQError]) -> None:
         """Raise an outage, or an error of all shards; log errors of single shards."""

@@ -277,8 +277,7 @@ class Scanner:
         for loop in self.loops:
             service, why = loop.service, _outage(loop)
             if isinstance(service, LeaderElection):
-                down = service.refused if why is None else service.watches
-                found |= dict.fromkeys(down, why or "denied")
+                found |= service.refused if why is None else dict.fromkeys(service.watches, why)
             elif why is None:
                 continue
             elif isinstance(service, ShardScanner):

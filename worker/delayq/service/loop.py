@@ -107,7 +107,7 @@ class Loop:
             return self._failed("redis_unavailable", error, trace=False)
         except Exception as error:  # noqa: BLE001 -- a loop survives every error of a step
             if isinstance(error, DelayQError):  # Redis rejected a call
-                self.served, self.outage = False, "denied"
+                self.served, self.outage = False, error.outage
             return self._failed("step_failed", error, trace=True)
         if self._failures:
             log.info(

@@ -13,6 +13,8 @@ from delayq.errors import DelayQError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from delayq.contract.metrics import Outage
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -24,7 +26,7 @@ class PerShard:
     def __init__(self, loop: str) -> None:
         """Name the loop in the log."""
         self._loop = loop
-        self.refused: dict[int, int] = {}  # shard → errors in a row
+        self.refused: dict[int, tuple[int, Outage]] = {}  # shard → errors in a row, cause of the last one
 
     async def each(self, shards: Iterable[int], act: Callable[[int], Awaitable[T]]) -> list[T]:
         """Act on all shards, skipping those with errors; raises if all fail, or at an outage."""
@@ -45,7 +47,8 @@ class PerShard:
 
     def refuse(self, shard: int, error: DelayQError) -> None:
         """Record an error of a shard; the 1st, 2nd, 4th, … in a row is logged."""
-        times = self.refused[shard] = self.refused.get(shard, 0) + 1
+        times = self.refused.get(shard, (0,))[0] + 1
+        self.refused[shard] = times, error.outage
         if times & (times - 1) == 0:
             fields = {"loop": self._loop, "shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})

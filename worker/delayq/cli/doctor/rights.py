@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.doctor.findings import Finding, failed, ok
-from delayq.cli.exits import DENIED
+from delayq.connection import DENIED
 from delayq.contract import acl
 from delayq.errors import DelayQError, Unavailable
 
@@ -54,7 +54,7 @@ def _refused(connection: SyncConnection, held: Sequence[Keys], error: DelayQErro
         if not error.answered:
             raise error
         return failed("scripts", why, BUSY if error.why.startswith("BUSY") else SAYS)
-    if not DENIED.search(why):
+    if error.outage != "denied":
         return failed("scripts", why, LUA)
     if "keys" in why:
         keys = held[0]

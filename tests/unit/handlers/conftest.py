@@ -20,8 +20,8 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config,  # noqa: ARG001 -- the hook's signature
     item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Workers run on uvloop where there is one; the two loops start and collect children differently."""
-    if item.path.name.startswith("test_exec"):
+    """Workers run on uvloop where there is one; the two loops differ in children and in how connections end."""
+    if item.path.name.startswith(("test_exec", "test_http_keepalive")):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
 

@@ -20,6 +20,7 @@ from delayq.contract.files import secret_path
 from delayq.errors import Bury, InvalidDocument
 from delayq.handlers import signature
 from delayq.handlers.base import HandlerSetupError, optional_fields
+from delayq.handlers.http_pool import Pool, Request, repeat
 from delayq.handlers.http_response import Answer
 from delayq.service.mounted import Mounted
 
@@ -75,7 +76,6 @@ def _content_type(task: Task) -> str:
 
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10  # an address that never answers must not occupy a slot for a long handler timeout
-KEEPALIVE_SECONDS = 4  # many servers close idle connections after 5 s: a POST at that moment fails
 BODY_BYTES = 64 * 1024  # read to reuse the connection; a connection with a longer response is closed
 
 
@@ -107,11 +107,10 @@ class Post:
         if ref := self._signing:
             path = secret_path(self._secrets_dir, ref.name, ref.key)
             self._key = Mounted(path, _signing_key, field=f"{self._field}.signingSecretRef")
-        limit = self._connections
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=limit, limit_per_host=limit, keepalive_timeout=KEEPALIVE_SECONDS
-            ),
+            connector=Pool(self._connections),
+            request_class=Request,
+            middlewares=(repeat,),
             timeout=aiohttp.ClientTimeout(total=self._timeout_seconds, sock_connect=CONNECT_SECONDS),
             headers={"User-Agent": "delayq", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),  # one task's response must not set cookies for another task

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from delayq.contract import SpecError
-from delayq.contract.document import parse_schedule
+from delayq.contract.document import parse_schedule, parse_schedule_spec
+from delayq.schedules import zones
 from delayq.schedules.times import Calendar
 
 HOUR_MS = 3_600_000
@@ -81,7 +82,26 @@ def test_jitter_is_the_same_for_the_same_occurrence_and_spreads_others() -> None
         ({"cron": "0 3 * * *\n"}, "leave out the space or line break around it"),
         ({"cron": "a b c redis://:password@host ? ?"}, "got text"),
         ({"cron": "* " * 2000}, "spec.cron: expected a cron expression of five fields"),
-        ({"cron": "@daily", "timeZone": "Mars/Olympus"}, "spec.timeZone: expected a time zone"),
+        *(
+            (
+                {"cron": "@daily", "timeZone": name},
+                f"spec.timeZone: expected a time zone of the IANA database, {rest}",
+            )
+            for name, rest in {
+                **{
+                    name: f'such as Europe/Lisbon, got "{name}"'
+                    for name in (
+                        "Mars/Olympus",
+                        "localtime",
+                        "posixrules",
+                        "Factory",
+                        "right/UTC",
+                        "posix/Cuba",
+                    )
+                },
+                "europe/lisbon": 'such as Europe/Lisbon, got "europe/lisbon": did you mean Europe/Lisbon?',
+            }.items()
+        ),
         (
             {"cron": "@daily", "timeZone": "../../etc/passwd"},
             "spec.timeZone: expected the name of a time zone",
@@ -112,3 +132,14 @@ def test_what_cannot_be_is_refused_with_its_field(spec: dict[str, Any], says: st
     with pytest.raises(SpecError) as refused:
         calendar(**spec)
     assert says in str(refused.value)
+
+
+def test_every_zone_of_the_database_is_accepted_as_written_and_has_its_file() -> None:
+    assert len(zones.names()) > 500
+    for name in zones.names():
+        assert times(calendar(cron="@hourly", timeZone=name), count=1)
+
+
+def test_a_schedule_that_was_stored_with_a_name_of_the_machine_keeps_running() -> None:
+    spec = {"queueRef": {"name": "orders"}, "cron": "@daily", "timeZone": "Factory"}
+    assert next(Calendar(parse_schedule_spec("stored", spec), known=True).after(0)).due_ms == 86_400_000

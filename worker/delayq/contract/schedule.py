@@ -193,7 +193,9 @@ class ScheduleSpec:
         default=None,
         doc="An instant from which everySeconds counts, in both directions. Absent: 1970-01-01T00:00:00Z.",
     )
-    time_zone: str | None = text(TIME_ZONE, default=None, doc="Time zone of cron. Absent: UTC.")
+    time_zone: str | None = text(
+        TIME_ZONE, default=None, doc="Time zone of cron, a name of the IANA database. Absent: UTC."
+    )
     daylight_saving: DaylightSaving | None = section(
         DaylightSaving,
         default=None,

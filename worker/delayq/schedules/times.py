@@ -11,6 +11,7 @@ from cronsim import CronSimError
 
 from delayq.contract.problems import Problem, SpecError, quote
 from delayq.contract.schedule import milliseconds
+from delayq.schedules import zones
 from delayq.schedules.cron import Cron, Nominal
 
 if TYPE_CHECKING:
@@ -66,11 +67,14 @@ class Calendar:
     def __init__(self, schedule: DelaySchedule, *, known: bool = False) -> None:
         """SpecError names the field whose value cannot be: an instant, a zone, an expression, the jitter.
 
-        `known`: it was checked when it was written, so what takes long is not checked again.
+        `known`: it was checked when it was written, so what takes long is not checked again, nor names of zones, which
+        become fewer and more.
         """
         self.name, spec = schedule.metadata.name, schedule.spec
         self._first_ms = 0 if spec.start_time is None else _instant("startTime", spec.start_time)
         self._last_ms = None if spec.end_time is None else _instant("endTime", spec.end_time)
+        if not known:
+            _check_zone(spec.time_zone)
         self._times, self._jitter_ms = _times(spec), spec.jitter_seconds * 1000
         if not known:
             _check_ever(self._times, spec)
@@ -128,7 +132,17 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise _refused("timeZone", f"expected a time zone such as Europe/Lisbon, got {quote(name)}") from None
+        raise _refused("timeZone", f"expected a time zone that this machine has, got {quote(name)}") from None
+
+
+def _check_zone(name: str | None) -> None:
+    """Refuse a name that means another zone elsewhere, such as localtime and right/UTC, and one that means none."""
+    if name is None or name in zones.names():
+        return
+    near = zones.similar(name)
+    hint = f": did you mean {near}?" if near else ""
+    expected = "a time zone of the IANA database, such as Europe/Lisbon"
+    raise _refused("timeZone", f"expected {expected}, got {quote(name)}{hint}")
 
 
 def _instant(field: str, text: str) -> int:

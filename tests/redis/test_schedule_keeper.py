@@ -98,3 +98,29 @@ async def test_a_record_that_migrates_does_not_hold_up_the_others(
     shard.redis.zadd(shard.commands.keys(0).moving, {"@a-away": 7, "@b-away": 7})
     await look(shard, connection)
     assert created(shard) == {"c-good"}
+
+
+async def test_occurrences_ahead_of_a_large_payload_are_few_and_each_is_there_before_it_is_due(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    put(shard, "large", everySeconds=1, task={"payload": "x" * 65_000})
+    for second in range(40):
+        shard.clock(NOW + second * 1000)
+        before = shard.whole().delayed
+        await look(shard, connection)
+        assert all(
+            due > NOW + second * 1000 for task, due in shard.whole().delayed.items() if task not in before
+        )
+    ahead = [due for due in shard.whole().delayed.values() if due > NOW + 39_000]
+    assert 6 <= len(ahead) <= 16
+    assert len(shard.whole().delayed) - len(ahead) == 39
+
+
+async def test_many_schedules_share_the_bytes_ahead_of_a_queue(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    put(shard, "large", everySeconds=1, task={"payload": "x" * 65_000})
+    others = {f"@other-{n}": NOW + MINUTE for n in range(499)}
+    shard.seed(shard.whole().but(schedules={**others, "@large": NOW}))
+    await look(shard, connection)
+    assert len(shard.whole().delayed) == 2  # 64 MiB / 500

@@ -120,7 +120,7 @@ class World:
         shard, offset, limit = call
         of_shard = [each for each in self.records.values() if int(each.id.endswith("-b")) == shard]
         page = of_shard[offset : offset + min(limit, self.page)]
-        return SchedulePage(NOW_MS, len(page), page)
+        return SchedulePage(NOW_MS, len(page), page, len(of_shard))
 
     # --- The API server.
 

@@ -11,7 +11,7 @@ from delayq.protocol import envelope
 from delayq.protocol.envelope import NO_LIMIT_MS, Occurrence
 from delayq.schedules import cron
 from delayq.schedules import plan as plans
-from delayq.schedules.plan import AHEAD_MS, MOST, Plan, planned
+from delayq.schedules.plan import AHEAD_MS, MOST, Plan, most_ahead, planned
 from delayq.schedules.record import flat, task_body
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +69,31 @@ async def test_where_the_bound_is_nearer_than_the_operator_asks_for_looks_are_te
     assert len(found.create) == MOST
 
 
+@pytest.mark.parametrize("most", [1, 2, 16])
+@pytest.mark.parametrize("period", [1, 7, 90])
+async def test_where_few_may_exist_ahead_each_is_created_before_it_is_due(most: int, period: int) -> None:
+    of, now_ms, found = schedule(everySeconds=period), NOW + 1, list[int]()
+    cursor_ms = now_ms
+    while len(found) < 50:
+        made = await planned(of, cursor_ms, now_ms, most=most)
+        found += [due.nominal_ms for due in made.create]
+        assert all(due.nominal_ms > now_ms for due in made.create), now_ms
+        assert sum(nominal_ms > now_ms for nominal_ms in found) <= most
+        assert made.look_ms is not None
+        cursor_ms, now_ms = made.cursor_ms, max(now_ms, made.look_ms)
+    first = -(-(NOW + 1) // (period * SECOND)) * period * SECOND
+    assert found == [first + nth * period * SECOND for nth in range(len(found))]
+
+
+def test_occurrences_ahead_are_bounded_in_bytes_for_each_schedule_and_queue() -> None:
+    assert most_ahead(200, schedules=1, shards=1) == MOST
+    assert most_ahead(65_000, schedules=1, shards=1) == 16  # 1 MiB
+    assert most_ahead(65_000, schedules=64, shards=1) == 16
+    assert most_ahead(65_000, schedules=128, shards=1) == 8  # of the 64 MiB of a queue
+    assert most_ahead(65_000, schedules=64, shards=2) == 8
+    assert most_ahead(2_000_000, schedules=10_000, shards=4) == 1
+
+
 async def test_a_list_that_has_ended_and_a_suspended_schedule_are_not_looked_at_again() -> None:
     ended = await plan(schedule(times=["2030-01-01T00:01:00Z"]), NOW)
     assert ([due.nominal_ms for due in ended.create], ended.look_ms) == ([NOW + 60 * SECOND], None)
@@ -103,7 +128,7 @@ def test_others_run_after_each_time_that_a_plan_computes(monkeypatch: pytest.Mon
     monkeypatch.setattr(plans, "SLICE_SECONDS", -1)
     of = schedule(cron="0 3 * * *", jitterSeconds=60, misfire={"policy": "RunAll", "maxRuns": 1000})
     with patch.object(cron.Cron, "after", autospec=True, side_effect=cron.Cron.after) as times:
-        steps = plans._planning(of, NOW, NOW, AHEAD_MS)
+        steps = plans._planning(of, NOW, NOW, AHEAD_MS, most=MOST)
         assert sum(1 for _ in steps) == 1001
     assert times.call_count == 1, "it was checked when it was written"
 

@@ -217,9 +217,9 @@ def created(reply: int | bytes) -> int | str:
 
 def schedules(reply: list[Any]) -> SchedulePage:
     """Decode list_schedules.lua's reply; records that cannot be read are left out."""
-    now_ms, rows = reply
+    now_ms, rows, in_all = reply
     found = [_schedule(*row) for row in rows]
-    return SchedulePage(now_ms, len(rows), [each for each in found if each is not None])
+    return SchedulePage(now_ms, len(rows), [each for each in found if each is not None], in_all)
 
 
 def _schedule(raw_id: bytes, entry: bytes, envelope: bytes) -> ScheduleRecord | None:

@@ -449,11 +449,12 @@ class ScheduleRecord:
 
 
 class SchedulePage(NamedTuple):
-    """A page of records: Redis' time, how many entries it has, and those that can be read."""
+    """A page of records: Redis' time, how many entries it has, those that can be read, and how many the shard has."""
 
     now_ms: int
     entries: int
     records: list[ScheduleRecord]
+    schedules: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from delayq.protocol.commands import Move
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
 from delayq.protocol.shard_map import TaskMigrating
-from delayq.schedules.plan import AHEAD_MS, planned
-from delayq.schedules.record import alone, at_once, decode, flat
+from delayq.schedules.plan import AHEAD_MS, most_ahead, planned
+from delayq.schedules.record import alone, at_once, decode, flat, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,15 +40,17 @@ class OccurrenceWriter:
         self._commands, self._connection = commands, connection
         self._limits, self._deadline_ms = spec.limits, spec.delivery.deadline_ms
 
-    async def tend(self, shard: int, record: ScheduleRecord, now_ms: int, ahead_ms: int) -> bool:
+    async def tend(
+        self, shard: int, record: ScheduleRecord, now_ms: int, *, ahead_ms: int, schedules: int
+    ) -> bool:
         """Create what a schedule needs now, as far ahead as asked, and at least AHEAD_MS.
 
-        False if it was changed meanwhile: its look is due again.
+        `schedules`: how many the shard has. False if it was changed meanwhile: its look is due again.
         """
         try:
             if record.phase != "on":
                 return await self._clear(shard, record)
-            return await self._create(shard, record, now_ms, ahead_ms)
+            return await self._create(shard, record, now_ms, ahead_ms=ahead_ms, schedules=schedules)
         except Unavailable:
             raise
         except TaskMigrating:  # another shard has it in a moment
@@ -58,15 +60,19 @@ class OccurrenceWriter:
             log.warning("schedule_failed", extra={"fields": fields})
             return await self._postpone(shard, record, now_ms + FAILED_MS)
 
-    async def _create(self, shard: int, record: ScheduleRecord, now_ms: int, ahead_ms: int) -> bool:
+    async def _create(
+        self, shard: int, record: ScheduleRecord, now_ms: int, *, ahead_ms: int, schedules: int
+    ) -> bool:
         definition = decode(record)
         if self._commands.shard_of(record.id) != shard:
             return await self._postpone(shard, record, now_ms + AWAY_MS)
         if definition is None:
             log.warning("schedule_unreadable", extra={"fields": {"schedule": record.name}})
             return await self._postpone(shard, record, now_ms + UNREADABLE_MS)
-        plan = await planned(definition.schedule, record.cursor_ms, now_ms, ahead_ms=max(AHEAD_MS, ahead_ms))
-        return await self._carry_out(shard, record, definition.schedule, plan)
+        schedule = definition.schedule
+        most = most_ahead(size(schedule), schedules, self._commands.shard_map.quota_shards(shard))
+        plan = await planned(schedule, record.cursor_ms, now_ms, ahead_ms=max(AHEAD_MS, ahead_ms), most=most)
+        return await self._carry_out(shard, record, schedule, plan)
 
     async def _postpone(self, shard: int, record: ScheduleRecord, look_ms: int) -> bool:
         return await self._store(shard, record, [], Move(record.cursor_ms, look_ms)) != "changed"

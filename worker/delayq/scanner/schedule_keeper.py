@@ -60,7 +60,9 @@ class ScheduleKeeper:
                 call = self._commands.list_schedules(shard, offset=offset, limit=PAGE, due=True)
                 page = await self._connection.one(call)
                 moved = [
-                    await self._writer.tend(shard, record, page.now_ms, self.ahead_ms)
+                    await self._writer.tend(
+                        shard, record, page.now_ms, ahead_ms=self.ahead_ms, schedules=page.schedules
+                    )
                     for record in page.records
                 ]
                 entries = page.entries

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 AHEAD_MS: Final = 600_000
 """How far ahead occurrences exist at least."""
 MOST: Final = 1000
-"""Occurrences of one schedule that exist ahead of time, and that a look after an outage creates."""
+"""Occurrences of one schedule that exist ahead of time at most, and that a look after an outage creates."""
+AHEAD_BYTES: Final = 1 << 20
+"""Of the occurrences of one schedule that exist ahead of time, unless one is larger."""
+QUEUE_AHEAD_BYTES: Final = 64 << 20
+"""Of those of a queue: where its schedules are many, each has an even part."""
 NO_MORE_MS: Final = 253_402_300_799_000
 """The cursor of a schedule whose times are over: the end of the year 9999."""
 ROUND_MS: Final = 10_000
@@ -40,7 +44,7 @@ class Plan(NamedTuple):
     """What to do with a schedule now."""
 
     create: Sequence[Due]
-    """At most MOST of the past, the latest ones, and then as many ahead, in order."""
+    """At most MOST of the past, the latest ones, and then those ahead, in order."""
     missed: int
     cursor_ms: int
     """All occurrences up to this nominal time are created or missed."""
@@ -48,12 +52,20 @@ class Plan(NamedTuple):
     """When to look again; None: never, unless it is changed."""
 
 
-async def planned(schedule: DelaySchedule, cursor_ms: int, now_ms: int, *, ahead_ms: int = AHEAD_MS) -> Plan:
+def most_ahead(size: int, schedules: int, shards: int) -> int:
+    """Return how many occurrences of `size` bytes exist ahead at most, where so many schedules share a shard."""
+    part = QUEUE_AHEAD_BYTES // shards // max(1, schedules)
+    return max(1, min(MOST, min(AHEAD_BYTES, part) // size))
+
+
+async def planned(
+    schedule: DelaySchedule, cursor_ms: int, now_ms: int, *, ahead_ms: int = AHEAD_MS, most: int = MOST
+) -> Plan:
     """Return the occurrences after the cursor: of the past those that may still begin, and those created ahead.
 
-    These are up to twice `ahead_ms` from now, and at most MOST with those that exist. Others run in between.
+    These are up to twice `ahead_ms` from now, and at most `most` with those that exist. Others run in between.
     """
-    steps = _planning(schedule, cursor_ms, now_ms, ahead_ms)
+    steps = _planning(schedule, cursor_ms, now_ms, ahead_ms, most=most)
     while (plan := _continued(steps)) is None:  # noqa: ASYNC110 -- it computes, and lets others run
         await asyncio.sleep(0)
     return plan
@@ -61,7 +73,7 @@ async def planned(schedule: DelaySchedule, cursor_ms: int, now_ms: int, *, ahead
 
 def planned_at_once(schedule: DelaySchedule, cursor_ms: int, now_ms: int) -> Plan:
     """Return the same where nobody waits, and nothing is created ahead."""
-    steps = _planning(schedule, cursor_ms, now_ms, ahead_ms=0)
+    steps = _planning(schedule, cursor_ms, now_ms, ahead_ms=0, most=MOST)
     while (plan := _continued(steps)) is None:
         pass
     return plan
@@ -78,7 +90,7 @@ def _continued(steps: Generator[None, None, Plan]) -> Plan | None:
 
 
 def _planning(
-    schedule: DelaySchedule, cursor_ms: int, now_ms: int, ahead_ms: int
+    schedule: DelaySchedule, cursor_ms: int, now_ms: int, ahead_ms: int, *, most: int
 ) -> Generator[None, None, Plan]:
     """Compute a plan; yields after each SLICE_SECONDS."""
     if schedule.spec.suspend:
@@ -98,8 +110,9 @@ def _planning(
             exist += 1
             continue
         if due.nominal_ms > now_ms:
-            if exist + len(ahead) >= MOST:
-                return Plan([*past, *ahead], count - len(past), last, _look(max(now_ms + 1, last - ahead_ms)))
+            if exist + len(ahead) >= most:
+                look_ms = min(_look(max(now_ms + 1, last - ahead_ms)), last)  # before none is ahead any more
+                return Plan([*past, *ahead], count - len(past), last, look_ms)
             ahead.append(due)
         else:
             count += 1

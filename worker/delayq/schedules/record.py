@@ -91,8 +91,14 @@ def alone(schedule: DelaySchedule) -> bool:
 
 def at_once(schedule: DelaySchedule) -> int:
     """Return how many occurrences one call stores: BATCH, fewer where they are large, at least one."""
-    size = len(task_body(schedule, envelope.Occurrence(0)))
-    return max(1, min(BATCH, CALL_BYTES // size))
+    return max(1, min(BATCH, CALL_BYTES // size(schedule)))
+
+
+def size(schedule: DelaySchedule) -> int:
+    """Return the bytes of an occurrence, as limits.maxBytes counts them, or a few more."""
+    return (
+        len(occurrence_id(schedule.metadata.name, 1)) + len(task_body(schedule, envelope.Occurrence(1))) + 6
+    )
 
 
 def task_body(

@@ -5,7 +5,7 @@
 -- ARGV due     1: only those whose next look is due
 -- ARGV offset  where to continue
 -- ARGV limit   how many at most; fewer, but at least one, where they are large
--- RETURNS now ms, id, state and envelope of each
+-- RETURNS now ms, id, state and envelope of each, how many records there are in all
 local schedules, tasks, attempts = unpack(KEYS)
 local at, bytes, found = now(), 262144, {}
 local most = ARGV[1] == '1' and at or '+inf'
@@ -15,4 +15,4 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', schedules, '-inf', most, 'LIMIT'
   if #found > 0 and bytes < 0 then break end
   found[#found + 1] = { id, entry or '', envelope or '' }
 end
-return { at, found }
+return { at, found, redis.call('ZCARD', schedules) }

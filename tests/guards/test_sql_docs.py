@@ -95,7 +95,7 @@ async def test_handlers_of_the_page_take_part_and_guards_in_ones_own_code_work(
 
 def test_documents_of_the_page_are_valid_and_their_statements_are_accepted() -> None:
     made = [yaml.safe_load(block) for block in blocks("yaml")]
-    assert len(made) == 3
+    assert len(made) == 4
     for each in made:
         spec = parse(document(**each)).spec.guard
         assert spec is not None

@@ -11,6 +11,7 @@ from sqlalchemy import make_url
 
 from tests.databases import Postgres
 from tests.process.fleet import said, samples, until, wait_said
+from tests.process.receiver import receiving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,3 +104,44 @@ def test_a_breaker_that_opens_again_and_again_stays_open_ever_longer(
         # Pauses of 0.5, 1, 2 and 4 s, less a quarter at most; without them it opens three times a second.
         assert (times[4] - times[0]).total_seconds() > 3
         assert client.counts().dead == 0
+
+
+def test_kinds_without_the_guard_go_on_while_it_cannot_serve(new_fleet: NewFleet, postgres: Postgres) -> None:
+    """An HTTP kind and a kind of the App run beside one that asks for the guard, which takes effect once, later."""
+    with receiving(200) as (url, pushed):
+        handler = {"python": {"app": "guarded_shop:app"}, "kinds": {"push": {"http": {"url": url}}}}
+        guard = {"kinds": [], **SPEC["guard"]}
+        fleet = new_fleet(
+            SPEC | {"handler": handler, "guard": guard}, environment={"DELAYQ_DATABASE_URL": postgres.url()}
+        )
+        make_table(fleet, postgres)
+        postgres.sql("CREATE TABLE effects (task text)")
+        worker, _ = fleet.start_all("worker", "scanner")
+        with fleet.client() as client, fleet.server.client() as redis:
+            client.schedule_many(shop_tasks("early", 20))
+            until(lambda: fleet.stats(redis)["acked"] == 60, "all kinds ran")
+            runs = {labels["outcome"]: n for labels, n in samples(worker)["delayq_worker_guard_runs"]}
+            assert runs["finished"] == 20
+            postgres.kill()
+            until(lambda: guard_up(worker) == 0, "the breaker is open")
+            client.schedule_many(shop_tasks("late", 20))
+            until(lambda: fleet.stats(redis)["acked"] == 100, "the kinds without the guard ran")
+            assert len(pushed) == 40
+            assert client.counts().dead == 0
+            postgres.launch()
+            until(lambda: fleet.stats(redis)["acked"] == 120, "the guarded kind ran")
+            assert client.counts().dead == 0
+        effects = [task for (task,) in postgres.sql("SELECT task FROM effects")]
+        assert sorted(effects) == sorted(
+            f"{name}-refund-{n}" for name in ("early", "late") for n in range(20)
+        )
+
+
+def shop_tasks(name: str, count: int) -> list[NewTask]:
+    """Tasks of three kinds, `count` of each."""
+    payloads: dict[str, dict[str, int]] = {"refund": {"order": 1}, "report": {}, "push": {}}
+    return [
+        NewTask(payload, delay_ms=0, task_id=f"{name}-{kind}-{n}", kind=kind)
+        for kind, payload in payloads.items()
+        for n in range(count)
+    ]

@@ -110,17 +110,19 @@ def durability_at_risk(view: View) -> Condition:
 
 
 def guard_available(view: View) -> Condition | None:
-    """Whether workers can use the guard: without it they claim nothing. None if the spec has no guard."""
+    """Whether workers can use the guard: without it no task starts that it applies to. None if the spec has none."""
     kind, seen = "GuardAvailable", view.guard_counts
     guard = view.queue.spec.guard if view.queue is not None else None
     if guard is None:
         return None
     if seen.down:
-        message = f"0 of {counted(seen.unable, 'worker')} can use the guard: no task is started."
+        waits = "no task is started" if guard.kinds is None else "tasks of the kinds under it wait"
+        message = f"0 of {counted(seen.unable, 'worker')} can use the guard: {waits}."
         return condition(kind, "Unreachable", f"{message} {_guards_store(guard)}")
     if seen.unable:
+        claim = "claim nothing" if guard.kinds is None else "postpone tasks of the kinds under it"
         who = f"{seen.unable} of {counted(seen.able + seen.unable, 'worker')} cannot use the guard"
-        return condition(kind, "PartiallyUnreachable", f"{who}, and claim nothing. {_guards_store(guard)}")
+        return condition(kind, "PartiallyUnreachable", f"{who}, and {claim}. {_guards_store(guard)}")
     if seen.able:
         return condition(kind, "Connected", "Workers can use the guard.")
     if not view.worker.pods:

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from delayq import App
+from delayq import App, Context, contract
+from delayq.errors import InvalidDocument
+from delayq.guards.base import Hold
+from delayq.guards.coverage import EVERY_TASK, Coverage, coverage
 from delayq.handlers import HandlerSetupError, build
 from delayq.handlers.exec import ExecHandler
 from delayq.handlers.http import HttpHandler
@@ -75,6 +78,25 @@ async def failing(task: Task) -> None:
     raise ValueError(task.kind)
 
 
+bank = App()
+
+
+@bank.task(guard=True)
+async def pay(context: Context) -> None:
+    """Takes the guard's connection."""
+    assert context.connection == "a connection"
+
+
+@bank.task
+async def note() -> None:
+    """Writes elsewhere."""
+
+
+@bank.task
+async def mail() -> None:
+    """Needs no guard."""
+
+
 pushing = App()
 
 
@@ -105,17 +127,90 @@ def test_commands_of_one_worker_know_of_each_other() -> None:
     assert first._groups is second._groups
 
 
-@pytest.mark.parametrize("first", ["joins", "does not"])
-def test_one_sql_guard_serves_handlers_that_take_its_connection_or_handlers_that_do_not(first: str) -> None:
-    taking = {"python": {"callable": "tests.unit.handlers.test_build:joining"}}
-    other: dict[str, object] = {"http": URL}
-    assert with_kinds(taking, {"push": taking}, **SQL).joins
-    assert not with_kinds(other, {"push": other}, **SQL).joins
-    one, two = (taking, other) if first == "joins" else (other, taking)
+class Noted:
+    """Notes under which variant of a guard each task runs; what handlers do is tested with real databases."""
+
+    takes_batches, name = True, "noted"
+
+    def __init__(self, runs: list[tuple[str, str]], variant: str = "shared") -> None:
+        self.runs, self.variant = runs, variant
+
+    def for_effects_elsewhere(self) -> Noted:
+        return Noted(self.runs, "elsewhere")
+
+    def joined(self, *, coroutine: bool) -> None:
+        assert coroutine
+
+    @asynccontextmanager
+    async def __call__(self, task: Task) -> AsyncIterator[Hold]:
+        self.runs.append((task.kind, self.variant))
+        yield Hold(task, "a connection")
+
+
+async def ran(made: Handler, coverage: Coverage, *kinds: str) -> list[tuple[str, str]]:
+    """Run a task of each kind; under which variant of the guard each ran that was guarded."""
+    runs: list[tuple[str, str]] = []
+    call = made.under(cast("Guard[Any]", Noted(runs)), coverage)
+    for kind in kinds:
+        await call(replace(a_task(), kind=kind, kind_version=1, body=b"{}"))
+    return runs
+
+
+async def test_handlers_with_and_without_the_connection_stand_side_by_side_under_a_sql_guard() -> None:
+    taking: dict[str, object] = {"python": {"callable": "tests.unit.handlers.test_build:joining"}}
+    other: dict[str, object] = {"exec": {"command": ["true"]}}
+    for first, second in ((taking, other), (other, taking)):
+        made = with_kinds(first, {"push": second}, **SQL)
+        await made.start()
+        variants = {"": first is taking, "push": second is taking}
+        assert await ran(made, EVERY_TASK, "", "push") == [
+            (kind, "shared" if shares else "elsewhere") for kind, shares in variants.items()
+        ]
+        await made.close()
+
+
+async def test_a_guard_applies_to_the_kinds_that_the_document_names() -> None:
+    made = with_kinds({"exec": {"command": ["true"]}}, {"push": {"exec": {"command": ["true"]}}})
+    await made.start()
+    assert await ran(made, Coverage(frozenset({"push"})), "", "push", "other") == [("push", "elsewhere")]
+    assert await ran(made, Coverage(frozenset({"other"})), "", "push", "other") == [("other", "elsewhere")]
+    await made.close()
+
+
+async def test_a_guard_applies_to_the_kinds_of_an_app_that_ask_for_it() -> None:
+    made = built({"python": {"app": "tests.unit.handlers.test_build:bank"}}, **SQL)
+    assert made.asking == {"pay"}
+    covered = coverage(contract.Guard(kinds=("note",)), asking=made.asking, known=("pay", "note", "mail"))
+    assert await ran(made, covered, "pay", "note", "mail") == [("pay", "shared"), ("note", "elsewhere")]
+    every = [("pay", "shared"), ("note", "elsewhere"), ("mail", "elsewhere")]
+    assert await ran(made, EVERY_TASK, "pay", "note", "mail") == every
+
+
+@pytest.mark.parametrize(
+    ("named", "known", "why"),
+    [
+        (
+            ("refnd",),
+            ("refund", "push"),
+            r"spec.guard.kinds\[0\]: the handler has no kind refnd; did you mean refund\?",
+        ),
+        (("push", "x"), ("push", ""), r"spec.guard.kinds\[1\]: the handler has no kind x; it runs push$"),
+    ],
+)
+def test_a_kind_to_guard_that_no_handler_runs_is_refused(
+    named: tuple[str, ...], known: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(InvalidDocument, match=why):
+        coverage(contract.Guard(kinds=named), asking=(), known=known)
+
+
+def test_a_kind_that_asks_for_a_guard_needs_one() -> None:
     with pytest.raises(
-        HandlerSetupError, match=r"^spec.handler.kinds: under a SQL guard either every handler"
+        InvalidDocument, match=r"^spec.guard: required by kind pay, which has guard=True; but missing"
     ):
-        with_kinds(one, {"push": two}, **SQL)
+        coverage(None, asking=("pay",), known=("pay",))
+    assert coverage(contract.Guard(), asking=("pay",), known=("pay",)) is EVERY_TASK
+    assert "" not in coverage(contract.Guard(kinds=()), asking=("pay",), known=None)
 
 
 def test_a_route_that_may_be_misspelled_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,19 +222,13 @@ def test_a_route_that_may_be_misspelled_is_logged(caplog: pytest.LogCaptureFixtu
 
 async def test_every_handler_runs_in_the_guards_block_and_all_are_closed_when_one_cannot_start() -> None:
     failing = {"python": {"callable": "tests.unit.handlers.test_build:failing"}}
-    events: list[str] = []
-
-    @asynccontextmanager
-    async def guard(task: Task) -> AsyncIterator[None]:
-        events.append(task.kind)
-        yield
-
+    runs: list[tuple[str, str]] = []
     made = with_kinds(failing, {"push": failing})
-    call = made.under(cast("Guard[Any]", guard))
+    call = made.under(cast("Guard[Any]", Noted(runs)))
     for kind in ("push", ""):
         with pytest.raises(ValueError, match=f"^{kind}$"):
             await call(replace(a_task(), kind=kind))
-    assert events == ["push", ""]
+    assert runs == [("push", "elsewhere"), ("", "elsewhere")]
 
     made = with_kinds({"exec": {"command": ["true"]}}, {"push": {"exec": {"command": ["no-such-program"]}}})
     with pytest.raises(

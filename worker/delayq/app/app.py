@@ -60,6 +60,7 @@ class KindOptions(TypedDict, total=False):
     timeout: Duration | None
     retry_delays: Iterable[Duration] | None
     deadline: Duration | None
+    guard: bool
 
 
 class App:
@@ -123,13 +124,15 @@ class App:
         batch: int | None = None,
         batch_wait: Duration | None = None,
         deadline: Duration | None = None,
+        guard: bool = False,
     ) -> Any:
         """Make a function a kind of task: `@app.task`, or `@app.task(max_attempts=8, timeout="2m")`.
 
         `name` is the function's by default. A new `version` separates tasks whose arguments changed: a worker runs
         only tasks of versions that it knows. `retry_delays` are the waits after the first failure, the second, …; the
         last one repeats. A task does not start later than `deadline` after its due time. What is not given is as in
-        spec.delivery. TypeError or ValueError for what cannot be a kind.
+        spec.delivery. `guard=True` runs the tasks under the document's guard also if spec.guard.kinds does not name
+        the kind. TypeError or ValueError for what cannot be a kind.
 
         With `batch`, the function takes a list of up to so many items, each of them a task of its own, and returns
         None or for each item None or an exception. A call does not wait until it is full, or at most `batch_wait`.
@@ -137,7 +140,13 @@ class App:
         if isinstance(function, str):
             raise TypeError(f"@app.task takes its name as name={function!r:.80}")
         policy = policy_of(
-            max_attempts, timeout, retry_delays, deadline=deadline, batch=batch, batch_wait=batch_wait
+            max_attempts,
+            timeout,
+            retry_delays,
+            deadline=deadline,
+            batch=batch,
+            batch_wait=batch_wait,
+            guard=guard,
         )
 
         def add(function: Callable[..., Any]) -> TaskKind[..., Any]:

@@ -35,6 +35,8 @@ class Policy:
     batch_wait_ms: int = 0
     """For how long a call waits until it is full."""
     deadline_ms: int | None = None  # clients put it into the tasks
+    guard: bool = False
+    """Whether the kind asks for the document's guard; those that the document names have it anyway."""
 
 
 def policy_of(
@@ -45,6 +47,7 @@ def policy_of(
     deadline: Duration | None,
     batch: int | None,
     batch_wait: Duration | None,
+    guard: bool,
 ) -> Policy:
     """Return the policy of these options of App.task; ValueError names the option, what was expected and what came."""
     if max_attempts is not None and (type(max_attempts) is not int or not 1 <= max_attempts <= MAX_ATTEMPTS):
@@ -63,6 +66,8 @@ def policy_of(
         raise ValueError(f"batch: expected a whole number, {MIN_BATCH} to {MAX_BATCH}, got {batch!r:.60}")
     if batch_wait is not None and batch is None:
         raise ValueError("batch_wait: it needs batch")
+    if type(guard) is not bool:
+        raise ValueError(f"guard: expected True or False, got {guard!r:.60}")
     wait_ms = 0 if batch_wait is None else _bounded_ms(batch_wait, "batch_wait", MAX_BATCH_WAIT_MS)
     return Policy(
         max_attempts=max_attempts,
@@ -71,6 +76,7 @@ def policy_of(
         deadline_ms=None if deadline is None else _deadline_ms(deadline),
         batch=batch,
         batch_wait_ms=wait_ms,
+        guard=guard,
     )
 
 

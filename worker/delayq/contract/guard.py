@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
-from delayq.contract.fields import choice, section, text, whole
+from delayq.contract.fields import choice, listing, section, text, whole
 from delayq.contract.record import Shape, needing
 from delayq.contract.references import DatabaseSecretRef, UrlsSecretRef
-from delayq.contract.words import STATEMENT
+from delayq.contract.words import KIND_NAME, STATEMENT
 
 OnIncompleteRun = Literal["Run", "Bury"]
 RowWait = Literal["Wait", "NoWait", "SkipLocked"]
+MOST_GUARDED_KINDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ class SqlOptimistic(SqlGuard):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What keeps a task from taking effect twice: exactly one of its fields."""
+    """What keeps a task from taking effect twice: exactly one guard, for all tasks or for the kinds that it names."""
 
     SHAPE: ClassVar[Shape] = Shape(
         one_of=("redis_lock", "redlock", "sql_unique", "sql_pessimistic", "sql_optimistic")
@@ -133,6 +134,15 @@ class Guard:
     )
     sql_optimistic: SqlOptimistic | None = section(
         SqlOptimistic, default=None, doc="A row per task, changed only if it has not changed meanwhile."
+    )
+
+    kinds: tuple[str, ...] | None = listing(
+        KIND_NAME,
+        least=0,
+        most=MOST_GUARDED_KINDS,
+        default=None,
+        doc="Kinds of task that the guard applies to, besides those of an App that ask for it with guard=True. "
+        "Absent: every task.",
     )
 
     @property

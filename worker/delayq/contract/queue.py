@@ -39,6 +39,13 @@ def _ledger_to_ask(recovery: Recovery, guard: Guard | None) -> bool:
     return optimistic is None or optimistic.update is None or optimistic.select is not None
 
 
+def _kinds_to_guard(handler: Handler, guard: Guard | None) -> bool:
+    # Tasks of other kinds wait for a worker that knows them; an App is known only where it can be imported.
+    if guard is None or not handler.python or handler.python.app:
+        return True
+    return set(guard.kinds or ()) <= set(handler.kinds or ())
+
+
 def _some_in_each_shard(shards: int, limits: Limits) -> bool:
     # A shard with a quota of 0 would never start a task; one task of each shard at once would be a burst.
     burst = limits.burst or limits.rate_per_second
@@ -63,6 +70,11 @@ class Spec:
                 "the last with select where it has update",
                 ("recovery", "guard"),
                 _ledger_to_ask,
+            ),
+            Rule(
+                "guard.kinds must name kinds of handler.kinds: handler.python.callable takes tasks without a kind only",
+                ("handler", "guard"),
+                _kinds_to_guard,
             ),
             Rule(
                 "limits.maxInFlight and limits.burst, or ratePerSecond without it, must be no less than shards, "
@@ -131,8 +143,8 @@ class Spec:
     guard: Guard | None = section(
         Guard,
         default=None,
-        doc="What keeps a task from taking effect twice: exactly one of its fields. "
-        "Absent: nothing; the handler is idempotent by itself.",
+        doc="What keeps a task from taking effect twice: exactly one guard, for all tasks or for the kinds that "
+        "it names. Absent: nothing; the handler is idempotent by itself.",
     )
     limits: Limits = section(Limits, default=Limits(), doc="What the queue takes.")
     objective: Objective = section(Objective, default=Objective(), doc="How late tasks may start.")

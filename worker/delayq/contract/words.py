@@ -59,6 +59,10 @@ TASK_KIND: Final = Text(
     max_length=64,
     pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
 )
+KIND_NAME: Final = replace(
+    TASK_KIND,
+    expected="the name of a kind, of letters, digits, dots, dashes and underscores, no dot or dash at the start",
+)
 URL: Final = Text(
     expected="an http or https URL without user name and password",
     max_length=2048,

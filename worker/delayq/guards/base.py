@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from delayq.errors import GuardLost
 
@@ -63,6 +63,10 @@ class Guard(Protocol[H]):
 
     async def seen(self, task: Task) -> bool | None:
         """Return whether the task has taken effect; None if unknown. Raises GuardUnavailable."""
+
+    def for_effects_elsewhere(self) -> Self:
+        """Return the same guard for handlers that do not write in its transaction."""
+        return self
 
     async def incomplete_run(self, task: Task) -> str:
         """Describe a run of the task that has begun and not recorded its end; empty for none, or without records."""

@@ -56,7 +56,12 @@ class SqlOptimistic(SqlGuard):
             self._select.check_parameters()
         elif self._update is not None:
             self._update.check_parameters()
-        self.keeps_transaction, self.prepares_row = not apart, self._update is None
+        self.prepares_row = self._update is None
+
+    def set_apart(self, *, apart: bool) -> None:
+        """See SqlGuard."""
+        super().set_apart(apart=apart)
+        self.keeps_transaction = not apart
 
     @classmethod
     def options(cls, spec: contract.SqlOptimistic, *, apart: bool) -> dict[str, Any]:

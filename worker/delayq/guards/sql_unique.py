@@ -52,9 +52,13 @@ class SqlUnique(SqlGuard):
         """
         super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
         self._on_incomplete_run = on_incomplete_run
-        self.keeps_transaction, self.undoes_begin = not apart, apart
         self.keeps_interrupted = on_incomplete_run == "Bury"
-        self.takes_batches = not apart
+
+    def set_apart(self, *, apart: bool) -> None:
+        """See SqlGuard."""
+        super().set_apart(apart=apart)
+        self.keeps_transaction = self.takes_batches = not apart
+        self.undoes_begin = apart
 
     @classmethod
     def options(cls, spec: contract.SqlUnique, *, apart: bool) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from delayq.app import App, BatchContext, Context
 from delayq.app.arguments import ITEM, InvalidArguments
 from delayq.contract import Backoff
 from delayq.errors import Bury
+from delayq.guards.coverage import EVERY_TASK
 from delayq.handlers.base import Batch, Handler, HandlerSetupError
 from delayq.handlers.guarded import (
+    apart,
     sharing,
     sharing_batch,
     sharing_batch_in_thread,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import DelayQueue, Delivery
     from delayq.guards import Guard
+    from delayq.guards.coverage import Coverage
     from delayq.handlers.base import BatchCall, HandlerCall
     from delayq.protocol.envelope import Task
 
@@ -42,7 +45,7 @@ class AppHandler(Handler):
     def __init__(
         self, app: App, queue: DelayQueue, address: Address | None = None, *, transactions: bool = False
     ) -> None:
-        """Bind the App to the queue; HandlerSetupError if it cannot run under the document's guard.
+        """Bind the App to the queue.
 
         `address` is that of the queue's Redis, if it is not the document's: tasks may schedule others. `transactions`:
         the document names a guard that has some; a Context then holds the connection.
@@ -52,38 +55,42 @@ class AppHandler(Handler):
         self._app, self._concurrency = app, queue.spec.worker.concurrency
         self._threads = Threads(self._concurrency)
         self.kinds = {(kind.name, kind.version): _delivery(kind, queue.spec.delivery) for kind in app}
-        with_context = {kind.takes_context for kind in app}
-        self.joins = transactions and with_context == {True}
-        if transactions and len(with_context) > 1:
-            problem = "under a SQL guard either every task takes a Context, with its connection, or none does"
-            raise HandlerSetupError(FIELD, problem)
+        self.asking = {kind.name for kind in app if kind.policy.guard}
+        self._transactions = transactions
         self._state: Any = None
         self._opened = AsyncExitStack()  # the App and its lifespan
         self._calls: dict[tuple[str, int], HandlerCall] = {}
-        self._connect(None)
+        self._connect(None, EVERY_TASK)
         self.call = self._dispatch
 
     def _dispatch(self, task: Task) -> Awaitable[object]:
         return self._calls[task.kind, task.kind_version](task)
 
-    def _connect(self, guard: Guard[Any] | None) -> None:
-        """Make the call of each kind, with `guard` inside its transaction."""
+    def _connect(self, guard: Guard[Any] | None, coverage: Coverage) -> None:
+        """Make the call of each kind, with those of `coverage` under `guard`."""
         batches = {}
         for kind in self._app:
-            key, coroutine, batch = (kind.name, kind.version), is_async(kind.function), kind.policy.batch
-            if batch is None:
-                run: Any = self._adapter(kind)
-                if guard is not None:
-                    run = (sharing if coroutine else sharing_in_thread)(run, guard)
-                self._calls[key] = run if coroutine else in_thread(run, self._threads)
+            key, own = (kind.name, kind.version), guard if kind.name in coverage else None
+            if kind.policy.batch is None:
+                self._calls[key] = self._single(kind, own)
             else:
-                run = self._batch_adapter(kind)
-                if guard is not None:
-                    run = (sharing_batch if coroutine else sharing_batch_in_thread)(run, guard)
-                limit = min(batch, self._concurrency)  # each of its tasks holds a slot
-                call = run if coroutine else self._batch_in_thread(run)
-                batches[key] = Batch(call, limit, kind.policy.batch_wait_ms / 1000)
+                batches[key] = self._batch(kind, kind.policy.batch, own)
         self.batches = batches
+
+    def _single(self, kind: TaskKind[..., Any], guard: Guard[Any] | None) -> HandlerCall:
+        coroutine, run = is_async(kind.function), self._adapter(kind)
+        if guard is not None and self._shares(kind):
+            run = (sharing if coroutine else sharing_in_thread)(run, guard)
+        call: HandlerCall = run if coroutine else in_thread(run, self._threads)
+        return call if guard is None or self._shares(kind) else apart(call, guard.for_effects_elsewhere())
+
+    def _batch(self, kind: TaskKind[..., Any], batch: int, guard: Guard[Any] | None) -> Batch:
+        coroutine, run = is_async(kind.function), self._batch_adapter(kind)
+        if guard is not None:
+            run = (sharing_batch if coroutine else sharing_batch_in_thread)(run, guard)
+        limit = min(batch, self._concurrency)  # each of its tasks holds a slot
+        call = run if coroutine else self._batch_in_thread(run)
+        return Batch(call, limit, kind.policy.batch_wait_ms / 1000)
 
     def _adapter(self, kind: TaskKind[..., Any]) -> Callable[..., Any]:
         """Return a function of a task, and of a connection, that returns what the kind's function does."""
@@ -136,20 +143,23 @@ class AppHandler(Handler):
 
         return run_plain
 
-    def under(self, guard: Guard[Any]) -> HandlerCall:
+    def _shares(self, kind: TaskKind[..., Any]) -> bool:
+        """Whether the kind, under the guard, takes its open transaction."""
+        return self._transactions and kind.takes_context
+
+    def under(self, guard: Guard[Any], coverage: Coverage = EVERY_TASK) -> HandlerCall:
         """Call the functions inside the guard's block, with the open transaction if they take one.
 
         HandlerSetupError for a batch under a guard that cannot hold several tasks at once.
         """
-        kinds = [kind for kind in self._app if kind.name not in self._routed]
-        for kind in kinds:
-            if kind.policy.batch is not None and not (self.joins and guard.takes_batches):
+        for kind in self._app:
+            if kind.name in self._routed or kind.name not in coverage:
+                continue
+            if kind.policy.batch is not None and not (self._shares(kind) and guard.takes_batches):
                 raise HandlerSetupError(FIELD, _unguarded(kind, guard))
-        if not self.joins:
-            return super().under(guard)
-        for kind in kinds:
-            guard.joined(coroutine=is_async(kind.function))  # type: ignore[attr-defined]  # the SQL guards can be
-        self._connect(guard)
+            if self._shares(kind):
+                guard.joined(coroutine=is_async(kind.function))  # type: ignore[attr-defined]  # the SQL guards can be
+        self._connect(guard, coverage)
         return self.call
 
     async def start(self) -> None:
@@ -216,8 +226,8 @@ def _unguarded(kind: TaskKind[..., Any], guard: Guard[Any]) -> str:
     else:
         why = "has batch= and takes no BatchContext, so its writes are not in the guard's transaction"
     return (
-        f"task {kind.name} {why}: use sqlUnique or sqlPessimistic with a BatchContext, remove batch=, or put the "
-        "task into a queue without a guard"
+        f"task {kind.name} {why}: use sqlUnique or sqlPessimistic with a BatchContext, remove batch=, or name "
+        "the kinds that need the guard in spec.guard.kinds"
     )
 
 

@@ -6,13 +6,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from delayq.errors import InvalidDocument
+from delayq.guards.coverage import EVERY_TASK, coverage
 from delayq.handlers.guarded import apart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from delayq.contract import Delivery
+    from delayq.contract import Guard as GuardSpec
     from delayq.guards import Guard
+    from delayq.guards.coverage import Coverage
     from delayq.protocol.envelope import Task
 
 
@@ -48,12 +52,25 @@ class Handler:
     """The kinds that it can run; None: every task, delivered as in the document."""
     batches: Mapping[tuple[str, int], Batch] = NO_BATCHES
     """Those of `kinds` that take several tasks at once; under the guard, after `under`."""
-    joins: bool = False
-    """Whether it takes part in the guard's transaction: it has a parameter named `connection`."""
+    asking: AbstractSet[str] = frozenset()
+    """The kinds that ask for the guard, besides those that the document names."""
 
-    def under(self, guard: Guard[Any]) -> HandlerCall:
-        """Return what the worker awaits instead of `call` when there is a guard: here, `call` inside its block."""
-        return apart(self.call, guard)
+    def coverage(self, spec: GuardSpec | None) -> Coverage:
+        """Return the tasks under the document's guard. InvalidDocument for a kind that no handler has."""
+        return coverage(
+            spec, asking=self.asking, known=None if self.kinds is None else [name for name, _ in self.kinds]
+        )
+
+    def under(self, guard: Guard[Any], coverage: Coverage = EVERY_TASK) -> HandlerCall:
+        """Return what the worker awaits instead of `call` under a guard. HandlerSetupError if it does not fit."""
+        guarded, plain = self._guarded(guard), self.call
+        if coverage.kinds is None:
+            return guarded
+        return lambda task: (guarded if task.kind in coverage else plain)(task)
+
+    def _guarded(self, guard: Guard[Any]) -> HandlerCall:
+        """Return `call` inside the guard's block: here, with effects elsewhere than in its transaction."""
+        return apart(self.call, guard.for_effects_elsewhere())
 
     async def start(self) -> None:
         """Open shared resources; HandlerSetupError if one that the document names is missing."""

@@ -58,10 +58,10 @@ class PythonHandler(Handler):
             raise HandlerSetupError(field, f'"{path}" takes a {CONNECTION}, {only}')
         self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
 
-    def under(self, guard: Guard[Any]) -> HandlerCall:
+    def _guarded(self, guard: Guard[Any]) -> HandlerCall:
         """Call the function inside the guard's block, with the open transaction if it takes one."""
         if not self.joins:
-            return super().under(guard)
+            return super()._guarded(guard)
         guard.joined(coroutine=is_async(self._target))  # type: ignore[attr-defined]  # only SQL guards have it
         if is_async(self._target):
             return sharing(self._target, guard)  # type: ignore[arg-type]  # as above

@@ -7,35 +7,32 @@ from contextlib import AsyncExitStack
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from delayq.handlers.base import Handler, HandlerSetupError
+from delayq.guards.coverage import EVERY_TASK
+from delayq.handlers.base import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
+    from delayq.guards.coverage import Coverage
     from delayq.handlers.base import Batch, HandlerCall
     from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
-
-FIELD = "spec.handler.kinds"
 
 
 class RoutingHandler(Handler):
     """Calls the handler of a task's kind, or else the default one."""
 
     def __init__(self, default: Handler, routes: Mapping[str, Handler], delivery: Delivery) -> None:
-        """`routes` has the handlers of single kinds. HandlerSetupError if one guard does not fit all handlers.
+        """`routes` has the handlers of single kinds.
 
         The default handler may know a routed kind too, as an App does from which the kind is scheduled: such a task is
         delivered as the App says.
         """
         self.handlers = (default, *routes.values())
-        self.joins = default.joins
-        if any(each.joins != self.joins for each in self.handlers):
-            problem = "under a SQL guard either every handler takes its connection or none does; http and exec do not"
-            raise HandlerSetupError(FIELD, problem)
+        self.asking = default.asking
         if default.kinds is not None:
             self.kinds = {(kind, None): delivery for kind in routes} | dict(default.kinds)
         self._routes = routes
@@ -56,10 +53,10 @@ class RoutingHandler(Handler):
     def _dispatch(self, task: Task) -> Awaitable[object]:
         return self._calls.get(task.kind, self._default_call)(task)
 
-    def under(self, guard: Guard[Any]) -> HandlerCall:
+    def under(self, guard: Guard[Any], coverage: Coverage = EVERY_TASK) -> HandlerCall:
         """Call each handler inside the guard's block, as it does by itself."""
-        self._default_call = self.handlers[0].under(guard)
-        self._calls = {kind: each.under(guard) for kind, each in self._routes.items()}
+        self._default_call = self.handlers[0].under(guard, coverage)
+        self._calls = {kind: each.under(guard, coverage) for kind, each in self._routes.items()}
         return self.call
 
     @property

@@ -37,10 +37,9 @@ def run_worker(settings: Sequence[Setting]) -> None:
 @asynccontextmanager
 async def _worker(setting: Setting) -> AsyncIterator[Opened]:
     handler = handlers.build(setting.queue, secrets_dir=setting.secrets_dir, address=setting.address)
-    guard = guards.build(
-        setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=not handler.joins
-    )
-    call = handler.call if guard is None else handler.under(guard)
+    guard = guards.build(setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=False)
+    covered = handler.coverage(setting.queue.spec.guard)
+    call = handler.call if guard is None else handler.under(guard, covered)
     await handler.start()
     try:
         worker = Worker(
@@ -49,6 +48,7 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
             setting.address,
             call,
             guard=guard,
+            coverage=covered,
             kinds=handler.kinds,
             batches=handler.batches,
         )

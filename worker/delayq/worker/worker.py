@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.errors import DelayQError
+from delayq.guards.coverage import EVERY_TASK
 from delayq.handlers.base import NO_BATCHES
 from delayq.resharding import ShardMapSync
 from delayq.service import logs
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.guards import Guard
+    from delayq.guards.coverage import Coverage
     from delayq.handlers.base import Batch, Kinds
     from delayq.protocol.commands import Commands
     from delayq.service.loop import Loop, Service
@@ -63,12 +65,13 @@ class Worker:
         call: HandlerCall,
         *,
         guard: Guard[Any] | None = None,
+        coverage: Coverage = EVERY_TASK,
         kinds: Kinds | None = None,
         batches: Mapping[tuple[str, int], Batch] = NO_BATCHES,
     ) -> None:
         """Connect nothing before run(). `call` calls the handler, under the guard if there is one.
 
-        `kinds` and `batches` are those of the handler.
+        `coverage` are the tasks that the guard applies to. `kinds` and `batches` are those of the handler.
         """
         names = {name for name, _ in kinds or () if name}
         self.counters = WorkerCounters("worker", commands.queue, kinds=CountersByKind(names))
@@ -82,11 +85,13 @@ class Worker:
         # Lease renewal has its own connection: a large claim must not delay it.
         self._renewal_connection = AsyncConnection(address)
         self._parts: dict[ShardGroup, GroupParts] = {}
-        guard_breaker = None if guard is None else GuardBreaker(guard, self.slots)
+        guard_breaker = None if guard is None else GuardBreaker(guard, self.slots, coverage)
         if guard_breaker is not None:
             call = guard_breaker.around(call)
             batches = {
                 kind: each._replace(call=guard_breaker.around_batch(each.call))
+                if kind[0] in coverage
+                else each
                 for kind, each in batches.items()
             }
         self._runner = Executor(call, spec.delivery, self.counters, kinds, batches=batches)

@@ -66,6 +66,7 @@ def _error(document: DelayQueue) -> InvalidDocument | None:
 
 async def _started(document: DelayQueue) -> None:
     made = handlers.build(document, secrets_dir=secrets_dir())
+    made.coverage(document.spec.guard)
     parts = made.handlers if isinstance(made, RoutingHandler) else (made,)
     for each, spec in zip(parts, document.spec.handler.each, strict=True):
         if spec.http is None:

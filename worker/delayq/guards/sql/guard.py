@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,7 +40,8 @@ class SqlGuard(Steps, Guard[SqlHold]):
 
     def __init__(self, database: Database, *, queue: str | None, apart: bool, limits: Limits) -> None:
         """`apart`: the handler does not write through the hold's connection."""
-        self.queue, self.apart, self.limits = queue, apart, limits
+        self.queue, self.limits = queue, limits
+        self.set_apart(apart=apart)
         self._pools = Pools(database, limits)
         self._aio = Aio(self._pools, seconds=limits.answer_seconds)
 
@@ -69,6 +71,16 @@ class SqlGuard(Steps, Guard[SqlHold]):
     def options(cls, spec: Any, *, apart: bool) -> dict[str, Any]:  # noqa: ANN401 -- the spec of its kind
         """Return the constructor's arguments, except database, queue and limits."""
         raise NotImplementedError
+
+    def set_apart(self, *, apart: bool) -> None:
+        """Choose whether the mark is in a transaction of its own; before the first run."""
+        self.apart = apart
+
+    def for_effects_elsewhere(self) -> Self:
+        """Return the guard for handlers that do not write through its connection. Both have the same connections."""
+        made = copy(self)
+        made.set_apart(apart=True)
+        return made
 
     def __call__(self, task: Task) -> SqlGuarded:
         """Make the context manager around one run of a task, for `async with` or plain `with`."""

@@ -44,6 +44,19 @@ def test_a_payload_and_headers_may_be_as_large_as_the_limit_and_no_larger(
     client.schedule(b"x" * 100, delay_ms=1, content_type="a/b")
 
 
+def test_headers_that_would_not_fit_into_a_variable_of_a_command_are_refused(make: Make) -> None:
+    """Linux takes 128 KiB: 65,536 bytes fit, but not if JSON escapes each, nor in as many small headers."""
+    client = make(limits=Limits(max_header_bytes=65_536))
+    many = {f"{number:x}": "" for number in range(16_000)}
+    for headers in ({"a": "\x01" * 21_842}, many):
+        with pytest.raises(
+            PayloadTooLarge, match=r"^headers, as JSON, of task a is 1\d\d,\d\d\d bytes, the limit is 131,056"
+        ):
+            client.schedule(None, delay_ms=1, task_id="a", headers=headers)
+    for headers in ({"a": "\x01" * 21_841}, {"a": "é" * 32_000}):
+        client.schedule(None, delay_ms=1, headers=headers)
+
+
 def test_a_full_queue_and_a_far_due_time_are_refused_and_leave_nothing(make: Make) -> None:
     client = make(limits=Limits(max_length=2, max_delay_seconds=100))
     with pytest.raises(DelayTooLong, match="maxDelaySeconds = 100"):

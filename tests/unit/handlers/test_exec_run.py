@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.errors import Retry
+from delayq.errors import Bury, Retry
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.exec import ExecFailed
 
@@ -48,13 +48,36 @@ async def test_the_task_is_in_the_environment_and_arguments_are_left_as_they_are
         "DELAYQ_ATTEMPT": "2",
         "DELAYQ_CONTENT_TYPE": "application/json",
         "DELAYQ_DUE_MS": "1700000060000",
-        "DELAYQ_HEADERS": '{"Tenant": "\\u00e9\\n"}',
+        "DELAYQ_HEADERS": '{"Tenant":"é\\n"}',
         "DELAYQ_QUEUE": "orders",
         "DELAYQ_SCHEDULED_MS": "1700000000000",
         "DELAYQ_TASK_ID": "é",
         "DELAYQ_TOKEN": "41",
     }
     assert (environment["SHOP"], environment["LANGUAGE"]) == ("paris", "fr")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Name": "é" * 32_000},  # escapes would triple it
+        {"a": "\x01" * 21_841},  # escapes cannot be avoided: as large as fits
+        {"Name": "\ud800"},  # another program wrote it: UTF-8 does not have it
+    ],
+)
+async def test_large_and_odd_headers_arrive_whole(tmp_path: Path, headers: dict[str, str]) -> None:
+    dump = tmp_path / "dump"
+    async with command(sys.executable, "-c", DUMP, str(dump)) as handler:
+        await handler.call(a_task(headers=headers))
+    environment, _ = json.loads(dump.read_text())
+    assert json.loads(environment["DELAYQ_HEADERS"]) == headers
+
+
+async def test_headers_that_no_variable_can_hold_are_buried_with_their_size() -> None:
+    """They were stored by another program: the client refuses them."""
+    async with shell("exit 0") as handler:
+        with pytest.raises(Bury, match=r"^headers: expected at most 131,056 bytes as JSON, got 131,060$"):
+            await handler.call(a_task(headers={"a": "\x01" * 21_842}))
 
 
 @pytest.mark.parametrize("script", ["exit 0", "exec <&-; sleep 0.1"])

@@ -25,6 +25,9 @@ CHUNK_BYTES = 1 << 20
 BULK_IDS = 256  # that schedule_many generates at once
 MAX_ID_BYTES = 200
 MAX_TAGS, MAX_TAG_BYTES = 8, 64
+JSON_GROWTH = (
+    7  # at most, for each byte (\u0001) and for each header ("":"",); only large headers are measured
+)
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 _KIND = re.compile(envelope.KIND_NAME)
@@ -168,6 +171,12 @@ class TaskEncoder:
         size = len("".join([*_texts(headers), stored_type]).encode(errors="replace"))
         if size > self._limits.max_header_bytes:
             raise PayloadTooLarge(task_id, "headers", size=size, limit=self._limits.max_header_bytes)
+        if JSON_GROWTH * (size + len(headers)) > envelope.MAX_HEADERS_JSON:
+            size = len(envelope.headers_json(headers))
+            if size > envelope.MAX_HEADERS_JSON:
+                raise PayloadTooLarge(
+                    task_id, "headers, as JSON,", size=size, limit=envelope.MAX_HEADERS_JSON
+                )
 
 
 def new_id() -> str:

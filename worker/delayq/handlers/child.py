@@ -112,7 +112,7 @@ STDERR_BYTES = 8 * 1024
 KILL_SECONDS = 5.0  # only a process stuck inside the kernel outlives SIGKILL for longer
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def spawn(argv: Sequence[str], env: Mapping[str, str | bytes]) -> subprocess.Popen[bytes]:
     """Start a command in its own session, and so in its own process group; OSError if that fails."""
     pipe = subprocess.PIPE
     return subprocess.Popen(  # noqa: S603 -- the command is the document's own

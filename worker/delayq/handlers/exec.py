@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -15,11 +14,12 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delayq.errors import Retry
+from delayq.errors import Bury, Retry
 from delayq.handlers.base import Handler, HandlerSetupError, optional_fields
 from delayq.handlers.child import Child, spawn
 from delayq.handlers.text import last_lines, printable
 from delayq.handlers.warden import Warden
+from delayq.protocol.envelope import MAX_HEADERS_JSON, headers_json
 from delayq.service import logs
 
 if TYPE_CHECKING:
@@ -151,10 +151,13 @@ def base_env(worker: Mapping[str, str], document: Mapping[str, str]) -> dict[str
     return inherited | dict(document)
 
 
-def task_env(task: Task) -> dict[str, str]:
-    """Return the task's metadata. JSON is ASCII, so that every header is valid in the environment."""
+def task_env(task: Task) -> dict[str, str | bytes]:
+    """Return the task's metadata. Headers are UTF-8 in every locale; Bury if they are too large for a variable."""
     optional = optional_fields(task).items()
-    return {
+    headers = headers_json(task.headers)
+    if len(headers) > MAX_HEADERS_JSON:
+        raise Bury(f"headers: expected at most {MAX_HEADERS_JSON:,} bytes as JSON, got {len(headers):,}")
+    found: dict[str, str | bytes] = {
         "DELAYQ_TASK_ID": task.id,
         "DELAYQ_QUEUE": task.queue,
         "DELAYQ_ATTEMPT": str(task.attempt),
@@ -162,8 +165,9 @@ def task_env(task: Task) -> dict[str, str]:
         "DELAYQ_DUE_MS": str(task.due_ms),
         "DELAYQ_SCHEDULED_MS": str(task.scheduled_ms),
         "DELAYQ_CONTENT_TYPE": task.content_type,
-        "DELAYQ_HEADERS": json.dumps(dict(task.headers)),
-    } | {f"DELAYQ_{name.replace('-', '_').upper()}": value for name, value in optional}
+        "DELAYQ_HEADERS": headers,
+    }
+    return found | {f"DELAYQ_{name.replace('-', '_').upper()}": value for name, value in optional}
 
 
 def settle(code: int, errors: bytes) -> None:

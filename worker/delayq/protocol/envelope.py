@@ -44,6 +44,13 @@ _NO_HEADERS: Mapping[str, str] = {}
 encode_json = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
 ).encode
+MAX_HEADERS_JSON = 131_072 - len("DELAYQ_HEADERS=") - 1
+"""Most bytes of headers as JSON: commands get them in one variable, of which Linux allows 128 KiB with its last NUL."""
+
+
+def headers_json(headers: Mapping[str, str]) -> bytes:
+    """Encode headers as UTF-8; a lone surrogate, which another program wrote, stays an escape of JSON."""
+    return encode_json(headers).encode(errors="backslashreplace")
 
 
 @dataclass(eq=False)

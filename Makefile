@@ -63,11 +63,11 @@ test-all: $(DATABASES_READY) setup-node ## Run every test on every Redis, topolo
 # As many at a time as two cores bear: of tests that wait more than they compute, more.
 .PHONY: test-alone $(PARTS:%=test-%)
 test-alone: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the tests that no other part has
-	@$(PYTEST) -n 2 $(SELECT) $(PARTS:%=--ignore=tests/%)
+	@$(PYTEST) -n 2 $(SELECT) $(PARTS:%=--ignore=tests/%) --ignore=tests/histories
 test-redis: $(SERVERS_READY) ## Run what the client and the scripts do, on every Redis
 	@$(PYTEST) -n 3 $(SELECT) tests/redis
 test-process: $(SERVERS_READY) $(DATABASES_READY) ## Run workers and scanners through faults and fail-overs
-	@$(PYTEST) -n 4 $(SELECT) tests/process
+	@$(PYTEST) -n 4 $(SELECT) tests/process tests/histories
 # Kubernetes, written in Go, computes a sixth less when it collects its garbage less often.
 test-cluster: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the operator on real API servers
 	@GOGC=400 $(PYTEST) -n 3 $(SELECT) tests/cluster

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 SCHEDULE = """
----
 apiVersion: delayq.dev/v1alpha1
 kind: DelaySchedule
 metadata: {{name: once}}
@@ -137,14 +136,15 @@ def test_its_guard_is_told_while_it_is_away_when_it_serves_and_what_it_has_seen(
 def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_is(home: Home) -> None:
     """SIGKILL for the run; all others follow it, and the next run finds every task and takes over."""
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 900))
-    home.write(more=SCHEDULE.format(soon))
-    first = home.ready("--workers", "0")
+    (home.dir / "once.yaml").write_text(SCHEDULE.format(soon))
+    first = home.ready(str(home.dir / "once.yaml"), "--workers", "0")
     swept(first)
     assert len(children(first.pid)) == 2
     with home.client() as client:
         ids = [client.schedule({}, task_id=f"t{n}", delay_ms=10).id for n in range(50)]
-        until(lambda: client.get(f"@once@{soon}"), "created the occurrence of the schedule in its file")
-    home.write()
+        until(
+            lambda: client.get(f"@once@{soon}"), "created the occurrence of the schedule in a file of its own"
+        )
     home.note(first)
     redis = home.child(first, "redis-server")
     os.kill(redis, signal.SIGKILL)
@@ -154,7 +154,7 @@ def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_
         home.wait_handled(*ids)
         with home.client() as client:
             until(lambda: client.counts().stats.get("acked") == 50, "acked all")
-            until(lambda: not client.schedules(), "deleted the schedule, which is not in the file any more")
+            until(lambda: not client.schedules(), "deleted the schedule, which is not in its files any more")
             assert client.get(f"@once@{soon}") is None
     assert sorted(home.handled()) == sorted(ids), "each exactly once"
 

@@ -87,6 +87,74 @@ def test_validate_reads_statements_as_a_worker_does(here: Path, monkeypatch: pyt
     assert run("validate", "queue.yaml").stdout == "queue.yaml: valid\n"
 
 
+NIGHTLY = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelaySchedule
+metadata: {name: nightly}
+spec: {queueRef: {name: orders}, cron: "0 3 * * *"}
+"""
+
+
+def test_a_schedule_in_a_file_of_its_own_is_checked_as_one(here: Path) -> None:
+    (here / "nightly.yaml").write_text(NIGHTLY)
+    assert run("validate", "nightly.yaml").stdout == "nightly.yaml: valid\n"
+    assert run("validate", "-", stdin=NIGHTLY.encode()).stdout == "-: valid\n"
+    (here / "nightly.yaml").write_text(NIGHTLY.replace("queueRef", "queueRf"))
+    assert run("validate", "nightly.yaml").stdout == (
+        "nightly.yaml: spec.queueRf: unknown field, did you mean queueRef?\n"
+        "nightly.yaml: spec.queueRef: required, but missing\n"
+    )
+    (here / "nightly.yaml").write_text(f"{NIGHTLY}---\n{NIGHTLY.replace('0 3 * * *', '0 99 * * *')}")
+    assert run("validate", "nightly.yaml").stdout.startswith("nightly.yaml: document 2: spec.cron: ")
+
+
+def listed(*documents: str) -> str:
+    """The documents as `kubectl get -o yaml` prints them."""
+    made = {
+        "metadata": {"uid": "0a1b", "managedFields": [], "resourceVersion": "7"},
+        "status": {"conditions": []},
+    }
+    items = [yaml.safe_load(each) for each in documents]
+    for each in items:
+        each |= {"status": made["status"], "metadata": made["metadata"] | each["metadata"]}
+    return str(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def test_the_items_of_a_list_are_documents(here: Path) -> None:
+    (here / "list.yaml").write_text(listed(RIGHT, NIGHTLY))
+    assert run("validate", "list.yaml").stdout == "list.yaml: valid\n"
+    next_times = run("schedules", "next", "list.yaml", "-c", "1", "--from", "2026-01-01T00:00:00Z")
+    assert "2026-01-01T03:00:00" in next_times.stdout
+    (here / "list.yaml").write_text(listed(WRONG, NIGHTLY.replace("orders", "mails"), WRONG))
+    assert [line.partition(":")[2][:29] for line in run("validate", "list.yaml").stdout.splitlines()] == [
+        " item 1: spec.delivery.maxAte",
+        " item 1: spec.worker.concurre",
+        " item 3: spec.delivery.maxAte",
+        " item 3: spec.worker.concurre",
+    ]
+
+
+def test_a_document_of_another_kind_is_named_and_a_misspelt_kind_read_as_the_nearest(here: Path) -> None:
+    (here / "other.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n")
+    said = "expected a document of kind DelayQueue or DelaySchedule, found ConfigMap"
+    assert run("validate", "other.yaml").stdout == f"other.yaml: {said}\n"
+    (here / "nightly.yaml").write_text(NIGHTLY.replace("DelaySchedule", "DelayShedule"))
+    said = 'kind: expected DelaySchedule, got "DelayShedule"'
+    assert run("validate", "nightly.yaml").stdout == f"nightly.yaml: {said}\n"
+    said = "nightly.yaml: expected a document of kind DelayQueue, found DelaySchedule"
+    assert run("status", "nightly.yaml").stderr.startswith(said)
+
+
+def test_a_run_needs_the_queue_of_each_schedule(here: Path) -> None:
+    """tests/process/test_local.py runs a queue with a schedule in another file."""
+    (here / "queue.yaml").write_text(RIGHT)
+    (here / "nightly.yaml").write_text(NIGHTLY)
+    assert "nightly.yaml: expected a document of kind DelayQueue" in run("run", "nightly.yaml").stderr
+    (here / "nightly.yaml").write_text(NIGHTLY.replace("orders", "mails"))
+    said = "nightly.yaml: spec.queueRef.name: expected one of orders, got mails"
+    assert said in run("run", "queue.yaml", "nightly.yaml").stderr
+
+
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"[" * 5000, b"x" * (1 << 21)])
 def test_validate_never_shows_a_trace(text: bytes) -> None:
     result = run("validate", "-", stdin=text)

@@ -37,7 +37,16 @@ def described(name: str, **spec: Any) -> str:  # noqa: ANN401  fields of the doc
             [],
             ", document 3: queue orders is in {}, document 1 too; names must differ",
         ),
-        (["kind: Secret\n", "kind: Service\n"], [], ": expected a document of kind DelayQueue, found none"),
+        (
+            ["kind: Secret\n", "kind: Service\n"],
+            [],
+            ": expected a document of kind DelayQueue or DelaySchedule, found Secret, Service",
+        ),
+        (
+            [described("orders"), described("mails").replace("DelayQueue", "DelayQue")],
+            [],
+            ", document 2: kind: expected DelayQueue, got",
+        ),
         (
             [described("orders"), described("mails", shards=0)],
             [],

@@ -78,14 +78,15 @@ def test_a_value_that_its_tag_does_not_fit_is_refused_in_words(value: bytes) -> 
 def test_of_several_documents_each_is_named_by_its_number() -> None:
     """Counted as a reader does: other kinds and empty documents count too."""
     text = b"kind: Secret\n---\n---" + GOOD + b"---" + GOOD.replace(b"orders", b"mails")
-    found = [(name, queue.queue) for name, queue in parse_all(text, "all.yaml")]
+    found = [(name, queue.queue) for _, name, queue in parse_all(text, "all.yaml").queues]
     assert found == [("all.yaml, document 3", "orders"), ("all.yaml, document 4", "mails")]
     with pytest.raises(InvalidDocument, match=r"^all.yaml, document 4: spec.shards: expected"):
         parse_all(text.replace(b"spec: {", b"spec: {shards: 0, ").replace(b"shards: 0, ", b"", 1), "all.yaml")
 
 
 def test_a_single_queue_has_the_name_of_its_file() -> None:
-    assert [name for name, _ in parse_all(b"kind: Secret\n---" + GOOD, "queue.yaml")] == ["queue.yaml"]
+    found = parse_all(b"kind: Secret\n---" + GOOD, "queue.yaml").queues
+    assert [each.name for each in found] == ["queue.yaml"]
 
 
 @pytest.mark.parametrize("value", ["2026-01-01", "63:79"])

@@ -13,7 +13,7 @@ from delayq.cli.exits import FAILED, CommandError, errors_as_exits
 from delayq.cli.inputs import DURATION, LOG_LEVEL
 from delayq.cli.schedules import calendar
 from delayq.cli.target import URL_VARIABLE
-from delayq.client.document import read_all, schedules_of
+from delayq.client.document import read_files
 from delayq.local import supervisor
 from delayq.local.errors import CannotRun
 from delayq.local.plan import SPEC, Plan, Served, check_redis
@@ -76,8 +76,9 @@ def run(
     """Run the queues of these files on this machine.
 
     It starts scanner, worker, reaper, and an embedded Redis unless given a URL. A file may have several documents,
-    separated by ---. All queues on one Redis share a scanner and a reaper, which makes a pass every five minutes. A
-    queue has workers of its own, unless it has an HTTP handler, no guard and one worker: such queues share one.
+    separated by ---, and DelaySchedules may have files of their own. All queues on one Redis share a scanner and a
+    reaper, which makes a pass every five minutes. A queue has workers of its own, unless it has an HTTP handler, no
+    guard and one worker: such queues share one.
 
     The command uses spec.redis only with --redis spec, and reads its Secrets below $DELAYQ_SECRETS_DIR. For a Cluster
     with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
@@ -90,20 +91,19 @@ def run(
     if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them
         raise CommandError(missing, code=FAILED)
     with errors_as_exits(f"delayq doctor {documents[0]}{redis_option} checks each requirement"):
-        found = read_all(documents)
+        files = read_files(documents)
         if redis_url == SPEC:
-            check_redis(found)
-        recurring = schedules_of(found)
-        for each in found:
-            for schedule in recurring[each.queue.metadata.name]:
-                calendar(each.path, schedule)
+            check_redis(files.queues)
+        recurring = files.by_queue()
+        for where, schedule in files.schedules:
+            calendar(where, schedule)
         queues = [
             Served(
                 document=each,
                 workers=each.queue.spec.worker.replicas if workers is None else workers,
-                schedules=recurring[each.queue.metadata.name],
+                schedules=[schedule for _, schedule in recurring[each.queue.metadata.name]],
             )
-            for each in found
+            for each in files.queues
         ]
         status_seconds = None if status_interval is None else max(0.1, status_interval / 1000)
         _run(Plan(queues=tuple(queues), redis_url=redis_url, status_seconds=status_seconds, **options))

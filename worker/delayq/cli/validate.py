@@ -13,7 +13,7 @@ from delayq.cli import guarded, views
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.schedules import note_uneven
-from delayq.client.document import MAX_BYTES, parse_all, read_all, schedules_of
+from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
 from delayq.schedules.times import Calendar
@@ -21,6 +21,7 @@ from delayq.schedules.times import Calendar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from delayq.client.document import Documents
     from delayq.contract import DelayQueue
 
 CRDS = ("delayqueue.yaml", "delayschedule.yaml")
@@ -32,6 +33,8 @@ NOWHERE = "sqlite://"  # a guard that checks its statements and never connects
 @output_option
 def validate(documents: tuple[str, ...], *, output: Output) -> None:
     """Check documents, and print every problem. - reads from stdin.
+
+    A FILE has DelayQueues, DelaySchedules or both, or is a List, as kubectl get -o yaml prints it.
 
     The command checks a guard's SQL only where SQLAlchemy is installed. delayq doctor checks tables and columns.
     """
@@ -48,28 +51,38 @@ def validate(documents: tuple[str, ...], *, output: Output) -> None:
 def problems(name: str) -> list[Problem]:
     """Return the problems of a document; one problem without a path when it cannot be parsed."""
     try:
-        found = parse_all(_stdin(), name) if name == "-" else [each[1:] for each in read_all([name])]
+        found = parse_all(_stdin() if name == "-" else text_of(name), name)
     except InvalidDocument as error:
-        several = f"{name}, "  # and the number of a document
-        if isinstance(error.__cause__, SpecError) and not str(error).startswith(several):
+        if isinstance(error.__cause__, SpecError) and not str(error).startswith(f"{name}, "):
             return list(error.__cause__.problems)
-        lines = str(error).splitlines()
-        return [Problem("", line.removeprefix(f"{name}: ").removeprefix(several)) for line in lines]
-    wrong = [problem for _, queue in found for problem in _statements(queue)]
-    return wrong if name == "-" else [*wrong, *_schedules(name)]
+        return [Problem("", _without(name, line)) for line in str(error).splitlines()]
+    statements = [problem for each in found.queues for problem in _statements(each.queue)]
+    return [*statements, *_schedules(name, found)]
 
 
-def _schedules(name: str) -> Iterator[Problem]:
-    """Check the DelaySchedules of a file: fields, expressions, and the queue that each names."""
-    try:
-        found = schedules_of(read_all([name]))
-        for each in (schedule for schedules in found.values() for schedule in schedules):
-            Calendar(each)
-            note_uneven(name, each)
-    except SpecError as error:
-        yield from error.problems
-    except InvalidDocument as error:
-        yield from (Problem("", line.removeprefix(f"{name}: ")) for line in str(error).splitlines())
+def _schedules(name: str, found: Documents) -> Iterator[Problem]:
+    """Check the expressions of schedules, and in a file with queues, which queue each names."""
+    for where, schedule in found.schedules:
+        try:
+            Calendar(schedule)
+        except SpecError as error:
+            several = where != name
+            yield from (
+                Problem("", _without(name, f"{where}: {each}")) if several else each
+                for each in error.problems
+            )
+        else:
+            note_uneven(name, schedule)
+    if found.queues:
+        try:
+            found.by_queue()
+        except InvalidDocument as error:
+            yield Problem("", _without(name, str(error)))
+
+
+def _without(name: str, line: str) -> str:
+    """Return a line without the name of the file; the number of its document stays."""
+    return line.removeprefix(f"{name}: ").removeprefix(f"{name}, ")
 
 
 def _statements(document: DelayQueue) -> Iterator[Problem]:

@@ -1,26 +1,34 @@
-"""Reads DelayQueue and DelaySchedule documents from YAML files. delayq.contract parses them and has the defaults."""
+"""Reads DelayQueue and DelaySchedule documents from files. delayq.contract parses them and has the defaults.
+
+Each document is parsed by its kind, and so is each item of a List, as kubectl prints them. Documents of other projects
+are ignored. kubernetes_yaml.py reads YAML and JSON.
+"""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import yaml
 
 from delayq.client.kubernetes_yaml import load_all
 from delayq.contract import DelayQueue, SpecError, parse
 from delayq.contract.document import parse_schedule
+from delayq.contract.queue import GROUP
+from delayq.contract.queue import KIND as QUEUE
 from delayq.contract.schedule import KIND as SCHEDULE
+from delayq.contract.schedule import DelaySchedule
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from delayq.contract.schedule import DelaySchedule
-
-T = TypeVar("T")
-
-MAX_BYTES = 1 << 20  # Kubernetes refuses larger objects too
+MAX_BYTES: Final = 1 << 20  # Kubernetes refuses larger objects too
+PARSERS: Final[Mapping[str, Callable[[Mapping[str, object]], DelayQueue | DelaySchedule]]] = {
+    QUEUE: parse,
+    SCHEDULE: parse_schedule,
+}
 
 
 class Document(NamedTuple):
@@ -31,72 +39,80 @@ class Document(NamedTuple):
     queue: DelayQueue
 
 
-def read(path: str | Path) -> DelayQueue:
-    """Return the one DelayQueue of a file; InvalidDocument names the file and everything wrong with it."""
-    return parse_text(_text(path), str(path))
+class Documents(NamedTuple):
+    """The documents of some files."""
 
+    queues: list[Document]
+    schedules: list[tuple[str, DelaySchedule]]  # and where each is written
 
-def read_all(paths: Iterable[str | Path]) -> list[Document]:
-    """Return the DelayQueues of files, at least one of each file; InvalidDocument names file and document.
+    def by_queue(self) -> dict[str, list[tuple[str, DelaySchedule]]]:
+        """Return the schedules by the name of the document in their queueRef.
 
-    Their names differ, because output and metrics name a queue only.
-    """
-    found: list[Document] = []
-    for path in paths:
-        found += [Document(path, *each) for each in parse_all(_text(path), str(path))]
-    seen: dict[tuple[str | None, ...], Document] = {}
-    for each in found:
-        queue, meta = each.queue.queue, each.queue.metadata
-        for key, what in (
-            (
-                (meta.namespace, meta.name),
-                f"DelayQueue {'/'.join(filter(None, (meta.namespace, meta.name)))}",
-            ),
-            ((queue,), f"queue {queue}"),
-        ):
-            if key in seen:
-                raise InvalidDocument(f"{each.name}: {what} is in {seen[key].name} too; names must differ")
-            seen[key] = each
-    return found
-
-
-def read_schedules(path: str | Path) -> list[DelaySchedule]:
-    """Return the DelaySchedules of a file, at least one; InvalidDocument names the file and everything wrong."""
-    found = [schedule for _, schedule in _schedules(path)]
-    if not found:
-        raise InvalidDocument(f"{path}: expected a document of kind {SCHEDULE}, found none")
-    return found
-
-
-def schedules_of(documents: Iterable[Document]) -> dict[str, list[DelaySchedule]]:
-    """Return the DelaySchedules in the files of these documents, by the name of the document in their queueRef.
-
-    InvalidDocument if there is none of that name, or a name is used twice.
-    """
-    queues = {each.queue.metadata.name: each for each in documents}
-    found: dict[str, list[DelaySchedule]] = {name: [] for name in queues}
-    seen: dict[tuple[str, str], str] = {}
-    for path in dict.fromkeys(each.path for each in queues.values()):
-        for where, schedule in _schedules(path):
+        InvalidDocument if there is none of that name, or a name is used twice.
+        """
+        found: dict[str, list[tuple[str, DelaySchedule]]] = {
+            each.queue.metadata.name: [] for each in self.queues
+        }
+        seen: dict[tuple[str, str], str] = {}
+        for where, schedule in self.schedules:
             name, queue = schedule.metadata.name, schedule.spec.queue_ref.name
             if queue not in found:
-                there = ", ".join(queues)
+                there = ", ".join(found)
                 raise InvalidDocument(f"{where}: spec.queueRef.name: expected one of {there}, got {queue}")
             if (queue, name) in seen:
                 raise InvalidDocument(
                     f"{where}: DelaySchedule {name} is in {seen[queue, name]} too; names must differ"
                 )
             seen[queue, name] = where
-            found[queue].append(schedule)
-    return found
+            found[queue].append((where, schedule))
+        return found
 
 
-def _schedules(path: str | Path) -> list[tuple[str, DelaySchedule]]:
-    """Return the DelaySchedules of a file, and where each is."""
-    documents = _documents(_text(path), str(path))
-    found = {number: each for number, each in documents.items() if _kind(each) == SCHEDULE}
-    names = {number: f"{path}, document {number}" if len(documents) > 1 else str(path) for number in found}
-    return [(names[number], _checked(parse_schedule, each, names[number])) for number, each in found.items()]
+def read(path: str | Path) -> DelayQueue:
+    """Return the one DelayQueue of a file; InvalidDocument names the file and everything wrong with it."""
+    return parse_text(text_of(path), str(path))
+
+
+def read_all(paths: Iterable[str | Path]) -> list[Document]:
+    """Return the DelayQueues of files, at least one of each file; InvalidDocument names file and document."""
+    return _distinct([each for path in paths for each in parse_all(text_of(path), path, [QUEUE]).queues])
+
+
+def read_files(paths: Sequence[str | Path]) -> Documents:
+    """Return the DelayQueues and DelaySchedules of files, one of either kind in each, and one queue in all."""
+    parts = [parse_all(text_of(path), path) for path in paths]
+    queues = _distinct([each for part in parts for each in part.queues])
+    if not queues:
+        raise _none_of([QUEUE], ", ".join(map(str, paths)), [SCHEDULE])
+    return Documents(queues, [each for part in parts for each in part.schedules])
+
+
+def read_schedules(path: str | Path) -> list[DelaySchedule]:
+    """Return the DelaySchedules of a file, at least one; InvalidDocument names the file and everything wrong."""
+    return [schedule for _, schedule in parse_all(text_of(path), path, [SCHEDULE]).schedules]
+
+
+def parse_text(text: bytes, name: str) -> DelayQueue:
+    """Return the one DelayQueue in a YAML text; other kinds are ignored."""
+    found, *others = parse_all(text, name, [QUEUE]).queues
+    if others:
+        raise InvalidDocument(f"{name}: expected one document of kind {QUEUE}, found {len(others) + 1}")
+    return found.queue
+
+
+def parse_all(text: bytes, path: str | Path, kinds: Sequence[str] = tuple(PARSERS)) -> Documents:
+    """Return the documents of these kinds in a YAML text, at least one; others are ignored."""
+    there = list(_documents(text, str(path)))
+    found = [each for each in there if each.kind in kinds]
+    if not found:
+        raise _none_of(kinds, str(path), [each.kind for each in there])
+    if sum(each.kind == QUEUE for each in found) == 1:
+        found = [each._replace(where=str(path)) if each.kind == QUEUE else each for each in found]
+    parsed = _parsed(found)
+    return Documents(
+        _distinct([Document(path, where, each) for where, each in parsed if isinstance(each, DelayQueue)]),
+        [(where, each) for where, each in parsed if isinstance(each, DelaySchedule)],
+    )
 
 
 def named(error: InvalidDocument, name: str) -> InvalidDocument:
@@ -116,50 +132,84 @@ def _text(path: str | Path) -> bytes:
     return text
 
 
-def parse_text(text: bytes, name: str) -> DelayQueue:
-    """Return the one DelayQueue in a YAML text; other kinds are ignored."""
-    queues = _queues(text, name)
-    if len(queues) != 1:
-        raise InvalidDocument(f"{name}: expected one document of kind DelayQueue, found {len(queues)}")
-    [found] = queues.values()
-    return _parsed(found, name)
-
-
-def parse_all(text: bytes, name: str) -> list[tuple[str, DelayQueue]]:
-    """Return all DelayQueues in a YAML text, at least one, and their names; other kinds are ignored."""
-    queues = _queues(text, name)
-    if not queues:
-        raise InvalidDocument(f"{name}: expected a document of kind DelayQueue, found none")
-    names = [f"{name}, document {number}" if len(queues) > 1 else name for number in queues]
-    return [(each, _parsed(found, each)) for each, found in zip(names, queues.values(), strict=True)]
-
-
-def _documents(text: bytes, name: str) -> dict[int, object]:
-    """Return the documents of a YAML text by their number in it, from 1 on."""
+def text_of(path: str | Path) -> bytes:
+    """Read a file, or raise InvalidDocument."""
+    name = str(path)
     try:
-        return {number: each for number, each in enumerate(load_all(text), 1) if each is not None}
+        with Path(path).open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidDocument(f"{name}: {error.strerror}") from error
+    if len(text) > MAX_BYTES:
+        raise InvalidDocument(f"{name}: expected a document of at most {MAX_BYTES:,} bytes")
+    return text
+
+
+class _Found(NamedTuple):
+    where: str
+    kind: str
+    document: object
+
+
+def _documents(text: bytes, name: str) -> Iterator[_Found]:
+    """Yield the documents of a YAML text, and the items of Lists; `where` counts from 1 on."""
+    try:
+        loaded = [(number, each) for number, each in enumerate(load_all(text), 1) if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8
         raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
+    for number, document in loaded:
+        where = f"{name}, document {number}" if len(loaded) > 1 else name
+        kind = _kind(document, alone=len(loaded) == 1)
+        items = document.get("items") if isinstance(document, dict) and kind.endswith("List") else None
+        if isinstance(items, list):
+            for nth, each in enumerate(items, 1):
+                yield _Found(f"{where}, item {nth}", _kind(each, alone=False), each)
+        else:
+            yield _Found(where, kind, document)
 
 
-def _kind(document: object) -> object:
-    return document.get("kind") if isinstance(document, dict) else None
+def _kind(document: object, *, alone: bool) -> str:
+    """Return the kind of a document. A misspelt one of delayq is read as the nearest, and so is one without a kind."""
+    fields = document if isinstance(document, dict) else {}
+    kind = str(fields.get("kind"))
+    ours = str(fields.get("apiVersion")).startswith(f"{GROUP}/") or (alone and "kind" not in fields)
+    if kind in PARSERS or kind.endswith("List") or not ours:
+        return kind
+    return [*get_close_matches(kind, PARSERS, 1), QUEUE][0]
 
 
-def _queues(text: bytes, name: str) -> dict[int, object]:
-    """Return the DelayQueues of a YAML text by their number in it."""
-    documents = _documents(text, name)
-    queues = {number: each for number, each in documents.items() if _kind(each) == "DelayQueue"}
-    # Of a single document, the parser reports the kind, and all other problems.
-    return documents if not queues and len(documents) == 1 else queues
+def _none_of(kinds: Sequence[str], path: str, there: Sequence[str]) -> InvalidDocument:
+    found = ", ".join(dict.fromkeys(there)) or "none"
+    return InvalidDocument(f"{path}: expected a document of kind {' or '.join(kinds)}, found {found}")
 
 
-def _parsed(document: object, name: str) -> DelayQueue:
-    return _checked(parse, document, name)
+def _parsed(found: Iterable[_Found]) -> list[tuple[str, DelayQueue | DelaySchedule]]:
+    parsed: list[tuple[str, DelayQueue | DelaySchedule]] = []
+    wrong: list[tuple[str, SpecError]] = []
+    for where, kind, document in found:
+        try:
+            parsed.append((where, PARSERS[kind](document)))  # type: ignore[arg-type] # the parser reports it
+        except SpecError as error:
+            wrong.append((where, error))
+    if wrong:
+        lines = [f"{where}: {problem}" for where, error in wrong for problem in error.problems]
+        raise InvalidDocument("\n".join(lines)) from wrong[0][1]
+    return parsed
 
 
-def _checked(parser: Callable[[Any], T], document: object, name: str) -> T:
-    try:
-        return parser(document)
-    except SpecError as error:
-        raise InvalidDocument("\n".join(f"{name}: {problem}" for problem in error.problems)) from error
+def _distinct(documents: list[Document]) -> list[Document]:
+    """Return DelayQueues whose names differ, because output and metrics name a queue only."""
+    seen: dict[tuple[str | None, ...], Document] = {}
+    for each in documents:
+        queue, meta = each.queue.queue, each.queue.metadata
+        for key, what in (
+            (
+                (meta.namespace, meta.name),
+                f"DelayQueue {'/'.join(filter(None, (meta.namespace, meta.name)))}",
+            ),
+            ((queue,), f"queue {queue}"),
+        ):
+            if key in seen:
+                raise InvalidDocument(f"{each.name}: {what} is in {seen[key].name} too; names must differ")
+            seen[key] = each
+    return documents

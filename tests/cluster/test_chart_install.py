@@ -279,7 +279,7 @@ def test_two_releases_share_a_cluster_and_without_keep_every_queue_goes_with_the
     other = f"{room}-b"
     make_namespace(plane, other)
     said = helm(plane, "install", room, {"watchNamespaces": [room], "crds": {"keep": False}, **OPEN})
-    assert "deletes every DelayQueue in the cluster" in said
+    assert "deletes every DelayQueue and DelaySchedule in the cluster" in said
     second = {"watchNamespaces": [other], "crds": {"install": False}, "rbac": {"aggregate": False}}
     helm(plane, "install", other, second)
     wait_served(plane)

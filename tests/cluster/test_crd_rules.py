@@ -40,6 +40,8 @@ LARGEST = (
     "limits.maxBytes divided by shards must hold a task of maxPayloadBytes, maxHeaderBytes and 1024 bytes "
 )
 LARGEST += "for all else"
+GUARDED_KINDS = "guard.kinds must name kinds of handler.kinds: "
+GUARDED_KINDS += "handler.python.callable takes tasks without a kind only"
 VARIABLES = "expected names of variables: letters, digits and underscores"
 TASK_KINDS = "expected names of kinds: at most 64 letters, digits, dots, dashes and underscores, "
 TASK_KINDS += "no dot or dash at the start"
@@ -80,6 +82,16 @@ CASES: dict[tuple[str, str], Case] = {
         {
             "guard": {"sqlOptimistic": DATABASE | {"update": "UPDATE orders SET done = true"}},
             "recovery": {"check": {"guard": {}}},
+        },
+    ),
+    ("spec", GUARDED_KINDS): Case(
+        {
+            "handler": {"python": PYTHON, "kinds": {"push": {"http": HTTP}}},
+            "guard": {"redisLock": {}, "kinds": ["push"]},
+        },
+        {
+            "handler": {"python": PYTHON, "kinds": {"push": {"http": HTTP}}},
+            "guard": {"redisLock": {}, "kinds": ["push", "refund"]},
         },
     ),
     ("spec.redis", "expected exactly one of standalone, sentinel, cluster"): Case(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     Query = Mapping[str, list[str]]
     Handler = Callable[[Query], Awaitable["Response"]]
@@ -26,7 +26,11 @@ EVERYWHERE: Final = "*"
 """As a host: `0.0.0.0` would be IPv4 only, `::` IPv6 only, and a pod may have addresses of either kind or both."""
 TEXT: Final = "text/plain; charset=utf-8"
 MAX_HEAD_BYTES: Final = 16_384
-IDLE_SECONDS: Final = 75.0  # Prometheus scrapes every minute by default, on a connection that it keeps
+MAX_CONNECTIONS: Final = 64  # every pod of the cluster may connect, and each connection takes up to 50 KB
+IDLE_SECONDS: Final = (
+    75.0  # between requests: Prometheus scrapes every minute by default, on a connection that it keeps
+)
+HEAD_SECONDS: Final = 5.0  # for a whole head, and for a client to read its response
 CLOSE_SECONDS: Final = 1.0  # for responses that are under way
 PHRASES: Final = {
     200: "OK",
@@ -92,6 +96,9 @@ class HttpServer:
         self._routes = routes
         self._server: asyncio.Server | None = None
         self._connections = set[asyncio.Task[object]]()
+        self._waiting = dict[
+            asyncio.Task[object], None
+        ]()  # those that wait for their client, the longest first
         self._answering = set[asyncio.Task[object]]()
 
     async def start(self, host: str, port: int) -> int:
@@ -114,23 +121,47 @@ class HttpServer:
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = cast("asyncio.Task[object]", asyncio.current_task())
+        if not self._has_room():
+            writer.transport.abort()
+            return
         self._connections.add(task)
+        writer.transport.set_write_buffer_limits(0)  # drain() returns when the kernel has all of the response
         try:
-            # A client may disconnect or stop sending at any time, and close() cancels this task. asyncio logs an error
+            # A client may disconnect or stop sending at any time, and others cancel this task. asyncio logs an error
             # for a connection whose task ends as cancelled (Python 3.11).
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                while await self._exchange(task, reader, writer):
-                    pass
+                idle_seconds = HEAD_SECONDS
+                while await self._exchange(task, reader, writer, idle_seconds):
+                    idle_seconds = IDLE_SECONDS
         finally:
             self._connections.discard(task)
-            writer.close()
+            writer.transport.abort()  # close() would wait for a client that does not read
 
-    async def _exchange(self, task: asyncio.Task[object], reader: StreamReader, writer: StreamWriter) -> bool:
+    def _has_room(self) -> bool:
+        """Whether there is room for a connection; a full server closes the one that waits longest for its client."""
+        if len(self._connections) >= MAX_CONNECTIONS and self._waiting:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            self._connections.discard(oldest)
+            oldest.cancel()
+        return len(self._connections) < MAX_CONNECTIONS
+
+    @contextmanager
+    def _for_client(self, task: asyncio.Task[object]) -> Iterator[None]:
+        self._waiting[task] = None
+        try:
+            yield
+        finally:
+            self._waiting.pop(task, None)  # a full server may have closed it
+
+    async def _exchange(
+        self, task: asyncio.Task[object], reader: StreamReader, writer: StreamWriter, idle_seconds: float
+    ) -> bool:
         """Answer one request; returns whether there may be another."""
         request, response = None, Response("malformed request\n", 400)
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
+            with self._for_client(task):
+                head = await _head(reader, idle_seconds)
             request = Request.parse(head[:-4])
         except asyncio.LimitOverrunError:
             response = Response("request too large\n", 431)
@@ -145,8 +176,9 @@ class HttpServer:
                 return False
             head_only = request is not None and request.method == "HEAD"
             writer.write(response.encoded(head_only=head_only, keep=keep))
-            async with asyncio.timeout(IDLE_SECONDS):
-                await writer.drain()
+            with self._for_client(task):
+                async with asyncio.timeout(HEAD_SECONDS):
+                    await writer.drain()
         finally:
             self._answering.discard(task)
         return keep
@@ -162,6 +194,14 @@ class HttpServer:
         except Exception:
             log.exception("request_failed", extra={"fields": {"path": request.path}})
             return Response("internal error\n", 500)
+
+
+async def _head(reader: StreamReader, idle_seconds: float) -> bytes:
+    """Read a request's head, whose first byte may come after this time."""
+    async with asyncio.timeout(idle_seconds) as limit:
+        first = await reader.readexactly(1)
+        limit.reschedule(min(limit.when() or 0, asyncio.get_running_loop().time() + HEAD_SECONDS))
+        return first + await reader.readuntil(b"\r\n\r\n")
 
 
 def _everywhere(port: int) -> socket.socket:

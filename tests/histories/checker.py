@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.histories.history import Op
 
-MOST: Final = 300_000
+MOST: Final = 150_000
 """States after which a search ends without a verdict."""
 
 
@@ -49,6 +49,18 @@ class Search:
     def __init__(self, ops: Sequence[Op]) -> None:
         self.ops = sorted(ops, key=lambda op: op.lo)
         self.all = sum(1 << nth for nth, op in enumerate(self.ops) if op.required)
+        self.twins = self._twins()
+
+    def _twins(self) -> dict[int, int]:
+        """Of each unknown operation, the bit of an equal one that may replace it: it is not taken before that one."""
+        twins, last = dict[int, int](), dict[str, int]()
+        for nth, op in enumerate(self.ops):
+            key = f"{op.verb} {op.args}"
+            if not op.required and key in last and self.ops[last[key]].hi >= op.hi:
+                twins[nth] = 1 << last[key]
+            if not op.required:
+                last[key] = nth
+        return twins
 
     def open(self, done: int) -> list[int]:
         """The operations that may take effect next: they begin before any that must take effect has to end."""
@@ -67,7 +79,7 @@ class Search:
         done, life = node
         ready, ops = self.open(done), self.ops
         began = max((ops[nth].lo for nth in range(done.bit_length()) if done >> nth & 1), default=-inf)
-        ready = [nth for nth in ready if ops[nth].hi >= began]
+        ready = [nth for nth in ready if ops[nth].hi >= began and not self.twins.get(nth, 0) & ~done]
         first = min((ops[nth].hi for nth in ready), default=inf)
         steps = {nth: list(step(life, ops[nth])) for nth in ready}
         for nth, after in steps.items():

@@ -96,7 +96,7 @@ MUTANTS: Final = (
     Mutant(
         "a repeated call that does not find its task",
         *("prelude/basics.lua", "return apart >= 0 and apart <= 60000", "return false"),
-        _bias("schedule_mode_reject schedule_mode_keep cancel", cuts=0.2, cut_kinds=("reply_lost",)),
+        _bias("schedule_mode_reject get", "ack", cuts=0.3, cut_kinds=("reply_lost",)),
     ),
     Mutant("a cancel that keeps the task", "cancel.lua", "  redis.call('HDEL', tasks, id)\n", ""),
     Mutant(
@@ -122,6 +122,41 @@ MUTANTS: Final = (
         *("retry.lua", "failures = failures + tonumber(charge)", ""),
         _bias(settles="retry retry forget"),
     ),
+    Mutant(
+        "a last failure that loses the task",
+        *("retry.lua", "    redis.call('ZADD', dlq, at, id)\n", ""),
+        _bias("schedule get redrive", "retry", "reclaim"),
+    ),
+    Mutant(
+        "a last failure without its story",
+        *(
+            "retry.lua",
+            "    redis.call('HSET', dlq_info, id, failures .. ' '",
+            "    tostring(failures .. ' '",
+        ),
+        _bias("schedule_mode_keep get", "retry", "reclaim"),
+    ),
+    Mutant(
+        "a burial without its story",
+        *("bury.lua", "redis.call('HSET', dlq_info, id, (failures", "tostring((failures"),
+        _bias("schedule_mode_keep get", "bury"),
+    ),
+    Mutant(
+        "an unclaim that keeps the lease",
+        *("unclaim.lua", "      redis.call('ZREM', processing, member)\n", ""),
+        _bias("schedule get", "ack release", "reconcile", cuts=0.15, cut_kinds=("reply_lost",)),
+    ),
+    Mutant(
+        "an unpark that loses failed tasks",
+        *("unpark.lua", "      redis.call('ZADD', retry, due, id)\n", ""),
+        _bias("schedule_mode_keep get", "retry park", "unpark_all reconcile"),
+    ),
+    Mutant(
+        "a redrive that loses the task",
+        *("redrive.lua", "    redis.call('ZADD', delayed, due, ARGV[i])\n", ""),
+        _bias("schedule_mode_keep redrive get", "bury", "reconcile"),
+    ),
+    Mutant("a counter that stands still", "ack.lua", "  tally(stats, 'acked', #ids)\n", ""),
     Mutant(
         "a burial without its token",
         *("bury.lua", "'ZREM', processing, ARGV[i]) == 1", "'ZREM', processing, ARGV[i])"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from tests.histories.checker import Verdict, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.histories.history import Op, Record
     from tests.histories.recording import Recording
@@ -147,3 +147,36 @@ def ledger(recording: Recording) -> Counter[str]:
 CLAIMS: Final = frozenset({"claim", "isolate"})
 ENDS: Final = frozenset({"ack", "cancel", "bulk", "purge", "schedule", "recover"})
 ENDLESS: Final = frozenset({"lease_lost", "not_found", "kept", "exists", "gone", "alive", 0, (0, 0, 0, 0)})
+
+
+COUNTED: Final[Mapping[tuple[str, object], str]] = {
+    **dict.fromkeys(
+        [("schedule", "created"), ("schedule", "replaced"), ("schedule", "follows")], "scheduled"
+    ),
+    **dict.fromkeys([("claim", "leased"), ("isolate", "leased")], "claimed"),
+    **dict.fromkeys([("bury", "buried"), ("bury", "superseded"), ("retry", "buried")], "buried"),
+    ("retry", "superseded"): "buried",
+    ("cancel", "cancelled"): "cancelled",
+    ("reschedule", "rescheduled"): "rescheduled",
+    ("redrive", 1): "redriven",
+    ("purge", 1): "purged",
+    ("ack", "acked"): "acked",
+    ("retry", "retried"): "retried",
+    ("release", "released"): "released",
+    ("park", "parked"): "parked",
+    ("reclaim", "reclaimed"): "reclaimed",
+    ("recover", "completed"): "completed",
+    ("recover", "waited"): "waited",
+}
+"""The counter that each answer increments."""
+
+
+def miscounted(recording: Recording, stats: Mapping[str, int]) -> list[str]:
+    """Counters of Redis that have less than was answered; they have more where replies were lost."""
+    answered = Counter[str]()
+    for ops in recording.histories().values():
+        answered.update(COUNTED[op.verb, op.result] for op in ops if (op.verb, op.result) in COUNTED)
+    wrong = {
+        name: (count, stats.get(name, 0)) for name, count in answered.items() if stats.get(name, 0) < count
+    }
+    return [f"{name}: {count} were answered, {counted} counted" for name, (count, counted) in wrong.items()]

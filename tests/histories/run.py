@@ -13,7 +13,7 @@ from tests.histories.fleet import ROLES, Chaos, Fleet, act, forking
 from tests.histories.plan import MAX_CRASHES, Plan
 from tests.histories.recorder import Recorder
 from tests.histories.recording import Recording, offset_ms
-from tests.histories.report import Report, judged
+from tests.histories.report import Report, judged, miscounted
 from tests.histories.workload import Holder
 from tests.servers import PREFERRED, RedisServer
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from delayq.protocol.results import Counts
 
 DRAIN_SECONDS: Final = 60.0
 CALLS, LONGEST_SECONDS = 1000, 20.0
@@ -88,21 +90,21 @@ async def _through_a_proxy(
 def verdict(plan: Plan, directory: Path, before: float, faults: Counter[str]) -> Report:
     """Drain, and judge what was recorded."""
     ids = set(Recording.read(directory, before).histories())
-    left = asyncio.run(drain(plan, directory, ids))
-    report = judged(Recording.read(directory, before), faults, moved_ms=abs(offset_ms() - before))
+    counts = asyncio.run(drain(plan, directory, ids))
+    recording, left = Recording.read(directory, before), _left(counts)
+    report = judged(recording, faults, moved_ms=abs(offset_ms() - before))
     report.violations += [f"{left} tasks neither end nor die"] if left else []
+    report.violations += miscounted(recording, counts.stats)
     return report
 
 
-async def drain(plan: Plan, directory: Path, ids: set[str]) -> int:
-    """End what still waits, without faults, and look at every task once more. Returns how many cannot be ended."""
+async def drain(plan: Plan, directory: Path, ids: set[str]) -> Counts:
+    """End what still waits, without faults, and look at every task once more. Returns what is left."""
     with Recorder(directory / "drain.jsonl").recording():
         holder = Holder(plan, "drain")
         one, commands = holder.connection.one, holder.commands
         until = time.monotonic() + DRAIN_SECONDS
-        while left := await _left(holder):
-            if time.monotonic() > until:
-                break
+        while _left(counts := await one(commands.counts(0))) and time.monotonic() < until:
             await one(commands.unpark(0, None))
             await one(commands.reclaim(0, max_crashes=MAX_CRASHES))
             await one(commands.expire(0))
@@ -114,9 +116,8 @@ async def drain(plan: Plan, directory: Path, ids: set[str]) -> int:
         for task_id in sorted(ids):
             await one(commands.get(task_id))
         await holder.connection.close()
-    return left
+    return counts
 
 
-async def _left(holder: Holder) -> int:
-    counts = await holder.connection.one(holder.commands.counts(0))
+def _left(counts: Counts) -> int:
     return counts.waiting + counts.in_flight + counts.parked

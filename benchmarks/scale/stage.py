@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 QUEUE = "scale"
-LIMITS = Limits(max_length=1_000_000_000)  # of 8 shards, none is exactly an eighth
+LIMITS = Limits(max_length=1_000_000_000, max_bytes=1 << 50)  # of 8 shards, none is exactly an eighth
 SPREAD_MS = 30 * 86_400_000
 PRIME = 2_147_483_647  # times this, one task after the other is due anywhere within the spread
 SAID_EVERY = 1_000_000

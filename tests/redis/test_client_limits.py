@@ -71,6 +71,22 @@ def test_a_full_queue_and_a_far_due_time_are_refused_and_leave_nothing(make: Mak
         client.reschedule("more", delay_ms=100_001)
 
 
+def test_a_queue_without_max_bytes_takes_two_gibibytes_and_one_that_has_more_keeps_it(
+    make: Make, redis_server: RedisServer
+) -> None:
+    """As after an upgrade: what is stored runs, and new tasks are refused until maxBytes is raised or some are done."""
+    client = make()
+    keys = Commands(client.queue).keys(0)
+    client.schedule(1, delay_ms=60_000, task_id="before")
+    with redis_server.on(keys) as redis:
+        redis.hset(keys.stats, "bytes", 3 << 30)
+    with pytest.raises(QueueFull, match="maxBytes = 2,147,483,648 bytes"):
+        client.schedule(2, delay_ms=60_000, task_id="more")
+    assert client.reschedule("before", delay_ms=1).outcome == "rescheduled"
+    larger = make(limits=Limits(max_bytes=4 << 30))
+    assert larger.schedule(2, delay_ms=60_000, task_id="more").outcome is Outcome.CREATED
+
+
 def test_a_running_task_cannot_be_moved_or_cancelled_but_followed(
     client: SyncClient, redis_server: RedisServer
 ) -> None:

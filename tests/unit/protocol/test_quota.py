@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delayq.contract import Limits
-from delayq.protocol.quota import part, quota
+from delayq.protocol.quota import part, quota, room
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +33,12 @@ def test_what_is_not_limited_is_told_as_nothing() -> None:
     assert quota(Limits(max_in_flight=9), 0, 4) == nothing | {"most": 3}
     limited = nothing | {"interval_us": "400000.000000", "burst": 1}
     assert quota(Limits(rate_per_second=10, burst=5), 3, 4) == limited
+
+
+@given(SHARDS)
+def test_without_max_bytes_each_shard_has_room_for_the_largest_task_that_a_document_allows(
+    shards: int,
+) -> None:
+    limits = Limits(max_payload_bytes=16_777_216, max_header_bytes=65_536)
+    assert room(limits, shards)["max_bytes"] > limits.max_payload_bytes + limits.max_header_bytes + 1024
+    assert room(Limits(), 1)["max_bytes"] == 2 << 30

@@ -32,7 +32,7 @@ from delayq.errors import (
     TaskExists,
     Unavailable,
 )
-from delayq.protocol.quota import room
+from delayq.protocol.quota import most_bytes, room
 from delayq.protocol.results import Outcome, Scheduled
 from delayq.protocol.write_durability import Shortfall
 
@@ -317,7 +317,7 @@ class TaskWriter:
             case Outcome.FULL:
                 return QueueFull(task_id, self._limits.max_length, shards=shards)
             case Outcome.HEAVY:
-                return QueueFull(task_id, self._limits.max_bytes or 0, "bytes", shards=shards)
+                return QueueFull(task_id, most_bytes(self._limits, shards), "bytes", shards=shards)
         return DelayTooLong(task_id, self._limits.max_delay_seconds * 1000)
 
 

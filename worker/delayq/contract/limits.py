@@ -35,7 +35,7 @@ class Limits:
         1 << 50,
         default=None,
         doc="Most bytes of all ids and envelopes together, dead letters included; each shard takes an even part "
-        "of it. Absent: no limit.",
+        "of it. Absent: 2147483648 (2 GiB), or 32 MiB for each shard if that is more.",
     )
     rate_per_second: int | None = whole(
         1,

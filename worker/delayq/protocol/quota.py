@@ -5,11 +5,16 @@ Shards may be on different servers and share no state; their quotas add up to th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from delayq.contract import Finished, Limits
     from delayq.protocol.scripts import Argument
+
+DEFAULT_BYTES: Final = 2 << 30
+"""As ten million tasks of 200 bytes: the default of maxLength is reached first if they are smaller."""
+LARGEST_TASK_BYTES: Final = 32 << 20
+"""More than the largest maxPayloadBytes and maxHeaderBytes: each shard takes one such task."""
 
 
 def part(limit: int, shard: int, shards: int) -> int:
@@ -33,9 +38,17 @@ def quota(limits: Limits | None, shard: int, shards: int) -> dict[str, Argument]
     return found
 
 
+def most_bytes(limits: Limits, shards: int) -> int:
+    """Return the most bytes of a queue with so many shards, or the default."""
+    return limits.max_bytes or max(DEFAULT_BYTES, shards * LARGEST_TASK_BYTES)
+
+
 def room(limits: Limits, shards: int) -> dict[str, int]:
-    """Return how many tasks and bytes one shard may hold, as arguments of schedule.lua; 0 bytes: no limit."""
-    return {"max_length": -(-limits.max_length // shards), "max_bytes": -(-(limits.max_bytes or 0) // shards)}
+    """Return how many tasks and bytes one shard may hold, as arguments of schedule.lua."""
+    return {
+        "max_length": -(-limits.max_length // shards),
+        "max_bytes": -(-most_bytes(limits, shards) // shards),
+    }
 
 
 def history(finished: Finished | None, shard: int, shards: int) -> dict[str, int]:

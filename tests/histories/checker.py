@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.histories.history import Op
 
-MOST: Final = 150_000
+MOST: Final = 100_000
 """States after which a search ends without a verdict."""
 
 
@@ -65,10 +65,13 @@ class Search:
     def open(self, done: int) -> list[int]:
         """The operations that may take effect next: they begin before any that must take effect has to end."""
         found, end = list[int](), inf
-        for nth, op in enumerate(self.ops):
+        began = self.ops[done.bit_length() - 1].lo if done else -inf
+        first = (~done & (done + 1)).bit_length() - 1  # all before it are done
+        for nth in range(first, len(self.ops)):
+            op = self.ops[nth]
             if op.lo > end:
                 break
-            if not done >> nth & 1:
+            if not done >> nth & 1 and op.hi >= began and not self.twins.get(nth, 0) & ~done:
                 found.append(nth)
                 if op.required:
                     end = min(end, op.hi)
@@ -78,16 +81,13 @@ class Search:
         """Yield what may follow: first what must take effect, then what is unknown, then a missed deadline."""
         done, life = node
         ready, ops = self.open(done), self.ops
-        began = max((ops[nth].lo for nth in range(done.bit_length()) if done >> nth & 1), default=-inf)
-        ready = [nth for nth in ready if ops[nth].hi >= began and not self.twins.get(nth, 0) & ~done]
         first = min((ops[nth].hi for nth in ready), default=inf)
-        steps = {nth: list(step(life, ops[nth])) for nth in ready}
-        for nth, after in steps.items():
-            if ops[nth].inert and after == [life] and ops[nth].lo <= first:
+        for nth in ready:
+            if ops[nth].inert and ops[nth].lo <= first and list(step(life, ops[nth])) == [life]:
                 yield done | 1 << nth, life
                 return
-        for nth in sorted(steps, key=lambda nth: (not ops[nth].required, ops[nth].hi)):
-            yield from ((done | 1 << nth, after) for after in steps[nth])
+        for nth in sorted(ready, key=lambda nth: (not ops[nth].required, ops[nth].hi)):
+            yield from ((done | 1 << nth, after) for after in step(life, ops[nth]))
         ends = min((ops[nth].hi for nth in ready if ops[nth].required), default=inf)
         late = expired(life, (0, int(min(ends, FAR)) + 2))
         if late is not None:

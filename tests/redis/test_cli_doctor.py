@@ -160,6 +160,19 @@ def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_bu
         assert found["scanner"]["message"] == "1 of 1 shards led, by scanner-1"
 
 
+def test_a_blocked_event_loop_is_named_and_more_workers_are_not_advised(orders: Shard) -> None:
+    """It is forgotten after ten minutes."""
+    orders.seed(State(delayed={"late": NOW - 10_000}, processing={"busy:7": NOW + 60_000}))
+    assert found_at(orders.server.url)["tasks"]["hint"] == "every slot is busy: more workers"
+    assert orders.run(orders.commands.note_blocked(0)) == NOW
+    found = found_at(orders.server.url)
+    assert found["event-loop"]["level"] == "warning"
+    assert "event_loop_blocked" in found["event-loop"]["hint"]
+    assert found["tasks"]["hint"] == "see event-loop above"
+    orders.seed(State(delayed={"late": NOW - 10_000}, stats={"blocked_at": NOW - 600_000}))
+    assert "event-loop" not in found_at(orders.server.url, code=1)
+
+
 def test_a_limit_or_a_hold_that_keeps_due_tasks_waiting_is_named_and_is_no_fault(
     orders: Shard, tmp_path: Path
 ) -> None:

@@ -295,6 +295,12 @@ WORKER_SETTLED: Final = _counter("worker_settled", "Tasks settled by this worker
 WORKER_EXTENDED: Final = _counter("worker_extended", "Leases extended by this worker.")
 WORKER_LEASES_LOST: Final = _counter("worker_leases_lost", "Leases that expired while the handler still ran.")
 WORKER_HANDLER_TIMEOUTS: Final = _counter("worker_handler_timeouts", "Handlers cancelled at their timeout.")
+BLOCKED_FOR_SECONDS: Final = 300
+"""For how long a worker exports that its event loop was blocked: a scrape must not miss it."""
+WORKER_LOOP_BLOCKED: Final = _gauge(
+    "worker_event_loop_blocked_seconds",
+    "How long a coroutine blocked the event loop of this worker the last time, until five minutes afterwards; else 0.",
+)
 WORKER_KIND_SETTLED: Final = _counter(
     "worker_kind_settled",
     "Tasks settled by this worker, by kind and outcome; tasks without a kind are not counted.",

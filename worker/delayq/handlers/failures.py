@@ -9,6 +9,7 @@ import linecache
 import os
 import sysconfig
 import traceback
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -23,6 +24,7 @@ MAX_ERROR_BYTES = 500  # Redis keeps an error beside its task
 MAX_EXCEPTIONS, MAX_FRAMES, MAX_CHARS = 4, 15, 200
 MAX_MESSAGE_CHARS = 10_000  # splitting megabytes into lines would block the event loop
 _DELAYQ = f"{Path(__file__).parents[1]}{os.sep}"
+_WORKER = f"{_DELAYQ}worker{os.sep}"
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -98,6 +100,14 @@ def _frames(error: BaseException) -> list[str]:
     """Return the innermost frames outside of delayq, as `shop.orders:load line 7: return orders[key]`."""
     frames = [found for found in traceback.walk_tb(error.__traceback__) if not _is_ours(found[0])]
     return [_line(f"{_named(*found)}: {_source(*found)}") for found in frames[-MAX_FRAMES:]]
+
+
+def stack_of(frame: FrameType | None) -> list[str]:
+    """Return where a thread is: its innermost frames outside of delayq, up to the worker, which called the handler."""
+    stack = [] if frame is None else traceback.walk_stack(frame)
+    above = takewhile(lambda found: not found[0].f_code.co_filename.startswith(_WORKER), stack)
+    frames = [_line(f"{_named(*found)}: {_source(*found)}") for found in above if not _is_ours(found[0])]
+    return frames[:MAX_FRAMES][::-1]
 
 
 def _place(error: BaseException) -> str | None:

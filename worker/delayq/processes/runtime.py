@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import signal
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +23,7 @@ from delayq.handlers import forked_children
 from delayq.protocol.commands import Commands
 from delayq.service import logs
 from delayq.service.loop import STUCK_AFTER_SECONDS
+from delayq.service.loop_watch import LoopWatch
 from delayq.service.probes import Probes
 from delayq.service.shutdown import EXIT_SECONDS, end_within
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
     from delayq.service.loop import Loop
+    from delayq.service.loop_watch import StandIn
 
     Families = Callable[[DueHistogram], Awaitable[Iterable[Family]]]
     Open = Callable[["Setting"], AbstractAsyncContextManager["Opened"]]
@@ -85,11 +87,16 @@ class Setting:
 
 
 class Opened(NamedTuple):
-    """A process of one queue, ready to run; stopping may take `stop_seconds`."""
+    """A process of one queue, ready to run; stopping may take `stop_seconds`.
+
+    `stand_in` does what cannot wait while users' code blocks the event loop. Processes of several queues run no such
+    code.
+    """
 
     process: Process
     families: Families
     stop_seconds: float = STOP_SECONDS
+    stand_in: StandIn | None = None
 
 
 def counted(families: Callable[[], Iterable[Family]]) -> Families:
@@ -143,13 +150,18 @@ async def serve_queues(
                 opened.append(await stack.enter_async_context(open_process(setting)))
             except InvalidDocument as error:
                 raise named(error, setting.document) from error
-        process, families, stop_seconds = opened[0]
+        process, families, stop_seconds, stand_in = opened[0]
         if opened[1:]:
             names = (setting.queue.queue for setting in settings)
             process = Several(dict(zip(names, (each.process for each in opened), strict=True)))
             families = _merged([each.families for each in opened])
-            stop_seconds = max(each.stop_seconds for each in opened)
-        await serve(name, process, settings, families, seconds=seconds, stop_seconds=stop_seconds)
+            stop_seconds, stand_in = max(each.stop_seconds for each in opened), None
+        await serve(
+            *(name, process, settings, families),
+            seconds=seconds,
+            stop_seconds=stop_seconds,
+            stand_in=stand_in,
+        )
 
 
 def _merged(exported: Sequence[Families]) -> Families:
@@ -173,6 +185,7 @@ async def serve(
     *,
     seconds: float | None = None,
     stop_seconds: float = STOP_SECONDS,
+    stand_in: StandIn | None = None,
 ) -> None:
     """Run a process for `seconds`, or until a signal; stopping may take `stop_seconds` and three timeouts of Redis."""
     setting, timeout_seconds = settings[0], max(each.address.timeout_seconds for each in settings)
@@ -197,8 +210,10 @@ async def serve(
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, stop.set)
         bounded = asyncio.create_task(_bounded(stop, stop_seconds + 3 * timeout_seconds))
+        watch = LoopWatch(stand_in, servers[0], probes) if stand_in is not None else nullcontext()
         try:
-            await process.run(stop, hurry)
+            with watch:
+                await process.run(stop, hurry)
         finally:
             bounded.cancel()
             for server in servers:

@@ -57,7 +57,7 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
             worker.counters.busy = worker.slots.busy
             return metrics.worker_families(worker.counters)
 
-        yield Opened(worker, counted(families), worker.stop_seconds)
+        yield Opened(worker, counted(families), worker.stop_seconds, worker.backup_renewal)
     finally:
         await handler.close()
         if guard is not None:

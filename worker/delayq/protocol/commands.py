@@ -315,6 +315,10 @@ class Commands:
         """Extend leases; the reply has the positions of lost ones."""
         return self._call("extend", shard, set[int], members, lease_ms=lease_ms)
 
+    def note_blocked(self, shard: int) -> Call[int]:
+        """Record for `delayq doctor` that a worker's event loop is blocked; the reply is the time, ms."""
+        return self._call("note_blocked", shard, int)
+
     def ack(self, shard: int, members: Sequence[bytes], tasks: Sequence[Task] = ()) -> Call[Settlements]:
         """Delete tasks whose handlers succeeded. With `tasks`, those of the leases, the history gets their entries."""
         decode = replies.settled(len(members), Settled.ACKED)

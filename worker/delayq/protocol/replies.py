@@ -49,7 +49,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NO_COUNTERS = ("token", "largest", "bytes", "bytes_in", "format", "finished_bytes")  # of `stats`
+_NO_COUNTERS = (
+    "token",
+    "largest",
+    "bytes",
+    "bytes_in",
+    "format",
+    "finished_bytes",
+    "blocked_at",
+)  # of `stats`
 _FINISHED = re.compile(rb"(\d{1,15}) (\d{1,15}) (\d{1,15}) ")
 # As SCHEDULE in prelude/schedules.lua.
 _SCHEDULE = re.compile(rb"0 0 (\d+) (\w+) (\S+) (\d+) (\d+) (\d+) (\S+) (\d+) (\d+)")

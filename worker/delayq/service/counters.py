@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
@@ -80,4 +81,16 @@ class WorkerCounters(ProcessCounters):
     due_to_claimed: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))
     claimed_to_started: Buckets = field(default_factory=lambda: Buckets(metrics.LATENESS_BUCKETS))
     kinds: CountersByKind = field(default_factory=CountersByKind)
+    blocked_seconds: float = 0.0  # the last time that a coroutine blocked the event loop
+    blocked_at: float = float("-inf")  # monotonic seconds: when it still did
     handler: Buckets = field(default_factory=lambda: Buckets(metrics.HANDLER_BUCKETS))
+
+    def note_blocked(self, seconds: float) -> None:
+        """Record that the event loop is blocked, so far for `seconds`."""
+        self.blocked_seconds, self.blocked_at = seconds, time.monotonic()
+
+    @property
+    def recently_blocked_seconds(self) -> float:
+        """How long the event loop was blocked, until some minutes afterwards; 0 otherwise."""
+        recently = time.monotonic() - self.blocked_at < metrics.BLOCKED_FOR_SECONDS
+        return self.blocked_seconds if recently else 0.0

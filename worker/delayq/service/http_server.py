@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class HttpServer:
     def __init__(self, routes: Mapping[str, Handler]) -> None:
         """`routes` are the handlers by path; start() listens."""
         self._routes = routes
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._connections = set[asyncio.Task[object]]()
         self._waiting = dict[
             asyncio.Task[object], None
@@ -104,14 +105,21 @@ class HttpServer:
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port; 0 takes a free one, the same for IPv4 and IPv6."""
         where = {"sock": _everywhere(port)} if host == EVERYWHERE else {"host": host, "port": port}
-        self._server = await asyncio.start_server(self._serve, limit=MAX_HEAD_BYTES, **where)
-        return int(self._server.sockets[0].getsockname()[1])
+        await self._listen(**where)
+        return int(self._servers[0].sockets[0].getsockname()[1])
+
+    async def _listen(self, **where: Any) -> None:  # noqa: ANN401 -- as start_server takes it
+        self._servers.append(await asyncio.start_server(self._serve, limit=MAX_HEAD_BYTES, **where))
+
+    async def share(self, other: HttpServer) -> None:
+        """Listen on the sockets of another server, too: each connection goes to the one that accepts it first."""
+        for listening in [each for server in list(other._servers) for each in server.sockets]:
+            await self._listen(sock=socket.socket(fileno=os.dup(listening.fileno())))
 
     async def close(self) -> None:
         """Stop listening, give responses under way a second, and close every connection."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        while self._servers:
+            self._servers.pop().close()
         if self._answering:
             await asyncio.wait(self._answering, timeout=CLOSE_SECONDS)
         for connection in self._connections:
@@ -171,7 +179,7 @@ class HttpServer:
         try:
             if request is not None:
                 response = await self._answer(request)
-            keep = request is not None and request.keep and self._server is not None
+            keep = request is not None and request.keep and bool(self._servers)
             if writer.is_closing():
                 return False
             head_only = request is not None and request.method == "HEAD"

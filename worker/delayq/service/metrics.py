@@ -45,6 +45,7 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
         m.WORKER_EXTENDED: counters.extended,
         m.WORKER_LEASES_LOST: counters.leases_lost,
         m.WORKER_HANDLER_TIMEOUTS: counters.handler_timeouts,
+        m.WORKER_LOOP_BLOCKED: counters.recently_blocked_seconds,
     }
     for metric, value in plain.items():
         yield _family(metric, {(queue,): value})

@@ -37,6 +37,7 @@ class Call:
         self._ids: set[str] = set()
         self.handling: asyncio.Task[None] | None = None
         self.open, self.cancelled = True, False  # open: more tasks may be added
+        self.begun_at = 0.0  # monotonic seconds
         self._full = asyncio.Event()
 
     def add(self, lease: Lease, extended_at: float) -> Running:

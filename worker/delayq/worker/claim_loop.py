@@ -64,7 +64,7 @@ class ClaimLoop:
         self._block_seconds = self._delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0  # monotonic seconds
         self._backoff = ClaimBackoff()
-        self._exchanges: list[Exchange] = []  # under way, the oldest first
+        self._exchanges = group_state.exchanges
         self._deep: set[int] = set()  # shards where more tasks were due than their last answered claim took
         self._starter = TaskStarter(group_state, runner)
         self.alarm = group_state.exchange_alarm
@@ -335,7 +335,7 @@ class ClaimLoop:
 
     def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception) -> bool:
         """Record the result of a claim; whether it may have leased tasks, which are to be started."""
-        if isinstance(answer, Unavailable):
+        if isinstance(answer, Unavailable) or exchange.reservation.claims_returned:
             exchange.over.tickets.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)

@@ -77,9 +77,11 @@ class Executor:
 
     async def run(self, running: Running) -> Settlement | None:
         """Run one task to its end. None when there is nothing to settle, because the lease is lost."""
-        started = time.monotonic()
+        running.begun_at = started = time.monotonic()
         if started - running.extended_at > self._lease_seconds:
             return None  # this process was suspended since the claim: the lease has expired
+        if running.handed_back:
+            return _handed_back(running)
         if running.cancelled_for is not None:
             return self.settlement(running, asyncio.CancelledError())
         self._counters.claimed_to_started.observe(started - running.extended_at)
@@ -111,11 +113,16 @@ class Executor:
 
     async def run_batch(self, call: Call) -> Sequence[tuple[Running, Settlement | None]]:
         """Run the tasks of a call to its end; return each with its settlement, None when its lease is lost."""
-        started, members = time.monotonic(), call.members
-        earliest = started - self._lease_seconds
-        held = [each for each in members if each.extended_at >= earliest and each.cancelled_for is None]
+        call.begun_at = started = time.monotonic()
+        members, earliest = call.members, started - self._lease_seconds
+        held = [
+            each
+            for each in members
+            if each.extended_at >= earliest and each.cancelled_for is None and not each.handed_back
+        ]
         call.members = held
-        lost = [(each, None) for each in members if each not in held] if len(held) < len(members) else []
+        left = [each for each in members if each not in held] if len(held) < len(members) else []
+        lost = [(each, _handed_back(each) if each.handed_back else None) for each in left]
         if not held:
             return lost
         deadline = started + self.policy(held[0].lease.task).handler_timeout_seconds
@@ -259,6 +266,11 @@ def _kept(text: str, error: BaseException | None) -> str:
     """Return the error text of a dead letter: with the last lines of the traceback."""
     raised = _raised(error)
     return text if raised is None else with_frames(text, raised)
+
+
+def _handed_back(running: Running) -> Settlement | None:
+    """Return how a task ends that must not begin: it was released already, or could not be."""
+    return None if running.cancelled_for == "lease_lost" else _released(running)
 
 
 def _released(running: Running) -> Settlement:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.results import Claimed, Lease, Settled
     from delayq.protocol.scripts import Argument
+    from delayq.worker.slots import Running
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Settlement:
     lease: Lease
     arguments: tuple[Argument, ...] = ()
     max_attempts: int = 0  # of a retry, if not that of the document
+    running: Running | None = None  # whose handler has ended; None for a task that did not start
 
 
 @dataclass(slots=True)

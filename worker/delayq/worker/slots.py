@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from delayq.service.shard_groups import ShardGroup
     from delayq.worker.batches import Call
     from delayq.worker.claim_tickets import ClaimTickets
+    from delayq.worker.exchange import Exchange
     from delayq.worker.settlements import Settlement
 
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
@@ -41,10 +42,11 @@ class Running:
     extended_at: float
     deadline: float
     handling: asyncio.Task[None] | None = None
-    begun: bool = False  # its first step: an asyncio task that is cancelled before it runs nothing at all
+    begun_at: float = 0.0  # its first step: an asyncio task that is cancelled before it runs nothing at all
     cancelled_for: CancelReason | None = None
     call: Call | None = None  # of a handler that takes several tasks at once; instead of `handling`
     judged: bool = False  # the handler of the call has returned an outcome of this task
+    handed_back: bool = False  # it must not begin: see backup_renewal.py, which sets it in its thread
 
     def cancel(self, reason: CancelReason) -> None:
         """Cancel the handler, or do not begin it; the reason decides about the settlement. The first reason counts.
@@ -58,8 +60,13 @@ class Running:
             self.call.cancel(reason)
         elif self.handling is not None:
             self.cancelled_for = reason
-            if self.begun:
+            if self.begun_at:
                 self.handling.cancel()
+
+    @property
+    def started_at(self) -> float:
+        """When its handler was called; 0 before."""
+        return self.begun_at if self.call is None else self.call.begun_at
 
     @property
     def interrupted(self) -> bool:
@@ -84,6 +91,7 @@ class Reservation:
     slots: int
     began_at: float  # monotonic seconds
     timer: asyncio.TimerHandle | None = None
+    claims_returned: bool = False  # see backup_renewal.py, which sets it in its thread
 
 
 class Slots:
@@ -258,6 +266,7 @@ class GroupState:
         self.filling: dict[tuple[str, int, int], Call] = {}  # by kind, version and size
         self.outbox = Outbox()
         self.claims: list[ClaimTickets] = []  # one for each connection that claims
+        self.exchanges: list[Exchange] = []  # under way, the oldest first
         self.unresponsive = False  # its last exchange failed or was slow: no slots are reserved for it
         self.listener_paused = False  # until a slot is free
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
@@ -337,6 +346,7 @@ class GroupState:
             member = running.lease.member
             del self.running[member], self.slots.running[member]
             if settlement is not None:
+                settlement.running = running
                 self.outbox.waiting.append(settlement)
         self.exchange_alarm.ring()
         self.slots.freed()

@@ -122,7 +122,6 @@ class TaskStarter:
         call.members = []  # which refer to the call: they would stay until the garbage collector finds them
 
     async def _run(self, running: Running) -> None:
-        running.begun = True
         try:
             settlement = await self._runner.run(running)
         except BaseException as error:  # noqa: BLE001 -- an error of ours must not cost the slot

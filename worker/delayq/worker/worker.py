@@ -18,6 +18,7 @@ from delayq.resharding import ShardMapSync
 from delayq.service import logs
 from delayq.service.counters import CountersByKind, WorkerCounters
 from delayq.service.service_manager import ServiceManager
+from delayq.worker.backup_renewal import BackupRenewal
 from delayq.worker.claim_loop import ClaimLoop
 from delayq.worker.executor import Executor
 from delayq.worker.guard_breaker import GuardBreaker
@@ -95,6 +96,7 @@ class Worker:
                 for kind, each in batches.items()
             }
         self._runner = Executor(call, spec.delivery, self.counters, kinds, batches=batches)
+        self.backup_renewal = BackupRenewal(self.slots, commands, address, self._runner)
         self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         if guard_breaker is not None:
             self.services.add(guard_breaker)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
+from delayq.cli.doctor.findings import Finding, Level, failed, ok, unreachable, warning
 from delayq.cli.formats import clean, length, tasks
 from delayq.cli.snapshot import held_by, not_served
 from delayq.client.operations import summed
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1.0  # between two samples of the claims
 LATE_MS = 5000  # 2.5 times the longest wait of an idle worker
+BLOCKED_MS = 600_000  # for how long a blocked event loop is reported
 
 
 def serving(connection: SyncConnection, commands: Commands) -> tuple[list[Finding], list[int]]:
@@ -47,7 +49,10 @@ def queue(
     found = _counts(connection, commands, served)
     yield from formats(found.format)
     yield leaders(connection, commands, served)
-    yield overdue(connection, commands, target, served, before=found)
+    blocked = list(event_loops(connection, commands, served))
+    yield from blocked
+    late = overdue(connection, commands, target, served, before=found)
+    yield replace(late, hint="see event-loop above") if blocked and late.level is Level.WARNING else late
 
 
 def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
@@ -88,6 +93,16 @@ def leaders(connection: SyncConnection, commands: Commands, served: Sequence[int
         return warning("scanner", said, "tasks may start 2 s late: start delayq run, or delayq scanner")
     by = clean(", ".join(sorted(set(led.values()))))
     return ok("scanner", f"{len(led)} of {len(commands.shards)} shards led, by {by}")
+
+
+def event_loops(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Iterator[Finding]:
+    """Report that a coroutine blocked the event loop of a worker for more than half a lease: note_blocked.lua."""
+    replies = _asked(connection, commands, served, lambda keys, _: ("HGET", keys.stats, "blocked_at"))
+    ages_ms = [now_ms - int(reply) for _, reply, now_ms in replies if reply is not None]
+    if ages_ms and (age_ms := min(ages_ms)) < BLOCKED_MS:
+        said = f"a coroutine handler blocked the event loop of a worker, last {length(max(0, age_ms))} ago"
+        hint = "event_loop_blocked in the workers' logs names it: use `def` instead of `async def`, or await what waits"
+        yield warning("event-loop", said, hint)
 
 
 def _asked(

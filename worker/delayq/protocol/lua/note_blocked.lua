@@ -1,0 +1,7 @@
+-- note_blocked: record for `delayq doctor` that the event loop of a worker is blocked
+-- KEYS stats  hash  monotonic counters
+-- RETURNS the time that it recorded, ms
+local stats = KEYS[1]
+local at = now()
+redis.call('HSET', stats, 'blocked_at', at)
+return at

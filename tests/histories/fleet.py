@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 ROLES: Final = {
-    "clients": ("caller", "caller", "caller", "holder", "holder"),
+    "clients": ("caller", "caller", "blocking", "holder", "holder"),
     "others": ("caller", "caller", "holder", "holder", "keeper"),
     "worker": ("worker",),
     "worker2": ("worker",),
@@ -38,6 +38,7 @@ ROLES: Final = {
 """What each process of a run does: 13 clients, workers and keepers, of which each has connections of its own."""
 ACTORS: Final[dict[str, Callable[[Plan, str], Coroutine[Any, Any, None]]]] = {
     "caller": lambda plan, name: Caller(plan, name).run(),
+    "blocking": lambda plan, name: Caller(plan, name, blocking=True).run(),
     "holder": lambda plan, name: Holder(plan, name).run(),
     "keeper": lambda plan, name: Keeper(plan, name).run(),
     "worker": work,
@@ -85,6 +86,7 @@ class Fleet:
     directory: Path
     running: dict[str, ForkServerProcess] = field(default_factory=dict)
     starts: Counter[str] = field(default_factory=Counter)
+    crashed: list[str] = field(default_factory=list)
 
     def start(self, role: str) -> None:
         name = f"{role}-{self.starts[role]}"
@@ -102,15 +104,22 @@ class Fleet:
     def kill(self, role: str) -> None:
         self.send(role, signal.SIGKILL)
         self.running[role].join()
+        self._note(role)
         self.start(role)
+
+    def _note(self, role: str) -> None:
+        """Only we end a process before its time."""
+        code = self.running[role].exitcode
+        self.crashed += [f"{role} ended with code {code}"] if code not in {0, -signal.SIGKILL} else []
 
     async def end(self) -> None:
         """Wait until each has seen that the run is over."""
         until = time.monotonic() + 5
-        for child in self.running.values():
+        for role, child in self.running.items():
             await asyncio.to_thread(child.join, max(0.0, until - time.monotonic()))
             child.kill()
             child.join()
+            self._note(role)
 
 
 @dataclass

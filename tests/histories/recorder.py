@@ -6,20 +6,23 @@ after a lost reply is an operation of its own. A process that is killed leaves l
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from unittest.mock import patch
 
 from delayq.connection.aio import Single
+from delayq.connection.sync import SyncConnection
 from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from delayq.connection.ticket import Ticket
     from delayq.protocol.commands import Call
 
 READS: Final = frozenset(
@@ -35,12 +38,16 @@ def text(value: Any) -> Any:  # noqa: ANN401  a reply, or an argument
     return [text(each) for each in value] if isinstance(value, list | tuple) else value
 
 
+Sent: TypeAlias = list[tuple[int | None, list[Any]]]
+"""The number of each call, and its reply."""
+
+
 class Recorder:
     """The lines of one process."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.count = 0
+        self.count, self._numbers = 0, itertools.count()
 
     def write(self, *line: Any) -> None:  # noqa: ANN401  JSON
         os.write(self._file, f"{json.dumps(line)}\n".encode())
@@ -50,12 +57,12 @@ class Recorder:
         script, (count, *rest) = call.script, call.arguments
         if script.name in READS:
             return None
-        number, keys, values = self.count, rest[: int(count)], rest[int(count) :]
+        number, keys, values = next(self._numbers), rest[: int(count)], rest[int(count) :]
         named = dict(zip(script.arguments, map(text, values), strict=False))
         if "claim" in script.keys:
             named["claimer"] = text(keys[script.keys.index("claim")])
         further = [text(each) for each in values[len(script.arguments) :]]
-        self.count += 1
+        self.count = number + 1
         self.write("call", number, time.monotonic_ns(), script.name, named, further)
         return number
 
@@ -68,29 +75,58 @@ class Recorder:
         else:
             self.write("unknown", number, time.monotonic_ns(), str(answer))
 
+    def sent(self, calls: Sequence[Call[Any]]) -> Sent:
+        """Write calls down that are about to be sent, and keep their replies."""
+        found = [(self.invoked(call), list[Any]()) for call in calls]
+        for call, (_, kept) in zip(calls, found, strict=True):
+            call.decode = _keeping(call.decode, kept)
+        return found
+
+    @contextmanager
+    def awaiting(self, sent: Sent) -> Iterator[list[Any]]:
+        """Write down what comes back; the caller adds the answers to the list."""
+        answers = list[Any]()
+        try:
+            yield answers
+        except DelayQError as error:
+            answers += [error] * len(sent)
+            raise
+        finally:
+            answers += [None] * len(sent)
+            for (number, kept), answer in zip(sent, answers, strict=False):
+                if number is not None:
+                    self.returned(number, kept, answer)
+
     @contextmanager
     def recording(self) -> Iterator[Self]:
         """Record every connection of this process for the length of a `with` block."""
-        execute = Single.execute
+        execute, start, done = Single.execute, SyncConnection.start, SyncConnection._done
+        tickets: dict[int, Sent] = {}
 
-        async def recorded(single: Single, calls: Sequence[Call[Any]], *rest: Any) -> Any:  # noqa: ANN401
-            numbers, replies = [self.invoked(call) for call in calls], [list[Any]() for _ in calls]
-            for call, kept in zip(calls, replies, strict=True):
-                call.decode = _keeping(call.decode, kept)
-            answers: Sequence[Any] = [None] * len(calls)
-            try:
-                answers, confirmed = await execute(single, calls, *rest)
-            except DelayQError as error:
-                answers = [error] * len(calls)
-                raise
-            finally:
-                for number, kept, answer in zip(numbers, replies, answers, strict=False):
-                    if number is not None:
-                        self.returned(number, kept, answer)
-            return answers, confirmed
+        async def executed(single: Single, calls: Sequence[Call[Any]], *rest: Any) -> Any:  # noqa: ANN401
+            with self.awaiting(self.sent(calls)) as answers:
+                found, confirmed = await execute(single, calls, *rest)
+                answers.extend(found)
+            return found, confirmed
+
+        def started(connection: SyncConnection, calls: Sequence[Call[Any]], *rest: Any) -> Ticket:  # noqa: ANN401
+            sent = self.sent(calls)
+            ticket = start(connection, calls, *rest)
+            tickets[id(ticket)] = sent
+            return ticket
+
+        def ended(connection: SyncConnection, ticket: Ticket) -> Any:  # noqa: ANN401
+            with self.awaiting(tickets.pop(id(ticket), [])) as answers:
+                found, confirmed = done(connection, ticket)
+                answers.extend(found)
+            return found, confirmed
 
         try:
-            with patch.object(Single, "execute", recorded):
+            with (
+                patch.object(Single, "execute", executed),
+                patch.object(SyncConnection, "start", started),
+                patch.object(SyncConnection, "_done", ended),
+            ):
                 yield self
         finally:
             os.close(self._file)

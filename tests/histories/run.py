@@ -44,11 +44,15 @@ def play(plan: Plan, server: RedisServer, directory: Path, seconds: float) -> Re
     """Run everything for some seconds, drain, and judge."""
     before = offset_ms()
     with forking():
-        faults = asyncio.run(_together(plan, server, directory, seconds))
-    return verdict(replace(plan, url=server.url), directory, before, faults)
+        faults, crashed = asyncio.run(_together(plan, server, directory, seconds))
+    report = verdict(replace(plan, url=server.url), directory, before, faults)
+    report.violations += crashed
+    return report
 
 
-async def _together(plan: Plan, server: RedisServer, directory: Path, seconds: float) -> Counter[str]:
+async def _together(
+    plan: Plan, server: RedisServer, directory: Path, seconds: float
+) -> tuple[Counter[str], list[str]]:
     async with _through_a_proxy(plan, server, seconds) as (own, proxy):
         fleet = Fleet(own, directory)
         chaos = Chaos(server, fleet, own.random("chaos"))
@@ -56,7 +60,7 @@ async def _together(plan: Plan, server: RedisServer, directory: Path, seconds: f
             fleet.start(role)
         await chaos.run()
         await fleet.end()
-    return proxy.faults + chaos.faults
+    return proxy.faults + chaos.faults, fleet.crashed
 
 
 def play_alone(plan: Plan, server: RedisServer, directory: Path, roles: tuple[str, ...]) -> Report:

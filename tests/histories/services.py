@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from delayq import Bury, Retry
+from delayq.handlers import forked_children
 from delayq.protocol.commands import Commands
 from delayq.scanner.scanner import Scanner
 from delayq.worker.worker import Worker
@@ -61,6 +62,7 @@ async def scan(plan: Plan, name: str) -> None:
 
 
 async def _until_over(plan: Plan, service: Worker | Scanner) -> None:
+    forked_children.watch()  # as processes of delayq do: this one is no child that a handler forked
     stop, hurry = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(service.run(stop, hurry))
     await asyncio.sleep(max(0.0, plan.ends - 1.0 - time.monotonic()))

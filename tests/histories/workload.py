@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from delayq import Client
+from delayq import Client, SyncClient
 from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
@@ -35,6 +36,28 @@ if TYPE_CHECKING:
     from delayq.protocol.results import Claimed
 
 
+THREADED: Final = frozenset(
+    {
+        *("schedule", "get", "cancel", "reschedule", "dlq_redrive", "dlq_purge"),
+        *("cancel_many", "count_many", "reschedule_many"),
+    }
+)
+
+
+class InThreads(SyncClient):
+    """The client for code without an event loop, whose calls run in threads here."""
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401
+        found = super().__getattribute__(name)
+        return partial(asyncio.to_thread, found) if name in THREADED else found
+
+    async def __aenter__(self) -> Self:
+        return self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+
 class Caller:
     """Calls a client's methods."""
 
@@ -44,9 +67,9 @@ class Caller:
         *("cancel_many", "count_many", "reschedule_many"),
     )
 
-    def __init__(self, plan: Plan, name: str) -> None:
-        self.plan, self.random, self.name = plan, plan.random(name), name
-        self.client, self.count = Client(plan.address, queue=QUEUE), 0
+    def __init__(self, plan: Plan, name: str, *, blocking: bool = False) -> None:
+        self.plan, self.random, self.name, self.count = plan, plan.random(name), name, 0
+        self.client: Any = (InThreads if blocking else Client)(plan.address, queue=QUEUE)
 
     async def run(self) -> None:
         async with self.client:
@@ -81,7 +104,7 @@ class Caller:
             {"n": f"{self.name}.{self.count}", "fate": fate},
             **self.moment(),
             task_id=task_id,
-            if_exists=mode,  # type: ignore[arg-type]  # one of its words
+            if_exists=mode,
             kind=kind,
             deadline_ms=400 if slot % 5 == 2 else None,
             debounce_ms=random.randrange(50, 500) if mode == "debounce" else None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,11 @@ async def stop_loop(_task: Task) -> None:
     await asyncio.sleep(0)
 
 
+async def ignore_signals(_task: Task) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 async def sleep(_task: Task, *, seconds: float) -> None:
     await asyncio.sleep(seconds)
 
@@ -166,6 +172,6 @@ ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     each.__name__: each
     for each in (
         *(nothing, fork, stop_loop, sleep, fail, bury, retry, swallow, ignore, block, throw),
-        *(hang_once, exit_),
+        *(hang_once, exit_, ignore_signals),
     )
 }

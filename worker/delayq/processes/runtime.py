@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+RESTORE_SECONDS = 1.0  # between two looks whether their handlers were replaced
 STOP_SECONDS = 10.0  # for a process without handlers to stop, in addition to its calls of Redis
 
 
@@ -236,10 +238,24 @@ async def _signals() -> AsyncIterator[tuple[asyncio.Event, asyncio.Event]]:
             hurry.set()
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         loop.add_signal_handler(number, signalled)
+    keeping = asyncio.create_task(_keep(signalled))
     try:
         yield stop, hurry
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        keeping.cancel()
+        for number in SIGNALS:
             loop.remove_signal_handler(number)
+
+
+async def _keep(signalled: Callable[[], None]) -> None:
+    """Restore the handlers of signals that a coroutine of the user has replaced: the process must end when asked."""
+    ours = {number: signal.getsignal(number) for number in SIGNALS}
+    while True:
+        await asyncio.sleep(RESTORE_SECONDS)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not ours[number]:
+                asyncio.get_running_loop().add_signal_handler(number, signalled)
+                ours[number] = signal.getsignal(number)
+                log.warning("signal_handler_restored", extra={"fields": {"signal": number.name}})

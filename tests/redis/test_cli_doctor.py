@@ -20,6 +20,7 @@ from delayq.protocol.shard_map import ShardMap
 
 from tests.redis.commands import LATER, answer, document, on
 from tests.redis.state import NOW, Shard, State, one_server, seed, shard_on
+from tests.redis.test_parked import ONE
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
@@ -144,6 +145,15 @@ def test_each_missing_right_is_named_where_redis_can_tell(redis_server: RedisSer
     with user(redis_server, "-wait") as url:
         assert scripts(url).level is Level.OK, "it is used by clients that want a confirmation"
         assert scripts(url, DurabilitySpec(confirm="Replicated")).message == "the user may not use wait"
+
+
+def test_parked_tasks_are_named_with_their_kinds(orders: Shard) -> None:
+    orders.seed(ONE.but(leader=f"scanner-1 {NOW + 5000}"))
+    found = found_at(orders.server.url, code=0)["parked"]
+    assert (found["level"], found["message"].partition(" (1,")[0]) == (
+        "warning",
+        "1 parked: no worker knew their kind or version: push 1",
+    )
 
 
 def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_busy(orders: Shard) -> None:

@@ -16,10 +16,12 @@ from delayq.cli.output import Table, emit, emit_next, note, output_option
 from delayq.cli.snapshot import take_snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from delayq.cli.output import Output
     from delayq.cli.snapshot import Snapshot
     from delayq.cli.target import TargetClient
-    from delayq.protocol.results import Counts
+    from delayq.protocol.results import Counts, ParkedKind
     from delayq.protocol.shard_map import ShardMap
 
 HEADINGS = ["QUEUE", ">SCHEDULED", ">DUE", ">IN-FLIGHT", ">RETRYING", ">DEAD", ">OLDEST", "NEXT-DUE"]
@@ -75,22 +77,24 @@ def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -
 
 
 def parked(snapshot: Snapshot) -> list[str]:
-    """Report tasks of unknown kinds, and the kinds with the most of them."""
-    found = snapshot.found
-    if not found.parked:
+    """Report tasks of unknown kinds."""
+    if not snapshot.found.parked:
         return []
-    kinds = [
+    return [f"! {parked_sentence(snapshot.found, snapshot.parked)} (delayq task list --state parked)"]
+
+
+def parked_sentence(found: Counts, kinds: Sequence[ParkedKind]) -> str:
+    """Say how many tasks of unknown kinds there are, and name the kinds with the most of them."""
+    names = [
         f"{each.kind} {each.version} ({each.tasks:,}, the oldest due for "
         f"{length(max(0, found.now_ms - each.oldest_due_ms))})"
         if each.kind
         else f"without a kind ({each.tasks:,})"
-        for each in snapshot.parked[:MOST_KINDS]
+        for each in kinds[:MOST_KINDS]
     ]
-    more = [f"{len(snapshot.parked) - MOST_KINDS} more kinds"] if len(snapshot.parked) > MOST_KINDS else []
-    named = f": {', '.join(kinds + more)}" if kinds else ""
-    return [
-        f"! {found.parked:,} parked: no worker knew their kind or version{named} (delayq task list --state parked)"
-    ]
+    more = [f"{len(kinds) - MOST_KINDS} more kinds"] if len(kinds) > MOST_KINDS else []
+    named = f": {', '.join(names + more)}" if names else ""
+    return f"{found.parked:,} parked: no worker knew their kind or version{named}"
 
 
 def documented(client: TargetClient) -> list[str]:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from delayq.cli.doctor.findings import Finding, Level, failed, ok, unreachable, warning
 from delayq.cli.formats import clean, length, tasks
 from delayq.cli.snapshot import held_by, not_served
+from delayq.cli.status import parked_sentence
 from delayq.client.operations import summed
 from delayq.errors import Unavailable
 from delayq.protocol.keys import FORMAT
+from delayq.protocol.results import combined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,10 +51,24 @@ def queue(
     found = _counts(connection, commands, served)
     yield from formats(found.format)
     yield leaders(connection, commands, served)
+    yield from parked(connection, commands, served, found)
     blocked = list(event_loops(connection, commands, served))
     yield from blocked
     late = overdue(connection, commands, target, served, before=found)
     yield replace(late, hint="see event-loop above") if blocked and late.level is Level.WARNING else late
+
+
+def parked(
+    connection: SyncConnection, commands: Commands, served: Sequence[int], found: Counts
+) -> Iterator[Finding]:
+    """Report tasks that no worker runs, because none knows their kind or version."""
+    if not found.parked:
+        return
+    answers = connection.answers([commands.parked(shard) for shard in served])
+    # A user without the right to ZLEXCOUNT sees the number only.
+    kinds = combined(kind for each in answers if not isinstance(each, Exception) for kind in each)
+    said = parked_sentence(found, kinds)
+    yield warning("parked", said, "deploy a worker with these kinds, or delete the tasks: delayq task cancel")
 
 
 def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:

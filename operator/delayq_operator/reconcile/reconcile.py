@@ -241,6 +241,7 @@ class Reconciler:
             scanner=workload(body(names.DEPLOYMENT, names.scanner(key.name))),
             worker=workload(body(names.DEPLOYMENT, names.worker(key.name))),
             troubles=_troubles(pods, reaper),
+            stuck_workers=sum(pod.component == "worker" and bool(pod.trouble) for pod in pods),
             waiting={pod.component: pod.waiting for pod in pods if pod.waiting},
             podless_run=(self._podless_run_seconds(key) or 0.0) >= POD_SECONDS,
             reaper=reaper,

@@ -54,9 +54,9 @@ def _obstacles(view: View) -> Iterator[tuple[str, str]]:
 
 
 def _waking(view: View) -> bool:
-    """Whether the first workers are starting as planned."""
-    on_the_way = view.observed.waking and view.worker.wanted > 0
-    return on_the_way and "worker" not in view.troubles and not view.worker.refused
+    """Whether the first workers are starting as planned: one is enough, as with a node that has room for some."""
+    startable = view.worker.pods if view.worker.refused else view.worker.wanted
+    return view.observed.waking and view.stuck_workers < startable
 
 
 def _not_ready(view: View, component: str, load: Workload) -> str:

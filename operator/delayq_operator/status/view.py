@@ -90,6 +90,8 @@ class View:
     worker: Workload = field(default_factory=Workload)
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Component → what is wrong with one of its pods."""
+    stuck_workers: int = 0
+    """Worker pods with something wrong."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Component → what a running pod of it that is not ready waits for."""
     podless_run: bool = False

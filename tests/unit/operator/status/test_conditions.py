@@ -117,9 +117,22 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("AsExpected", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
         ("AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
         ("AsExpected", view(worker=STARTING, observed=Observed(waking=True))),
+        *[
+            (
+                "AsExpected" if stuck < 2 else "WorkersNotReady",
+                view(
+                    worker=Workload(exists=True, wanted=3, pods=pods, refused=refused),
+                    observed=Observed(waking=True),
+                    troubles={"worker": "w-1: Unschedulable"},
+                    stuck_workers=stuck,
+                ),
+            )
+            # Of three, or of the two that a quota admits, at least one still starts.
+            for pods, refused, stuck in ((3, "", 1), (3, "", 3), (2, "exceeded quota", 1), (2, "quota", 2))
+        ],
         (
             "WorkersNotReady",
-            view(worker=STARTING, observed=Observed(waking=True), troubles={"worker": "w-1: no such image"}),
+            view(worker=replace(STARTING, pods=0, refused="quota"), observed=Observed(waking=True)),
         ),
     ],
     "Accepted": [

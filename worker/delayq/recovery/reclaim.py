@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIMIT = 100  # leases per call
+EXAMPLES = 3  # of them in the log
 GRACE_SECONDS: Final = 3.0  # the longest pause between two tries of a worker's loop, and a round trip
 SLOW_SECONDS: Final = 1.0  # a slower reply shows an outage that affects other processes, too
 
@@ -57,13 +59,16 @@ async def reclaim(
     max_crashes: int,
     before_ms: int | None = None,
 ) -> list[tuple[str, str]]:
-    """Reclaim up to LIMIT expired leases, and log each; returns them with their outcomes.
+    """Reclaim up to LIMIT expired leases, and log one line; returns them with their outcomes.
 
     `before_ms` is Redis' time when the caller saw them expired. A server that hangs may execute the call much later;
     it must not reclaim leases that expired meanwhile because workers could not extend them.
     """
     call = commands.reclaim(shard, max_crashes=max_crashes, limit=LIMIT, before_ms=before_ms)
     taken = await connection.one(call)
-    for member, outcome in taken:
-        log.warning("reclaimed", extra={"fields": {"lease": member, "outcome": outcome}})
+    if taken:
+        outcomes = Counter(outcome for _, outcome in taken)
+        examples = [member for member, _ in taken[:EXAMPLES]]
+        fields = {"shard": shard, "leases": len(taken), **outcomes, "examples": examples}
+        log.warning("reclaimed", extra={"fields": fields})
     return taken

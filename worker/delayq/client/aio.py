@@ -12,6 +12,7 @@ from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
 from delayq.connection import AsyncConnection
+from delayq.errors import DelayQError
 from delayq.protocol.results import (
     Bulk,
     Cancelled,
@@ -94,7 +95,7 @@ class Client(QueueClient):
 
     async def _do(self, operation: Operation[T], connection: AsyncConnection | None = None) -> T:
         answer: Any = None
-        error: BaseException | None = None
+        error: DelayQError | None = None
         started: set[asyncio.Future[Any]] = set()
         connection = connection or self._connection  # close() may run meanwhile
         try:
@@ -106,7 +107,7 @@ class Client(QueueClient):
                     return result
                 try:
                     answer, error = await self._answer(connection, asked, started), None
-                except Exception as raised:  # noqa: BLE001 -- the operation handles it
+                except DelayQError as raised:
                     error = raised
         finally:  # also after a cancellation
             for task in started:

@@ -10,6 +10,7 @@ from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
 from delayq.connection import SyncConnection
+from delayq.errors import DelayQError
 from delayq.protocol.results import (
     Bulk,
     Cancelled,
@@ -68,7 +69,7 @@ class SyncClient(QueueClient):
 
     def _do(self, operation: Operation[T]) -> T:
         answer: Any = None
-        error: BaseException | None = None
+        error: DelayQError | None = None
         started: set[Ticket] = set()
         connection = self._connection  # close() may run meanwhile
         try:
@@ -80,9 +81,9 @@ class SyncClient(QueueClient):
                     return result
                 try:
                     answer, error = self._answer(connection, asked, started), None
-                except Exception as raised:  # noqa: BLE001 -- the operation handles it
+                except DelayQError as raised:  # what else a signal handler raises ends the call
                     error = raised
-        finally:  # also after a KeyboardInterrupt
+        finally:
             for ticket in started:
                 connection.abandon(ticket)
 

@@ -5,8 +5,9 @@ Without I/O, shared by both kinds: round_trip (calls to commands, replies to res
 move), topology_state, slots and sentinels (which server is the master).
 For asyncio: aio, on top of one multiplexer, or of cluster (a multiplexer for each node). connectors open connections,
 discovery and query find the master, blocking_reads wait for wake tokens.
-For threads: sync, on top of a ticket with a batch for each server. pool holds the connections (a Wire each),
-blocking_discovery finds the master, deadline bounds the waits.
+For threads: sync, on top of a ticket with a batch for each server. pool holds the connections (a Wire each), permits
+bound their number, blocking_discovery finds the master, deadline bounds the waits, and interrupts tells exceptions of
+signal handlers from those of the network.
 """
 
 from __future__ import annotations

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from threading import Lock
+from contextlib import suppress
+from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 from delayq.connection.deadline import Deadline
+from delayq.connection.permits import Permits
 from delayq.connection.pool import Wire
+from delayq.connection.round_trip import MALFORMED
 from delayq.connection.topology_state import (
     NEXT_SERVER_SECONDS,
     QUERY_PAUSE_SECONDS,
@@ -45,7 +48,7 @@ class BlockingDiscovery:
         self._queried_at = self._refresh_at = -math.inf  # monotonic seconds
         self._suspects: set[Place] = set()
         self._error: DelayQError | None = None  # of the last query that failed
-        self._lock = Lock()
+        self._turn, self._asker = Permits(1), 0  # the thread that queries, or did so last
         self._open: dict[Address, Wire] = {}
 
     def holder(self, slot: int = 0, deadline: Deadline | None = None) -> Place:
@@ -79,23 +82,45 @@ class BlockingDiscovery:
             self.suspect(before)
 
     def query(self, deadline: Deadline | None = None, *, wait: bool = True) -> None:
-        """Query the topology, unless another thread does or just did; `wait`: wait for that thread."""
+        """Query the topology, unless another thread does or just did; `wait`: wait for that thread.
+
+        A signal handler that interrupted a query of its thread makes another one: it must not wait for itself.
+        """
         if self.topology is None:
             return
         deadline = deadline or Deadline(self.address.timeout_seconds)
-        rounds, lock = self._rounds, self._lock
-        if not lock.acquire(timeout=deadline.left if wait else 0):
+        rounds, turn = self._rounds, self._turn.take()
+        within = turn is None and self._asker == get_ident()
+        if turn is None and wait and not within:
+            turn = self._turn.take(deadline.left)
+        if turn is None and not within:
             return
         try:
+            self._asker = get_ident()
             if self._rounds == rounds:
                 time.sleep(max(0.0, self._queried_at + QUERY_PAUSE_SECONDS - time.monotonic()))
                 self._run_query(self.topology, deadline)
         finally:
-            lock.release()
+            if turn is not None:
+                self._turn.give(turn)
 
     def _run_query(self, topology: Topology, deadline: Deadline) -> None:
         began = time.monotonic()
         suspects, self._suspects = self._suspects, set()
+        try:
+            self._query_servers(topology, suspects, deadline)
+        except BaseException:
+            self._suspects |= suspects
+            raise
+        self._rounds += 1
+        self._queried_at = time.monotonic()
+        self._refresh_at = self._queried_at + max(REFRESH_SECONDS, REFRESH_SHARE * (self._queried_at - began))
+        if self._notified != topology.snapshot():
+            self._on_change()
+            self._notified = topology.snapshot()
+
+    def _query_servers(self, topology: Topology, suspects: set[Place], deadline: Deadline) -> None:
+        """Query one server after the other, those with an open connection first."""
         topology.begin_round()
         wires, certain = self._wires(topology, suspects), False
         # Query Sentinels with an open connection first, all at once. Read late replies last.
@@ -114,12 +139,6 @@ class BlockingDiscovery:
             if wire in asked or self._send_query(wire, topology, patience):
                 certain = self._read_replies(wire, topology, patience) or certain
         topology.end_round()
-        self._rounds += 1
-        self._queried_at = time.monotonic()
-        self._refresh_at = self._queried_at + max(REFRESH_SECONDS, REFRESH_SHARE * (self._queried_at - began))
-        before, self._notified = self._notified, topology.snapshot()
-        if before != self._notified:
-            self._on_change()
 
     def _wires(self, topology: Topology, suspects: set[Place]) -> list[Wire]:
         """Return connections to all candidates: open ones first, suspects last."""
@@ -143,7 +162,7 @@ class BlockingDiscovery:
             certain = topology.add_reply(wire.address.places[0], wire.read(len(topology.queries), patience))
         except DelayQError as error:
             self._error = error
-        except Exception as error:  # noqa: BLE001 -- a malformed reply counts as no reply
+        except MALFORMED as error:  # counts as no reply
             wire.drop()
             why = f"malformed reply to a topology query: {error!r:.200}"
             self._error = Unavailable(wire.address.where, why)
@@ -155,6 +174,6 @@ class BlockingDiscovery:
 
     def close(self) -> None:
         """Close the connections to Sentinels."""
-        with self._lock:
-            while self._open:
+        with suppress(KeyError):
+            while True:
                 self._open.popitem()[1].drop()

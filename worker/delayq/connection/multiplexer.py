@@ -80,14 +80,14 @@ class Multiplexer:
             batch = self._next_batch()
             try:
                 await self._timed_round_trip(batch)
-            except asyncio.CancelledError:
-                await self._fail(batch, self._closed)
-                raise
             except Exception as error:  # noqa: BLE001 -- every caller must get a result
                 failure = self._failure(error)
                 if not self._dropped:
                     self.connector.on_failure()
                 await self._fail([*batch, *self._overdue(error)], failure)
+            except BaseException:  # closed, or interrupted
+                await self._fail(batch, self._closed)
+                raise
 
     def _overdue(self, error: Exception) -> list[Waiting]:
         """Remove and return queued requests that are older than the timeout: they fail with the batch.

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from threading import BoundedSemaphore
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from redis.exceptions import RedisError
 
 from delayq.connection.deadline import CHECK_SECONDS
+from delayq.connection.interrupts import interruption
+from delayq.connection.permits import Permit, Permits
 from delayq.connection.round_trip import packed, shown, translated
 from delayq.connection.sentinels import NOT_A_MASTER, ROLE, is_master
-from delayq.errors import Unavailable
+from delayq.errors import DelayQError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,9 @@ class Wire:
     def __init__(self, address: Address, *, checked: bool = False) -> None:
         """Connect in ready(). `checked`: whether to check by ROLE that the server is a master."""
         self.address, self._checked = address, checked
+        self.since: object = None  # see Pool.drop
         self._connection: Connection = address.blocking_connection()
+        self._owed = 0  # replies, of the login too: until they are read, no other call may use it
         self._used_at = 0.0
 
     @property
@@ -44,20 +47,24 @@ class Wire:
 
     def ready(self, deadline: Deadline) -> None:
         """Connect, unless it is open and works; Unavailable otherwise."""
-        try:
-            if self.connected and not self._alive(deadline):
-                self.drop()
-            if not self.connected:
-                self._connect(deadline)
-        except (RedisError, OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
+        if self.connected and (self._owed or not self._alive(deadline)):
             self.drop()
-            raise translated(error, self.address.where, "connect") from shown(error)
+        if not self.connected:
+            self._connect(deadline)
+            self._check(deadline)
 
     def _connect(self, deadline: Deadline) -> None:
+        self._owed = 1  # the login
         self._connection.socket_connect_timeout = self._connection.socket_timeout = deadline.left
-        self._connection.connect()
+        try:
+            self._connection.connect()
+        except BaseException as error:  # noqa: BLE001 -- raised again
+            self._fail(error, "connect")
+        self._owed = 0
         self._connection.socket_timeout = self.address.timeout_seconds
         self._connection.update_current_socket_timeout(self.address.timeout_seconds)
+
+    def _check(self, deadline: Deadline) -> None:
         if not self._checked:
             return
         self.write([ROLE], deadline)
@@ -70,41 +77,32 @@ class Wire:
             raise Unavailable(self.address.where, NOT_A_MASTER, outage="no_master")
 
     def _alive(self, deadline: Deadline) -> bool:
+        if self.readable(0):  # unsolicited data: it is closed, or replies are out of order
+            return False
+        if time.monotonic() - self._used_at < self.address.health_check_seconds:
+            return True
+        soon = deadline.within(CHECK_SECONDS)
         try:
-            if self._connection.can_read(
-                timeout=0
-            ):  # unsolicited data: it is closed, or replies are out of order
-                return False
-            if time.monotonic() - self._used_at < self.address.health_check_seconds:
-                return True
-            self._connection.send_packed_command([packed([("PING",)])], check_health=False)
-            seconds = min(CHECK_SECONDS, deadline.left)
-            return bool(self._connection.read_response(disable_decoding=True, timeout=seconds) == b"PONG")
-        except (RedisError, OSError):
+            self.write([("PING",)], soon)
+            return self.read(1, soon) == [b"PONG"]
+        except DelayQError:
             return False
 
     def write(self, commands: Sequence[Command], deadline: Deadline) -> None:
         """Send commands; the caller reads the replies."""
+        self._owed += len(commands)
         try:
             self._connection.update_current_socket_timeout(deadline.left)
             self._connection.send_packed_command([packed(commands)], check_health=False)
-        except (RedisError, OSError) as error:
-            self.drop()
-            raise translated(error, self.address.where, "commands") from error
-        except BaseException:
-            self.drop()
-            raise
+        except BaseException as error:  # noqa: BLE001 -- raised again
+            self._fail(error, "commands")
 
     def read(self, count: int, deadline: Deadline) -> list[object]:
         """Return this number of replies, with error replies as values."""
         try:
             replies = [self._reply(deadline) for _ in range(count)]
-        except (RedisError, OSError) as error:
-            self.drop()
-            raise translated(error, self.address.where, "commands") from error
-        except BaseException:
-            self.drop()
-            raise
+        except BaseException as error:  # noqa: BLE001 -- raised again
+            self._fail(error, "commands")
         self._used_at = time.monotonic()
         return replies
 
@@ -114,14 +112,26 @@ class Wire:
         except RedisError as error:
             if not self._connection.is_connected:
                 raise
-            return error
+            reply = error
+        self._owed -= 1
         return reply
+
+    def _fail(self, error: BaseException, verb: str) -> NoReturn:
+        """Disconnect, and raise the error: as ours, unless it is the program's."""
+        self.drop()
+        programs = interruption(error)
+        if programs is not None:
+            raise programs
+        assert isinstance(error, Exception)  # noqa: S101 -- see interruption()
+        raise translated(error, self.address.where, verb) from shown(error)
 
     def readable(self, seconds: float) -> bool:
         """Wait for a reply to arrive. Also True when the connection was closed."""
         try:
             return bool(self._connection.can_read(timeout=seconds))
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
+            if programs := interruption(error):
+                raise programs from None
             return True  # the next read reports it
 
     def drop(self) -> None:
@@ -129,71 +139,85 @@ class Wire:
         self._connection.disconnect()
 
 
+class Loan(NamedTuple):
+    """A connection in use."""
+
+    wire: Wire
+    permit: Permit | None = None  # None: it exceeds max_connections, and is not kept
+
+
 class Pool:
-    """The connections to one server, shared by all threads."""
+    """The connections to one server, shared by all threads.
+
+    A signal handler may raise, or make a call itself, between any two instructions: no lock is held, and a connection
+    that is neither idle nor referenced by a ticket is gone, with its permit.
+    """
 
     def __init__(self, address: Address, *, checked: bool = False) -> None:
         """Connect on first use. `checked`: see Wire."""
         self.address, self._checked = address, checked
-        self._permits = BoundedSemaphore(self.address.max_connections)
+        self._permits = Permits(self.address.max_connections)
         self._idle: list[Wire] = []
-        self._in_use: set[Wire] = set()
-        self._reusable: set[Wire] = set()  # of those, the ones to keep afterwards
+        self._since = object()  # connections in use from before are closed when they are returned
 
-    def take(self, deadline: Deadline, *, waiting: bool = False) -> Wire | None:
+    def take(self, deadline: Deadline, *, waiting: bool = False) -> Loan | None:
         """Return a connection that is ready; None if none is free, or not in time. Unavailable without Redis."""
-        if not (
-            self._permits.acquire(timeout=deadline.left) if waiting else self._permits.acquire(blocking=False)
-        ):
+        permit = self._permits.take(deadline.left if waiting else 0.0)
+        if permit is None:
             return None
+        wire: Wire | None = None
+        try:
+            wire = self._idle_or_new()
+            wire.ready(deadline)
+        except BaseException:
+            self._return(wire, permit)
+            raise
+        return Loan(wire, permit)
+
+    def _idle_or_new(self) -> Wire:
         try:
             wire = self._idle.pop()
         except IndexError:
             wire = Wire(self.address, checked=self._checked)
-        self._in_use.add(wire)
-        self._reusable.add(wire)
-        try:
-            wire.ready(deadline)
-        except BaseException:
-            self.give(wire)
-            raise
+        wire.since = self._since
         return wire
 
-    def wait(self, deadline: Deadline) -> Wire:
+    def wait(self, deadline: Deadline) -> Loan:
         """Return a connection that is ready; wait for a free one until the deadline. Unavailable otherwise."""
-        wire = self.take(deadline, waiting=True)
-        if wire is None:
+        loan = self.take(deadline, waiting=True)
+        if loan is None:
             free = f"no free connection within {deadline.seconds:g} s"
             why = f"{free}; use fewer threads, or raise spec.redis.connection.maxConnections"
             raise Unavailable(self.address.where, why)
-        return wire
+        return loan
 
-    def more(self, deadline: Deadline) -> Wire:
+    def more(self, deadline: Deadline) -> Loan:
         """Return a connection that is ready, without waiting for a free one; it may exceed max_connections by one.
 
-        For redirected calls: the caller may hold connections already, and must not wait for another.
+        For redirected calls, and those of signal handlers: the thread may hold connections already, and must not wait
+        for another.
         """
-        wire = self.take(deadline)
-        if wire is None:
-            wire = Wire(self.address, checked=self._checked)
-            wire.ready(deadline)
-        return wire
+        loan = self.take(deadline)
+        if loan is None:
+            loan = Loan(Wire(self.address, checked=self._checked))
+            loan.wire.ready(deadline)
+        return loan
 
-    def give(self, wire: Wire) -> None:
-        """Return a connection to the pool."""
-        if wire not in self._in_use:
-            wire.drop()
-            return
-        if wire not in self._reusable:
-            wire.drop()
-        self._in_use.discard(wire)
-        self._reusable.discard(wire)
-        self._idle.append(wire)
-        self._permits.release()
+    def give(self, loan: Loan) -> None:
+        """Return a connection to the pool, once."""
+        if loan.permit is None or loan.wire.since is not self._since:
+            loan.wire.drop()
+        if loan.permit is not None:
+            self._return(loan.wire, loan.permit)
+
+    def _return(self, wire: Wire | None, permit: Permit) -> None:
+        if wire is not None:
+            self._idle.append(wire)
+        self._permits.give(permit)
 
     def drop(self) -> None:
         """Close idle connections now, and those in use when they are returned: the server is no longer the master."""
-        self._reusable.clear()
+        self._since = object()
         with suppress(IndexError):
             while True:
                 self._idle.pop().drop()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Call
 
 Command = tuple[Any, ...]
+MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What decoding raises when a reply is not what was expected. Other exceptions are those of signal handlers."""
 CLOSED: Final = "connection closed: this client was closed; open it again"
 """Why a call failed: close() ran before or during the call. The client's open() connects again."""
 # Errors of a server that may serve again soon: a retry is right. The code is the first word of the reply. Before 7.0,
@@ -151,7 +153,7 @@ def _decoded(call: Call[Any], reply: object, where: str) -> object:
         return call.decode(reply)
     except DelayQError as error:
         return error  # for example ShardMapOutdated: the caller must retry elsewhere
-    except Exception as error:  # noqa: BLE001 -- must not hide the other results
+    except MALFORMED as error:  # must not hide the other results
         return DelayQError(f"Redis at {where} sent a malformed reply to {call.script.name}: {error!r:.200}")
 
 

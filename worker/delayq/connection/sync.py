@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from threading import Lock, local
+from threading import local
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from delayq.connection.blocking_discovery import BlockingDiscovery
 from delayq.connection.pool import Pool
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delayq.connection.address import Address
     from delayq.connection.deadline import Deadline
     from delayq.connection.place import Place
-    from delayq.connection.pool import Wire
+    from delayq.connection.pool import Loan
     from delayq.connection.round_trip import Command
     from delayq.protocol.commands import Call
     from delayq.protocol.keys import Keys
@@ -37,30 +37,31 @@ class Servers:
         """Connect and query on first use."""
         self.address, self.discovery = address, BlockingDiscovery(address, self._moved)
         self._pools: dict[Place, Pool] = {}
-        self._lock = Lock()
 
     def pool(self, place: Place) -> Pool:
         """Return the pool of one server. With Sentinels, its connections check that the server is a master."""
-        with self._lock:
-            if place not in self._pools:
-                self._pools[place] = Pool(self.address.at(place), checked=self.address.kind == "sentinel")
-            return self._pools[place]
+        pool = self._pools.get(place)
+        if pool is not None:
+            return pool
+        return self._pools.setdefault(
+            place, Pool(self.address.at(place), checked=self.address.kind == "sentinel")
+        )
 
-    def give(self, place: Place, wire: Wire) -> None:
+    def give(self, place: Place, loan: Loan) -> None:
         """Return a connection to its pool; close it if its server is no longer a master."""
         pool = self._pools.get(place)
         if pool is None:
-            wire.drop()
+            loan.wire.drop()
         else:
-            pool.give(wire)
+            pool.give(loan)
 
     def _moved(self) -> None:
         """Close the connections to servers that are no longer masters."""
         masters = self.discovery.topology.masters() if self.discovery.topology is not None else frozenset()
-        with self._lock:
-            gone = [self._pools.pop(place) for place in set(self._pools) - masters]
-        for pool in gone:
-            pool.drop()
+        for place in set(self._pools) - masters:
+            pool = self._pools.pop(place, None)
+            if pool is not None:
+                pool.drop()
 
     def demoted(self, place: Place) -> None:
         """Close the connections to a server that is no longer or not yet a master, and query before the next call."""
@@ -86,11 +87,20 @@ class Servers:
 
 
 class Thread(local):
-    """The calls that one thread has started and not finished."""
+    """The calls that one thread has started and not finished. A signal handler may start one within another."""
 
     def __init__(self) -> None:
         """Start without calls."""
-        self.tickets: list[Ticket] = []
+        self._tickets: set[ref[Ticket]] = set()  # weak: the ticket of an interrupted call is gone
+
+    def add(self, ticket: Ticket) -> None:
+        """Add a call, until it is gone."""
+        self._tickets.add(ref(ticket, self._tickets.discard))
+
+    def others(self, ticket: Ticket) -> list[Ticket]:
+        """Return the calls besides this one."""
+        found = [each() for each in list(self._tickets)]
+        return [each for each in found if each is not None and each is not ticket]
 
 
 class SyncConnection:
@@ -142,12 +152,8 @@ class SyncConnection:
             ticket.add_calls(calls)
         else:
             ticket.add_shards(shards)
-        try:
-            ticket.start(free=not any(each.unsent for each in self._thread.tickets))
-        except BaseException:
-            ticket.abandon()
-            raise
-        self._thread.tickets.append(ticket)
+        self._thread.add(ticket)
+        ticket.start(free=not any(each.unsent for each in self._thread.others(ticket)))
         return ticket
 
     def finish(self, ticket: Ticket) -> list[Any]:
@@ -156,13 +162,11 @@ class SyncConnection:
         return each_answered(*self._done(ticket))
 
     def _done(self, ticket: Ticket) -> tuple[list[Any], list[Any]]:
-        self._thread.tickets.remove(ticket)
-        ticket.finish(alone=not any(each.holds for each in self._thread.tickets))
+        ticket.finish(alone=not any(each.holds for each in self._thread.others(ticket)))
         return ticket.results()
 
     def abandon(self, ticket: Ticket) -> None:
         """Discard calls that were started; their thread calls this instead of finish()."""
-        self._thread.tickets.remove(ticket)
         ticket.abandon()
 
     def send(self, commands: Sequence[Command], keys: Keys | None = None) -> list[Any]:
@@ -172,7 +176,8 @@ class SyncConnection:
         """
         ticket = Ticket(self._servers)
         ticket.add_commands(commands, keys)
-        ticket.finish(alone=not any(each.holds for each in self._thread.tickets))
+        self._thread.add(ticket)
+        ticket.finish(alone=not any(each.holds for each in self._thread.others(ticket)))
         return ticket.replies()
 
     def servers(self, shards: Iterable[Keys]) -> list[Holding]:

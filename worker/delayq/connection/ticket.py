@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from delayq.connection.place import Place
-    from delayq.connection.pool import Wire
+    from delayq.connection.pool import Loan, Wire
     from delayq.connection.round_trip import Command
     from delayq.connection.sync import Servers
     from delayq.protocol.commands import Call
@@ -68,9 +68,14 @@ class Batch:
     """Parts that share one round trip and one confirmation."""
 
     place: Place
-    wire: Wire
+    loan: Loan
     parts: list[Part]
-    tail: Sequence[Command]
+    tail: Sequence[Command] = ()
+
+    @property
+    def wire(self) -> Wire:
+        """The connection."""
+        return self.loan.wire
 
 
 class Ticket:
@@ -82,10 +87,12 @@ class Ticket:
         self._deadline = Deadline(servers.address.timeout_seconds)
         self._routes: Routes | None = None
         if servers.address.is_cluster:
-            self._routes = Routes(servers.discovery.apply_redirect, lambda: self._deadline.left)
+            deadline = self._deadline  # without `self`, so that an interrupted call is gone at once
+            self._routes = Routes(servers.discovery.apply_redirect, lambda: deadline.left)
         self._parts: list[Part] = []
         self._todo: list[Part] = []
         self._sent: list[Batch] = []
+        self._exchanging = False  # whether it takes or returns a connection
 
     # the request
 
@@ -142,8 +149,8 @@ class Ticket:
 
     @property
     def holds(self) -> bool:
-        """Whether it holds a connection."""
-        return bool(self._sent)
+        """Whether it holds a connection, or may."""
+        return self._exchanging or bool(self._sent)
 
     def results(self) -> tuple[list[Any], list[Any]]:
         """Return the results of the calls in order, and the confirmations, with errors as values."""
@@ -167,8 +174,13 @@ class Ticket:
 
     def start(self, *, free: bool) -> None:
         """Send as far as connections are free, if `free`; wait only to connect."""
-        if free:
+        if not free:
+            return
+        try:
             self._send(Pool.take)
+        except BaseException:
+            self.abandon()
+            raise
 
     def renew(self) -> None:
         """Restart the deadline, because the caller did something else meanwhile."""
@@ -187,11 +199,13 @@ class Ticket:
                 if self._todo:
                     self._pause()
                     self._send(Pool.wait if alone else Pool.more)
-        finally:
+        except BaseException:
             self.abandon()
+            raise
 
     def abandon(self) -> None:
-        """Close connections whose replies will not be read."""
+        """Close connections whose replies will not be read, and send nothing more."""
+        self._todo = []
         while self._sent:
             try:
                 self._sent[0].wire.drop()
@@ -199,8 +213,12 @@ class Ticket:
                 self._give(self._sent[0])
 
     def _give(self, batch: Batch) -> None:
-        self._sent.remove(batch)
-        self._servers.give(batch.place, batch.wire)
+        self._exchanging = True
+        try:
+            self._sent.remove(batch)
+            self._servers.give(batch.place, batch.loan)
+        finally:
+            self._exchanging = False
 
     def _pause(self) -> None:
         """Pause, if all parts wait."""
@@ -211,18 +229,22 @@ class Ticket:
         for part in paused:
             self._advance(part, None)
 
-    def _send(self, first: Callable[[Pool, Deadline], Wire | None]) -> None:
+    def _send(self, first: Callable[[Pool, Deadline], Loan | None]) -> None:
         """Send one batch to each server; parts without a connection stay. `first` gets the first connection."""
         batches = self._by_place()
         for nth, (place, parts) in enumerate(batches.items()):
             take = Pool.take if self._sent else first
+            self._exchanging = True
             try:
-                wire = take(self._servers.pool(place), self._share(len(batches) - nth))
-                if wire is None:
+                loan = take(self._servers.pool(place), self._share(len(batches) - nth))
+                if loan is None:
                     return
-                self._write(place, wire, parts)
+                self._sent.append(Batch(place, loan, parts))
+                self._write(self._sent[-1])
             except DelayQError as error:
                 self._failed(place, parts, error)
+            finally:
+                self._exchanging = False
 
     def _by_place(self) -> dict[Place, list[Part]]:
         found: dict[Place, list[Part]] = defaultdict(list)
@@ -244,14 +266,12 @@ class Ticket:
         seconds = self._deadline.left
         return self._deadline.within(max(seconds / left, min(seconds / 2, CHECK_SECONDS)))
 
-    def _write(self, place: Place, wire: Wire, parts: list[Part]) -> None:
-        tail = next((part.tail for part in parts if part.step.place is None), ())
-        batch = Batch(place, wire, parts, tail)
-        self._sent.append(batch)
-        self._todo = [part for part in self._todo if part not in parts]
+    def _write(self, batch: Batch) -> None:
+        batch.tail = next((part.tail for part in batch.parts if part.step.place is None), ())
+        self._todo = [part for part in self._todo if part not in batch.parts]
         try:
-            commands = [command for part in parts for command in part.step.commands]
-            wire.write([*commands, *tail], self._deadline)
+            commands = [command for part in batch.parts for command in part.step.commands]
+            batch.wire.write([*commands, *batch.tail], self._deadline)
         except DelayQError:
             self._give(batch)
             raise

@@ -142,14 +142,16 @@ class Commands:
 
     def use_shard_map(self, shard_map: ShardMap) -> None:
         """Use this shard map from now on. `shards` are all that it covers."""
-        self.shard_map, self._pinned = shard_map, None
+        self._pinned = None
         self.shards = tuple(Keys(self._prefix, self.queue, shard) for shard in range(shard_map.shards_in_use))
+        self.shard_map = shard_map  # last: if a signal handler raises before, the next call does it again
         self.changed.ring()
 
     def pinned_to(self, shard_map: ShardMap) -> Commands:
         """Return a copy pinned to this shard map, for calls that must use the same one."""
-        if shard_map is self.shard_map and self._pinned is not None:
-            return self._pinned
+        pinned = self._pinned
+        if pinned is not None and pinned.shard_map is shard_map:
+            return pinned
         pinned = copy(self)
         pinned.shard_map = shard_map
         if shard_map.shards_in_use != len(self.shards):

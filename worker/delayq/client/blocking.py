@@ -81,7 +81,7 @@ class SyncClient(QueueClient):
                     return result
                 try:
                     answer, error = self._answer(connection, asked, started), None
-                except DelayQError as raised:  # what else a signal handler raises ends the call
+                except DelayQError as raised:
                     error = raised
         finally:
             for ticket in started:

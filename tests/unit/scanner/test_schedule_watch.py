@@ -58,6 +58,7 @@ class World:
         self.deleted: list[str] = []
         self.statuses: dict[str, dict[str, Any]] = {}
         self.events: list[tuple[str, str]] = []
+        self.tries: list[str] = []
         self.error: Mapping[str, Exception] = {}
         self.refuses: Exception | None = None  # the API server
         self.meanwhile: Callable[[], None] = lambda: None
@@ -94,6 +95,7 @@ class World:
         self, schedule: DelaySchedule, *, owner: str, notes: Mapping[str, object]
     ) -> ScheduleChange:
         name = schedule.metadata.name
+        self.tries.append(name)
         if name in self.error:
             raise self.error[name]
         body = json.dumps({"document": to_document(schedule), **notes}).encode()
@@ -179,7 +181,12 @@ async def test_one_that_cannot_be_does_not_hold_up_others_and_is_told_once() -> 
     assert world.applied == ["a"]
     assert (ready(world, "never"), ready(world, "full")) == ("InvalidSpec", "Refused")
     assert sorted(world.events) == [("a", "Created"), ("full", "Refused"), ("never", "InvalidSpec")]
+    assert world.tries.count("full") == 1, "each try computes the times of the schedule: not in every pass"
     world.error = {"never": SpecError(())}  # there is room, and nobody edits the other
+    await world.settle()
+    assert world.tries.count("full") == 1
+    seconds, _ = world.watch._waits["full"]
+    world.watch._waits["full"] = seconds, 0.0  # its time has come
     await world.settle()
     await world.settle()
     assert world.applied == ["a", "full"]
@@ -187,6 +194,24 @@ async def test_one_that_cannot_be_does_not_hold_up_others_and_is_told_once() -> 
     world.see(body("never", 2))
     await world.settle()
     assert world.applied == ["a", "full", "never"]
+
+
+async def test_one_that_is_refused_again_and_again_is_tried_ever_less_often_until_it_is_edited() -> None:
+    world = World()
+    world.error = {"full": ScheduleRefused("no room")}
+    world.see(body("full"))
+    waits = []
+    for _ in range(7):
+        await world.settle()
+        await world.settle()
+        seconds, _ = world.watch._waits["full"]
+        world.watch._waits["full"] = seconds, 0.0
+        waits.append(seconds)
+    assert waits == [10, 20, 40, 80, 160, 300, 300]
+    world.error = {}
+    world.see(body("full", 2))
+    await world.settle()
+    assert (world.applied, world.watch._waits) == (["full"], {})
 
 
 async def test_a_deletion_while_its_status_is_written_is_not_undone_by_the_answer() -> None:

@@ -40,6 +40,9 @@ PAGE_SECONDS: Final = 0.5  # between two pages of a pass
 PASS_SECONDS: Final = 10.0  # between two passes, unless one takes longer
 REST_SECONDS: Final = 3600.0
 AGAIN_SECONDS: Final = 30.0  # until a watch that ended begins again
+MOST_REFUSED_SECONDS: Final = (
+    300.0  # between two tries of a schedule that Redis refuses: each doubles the time
+)
 
 
 class ScheduleWatch:
@@ -64,6 +67,9 @@ class ScheduleWatch:
         self._deleted: dict[str, str] = {}  # the UID of each of those that is gone
         self._reported: dict[str, Reported] = {}
         self._refused: dict[str, Refusal] = {}
+        self._waits: dict[
+            str, tuple[float, float]
+        ] = {}  # refused by Redis: how long it waits, and until when
         self._api: PodApi | None = None
         self._reporter: ScheduleReporter | None = None
         self._reflector: Reflector | None = None
@@ -145,6 +151,7 @@ class ScheduleWatch:
         """Note a change, or with `uid` a deletion. Those of other shards are found by the pass of their next leader."""
         self._reported.pop(name, None)
         self._refused.pop(name, None)
+        self._waits.pop(name, None)
         if self._shard(name) in self._led():
             self._changed[name] = None
             if uid:
@@ -195,12 +202,15 @@ class ScheduleWatch:
             change = await self._client.apply_schedule(schedule, owner=KUBERNETES, notes=notes)
         except (SpecError, ScheduleRefused) as error:
             refusal = Refusal("InvalidSpec" if isinstance(error, SpecError) else "Refused", str(error))
+            seconds = min(MOST_REFUSED_SECONDS, 2 * self._waits.get(name, (PASS_SECONDS / 2, 0.0))[0])
+            self._waits[name] = seconds, time.monotonic() + seconds
             if self._refused.get(name) != refusal:
                 self._keep(known, written := await reporter.refused(known, refusal))
                 if written is not None:
                     self._refused[name] = refusal
             return
         self._refused.pop(name, None)
+        self._waits.pop(name, None)
         self._keep(known, await reporter.applied(known, schedule))
         await reporter.changed(name, known.uid, change)
 
@@ -251,9 +261,9 @@ class ScheduleWatch:
                 self._again(name)
 
     def _again(self, name: str) -> None:
-        """Apply a schedule once more, unless its spec is invalid until it is edited."""
-        refusal = self._refused.get(name)
-        if refusal is None or refusal.reason != "InvalidSpec":
+        """Apply a schedule once more, unless its spec is invalid until it is edited, or it was refused lately."""
+        refusal, (_, until) = self._refused.get(name), self._waits.get(name, (0.0, 0.0))
+        if (refusal is None or refusal.reason != "InvalidSpec") and time.monotonic() >= until:
             self._changed[name] = None
 
     async def _compare(self, record: ScheduleRecord, now_ms: int, reporter: ScheduleReporter) -> None:

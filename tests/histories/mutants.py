@@ -96,7 +96,13 @@ MUTANTS: Final = (
     Mutant(
         "a repeated call that does not find its task",
         *("prelude/basics.lua", "return apart >= 0 and apart <= 60000", "return false"),
-        _bias("schedule_mode_reject get", "ack", cuts=0.3, cut_kinds=("reply_lost",)),
+        _bias(
+            "schedule_mode_reject schedule_mode_reject get",
+            "ack",
+            tasks=30,
+            cuts=0.15,
+            cut_kinds=("reply_lost",),
+        ),
     ),
     Mutant("a cancel that keeps the task", "cancel.lua", "  redis.call('HDEL', tasks, id)\n", ""),
     Mutant(

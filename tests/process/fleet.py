@@ -18,11 +18,11 @@ from delayq import SyncClient
 from delayq.protocol.keys import Keys
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import PATIENCE_SECONDS, Gone, Process, delayq, poll_pause
+from tests.processes import DELAYQ, PATIENCE_SECONDS, Gone, Process, poll_pause
 from tests.servers import RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from redis import Redis
 
@@ -85,12 +85,12 @@ class Fleet:
         }
         self.config.write_text(yaml.safe_dump(document))
 
-    def start(self, role: Role, *options: str, ready: bool = True) -> Process:
-        """Start a process; with `ready`, wait until it works."""
+    def start(self, role: Role, *options: str, ready: bool = True, before: Sequence[str] = ()) -> Process:
+        """Start a process; with `ready`, wait until it works. `before` is a command that executes another one."""
         where = () if "redis" in self.spec else ("--redis", self.server.url)
         argv = ("--config", str(self.config), *where, "--port", "0", *ENDLESS[role], *options)
         env = {"LEDGER": str(self.ledger_dir), **self.environment}
-        process = delayq(role, *argv, env=env, cwd=HERE)
+        process = Process.start(*before, DELAYQ, role, *argv, env=env, cwd=HERE)
         self.processes.append(process)
         if ready:
             self.wait_ready(process)

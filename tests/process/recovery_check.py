@@ -27,6 +27,12 @@ async def state(task: Task) -> str:
     return found.read_text() if found.exists() else "requeue"
 
 
+def state_sync(task: Task) -> str:
+    """Answer in a thread."""
+    note("asked", task)
+    return "requeue"
+
+
 async def transfer(task: Task, connection: AsyncConnection) -> None:
     """A handler in its guard's transaction: it ends when a file says so."""
     note("start", task)

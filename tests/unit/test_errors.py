@@ -51,7 +51,12 @@ def test_the_drawing_is_the_tree() -> None:
 
 def test_every_class_is_documented_and_has_a_name_in_the_package_or_is_internal() -> None:
     assert all(inspect.getdoc(each) for each in CLASSES.values())
-    assert set(CLASSES) - set(delayq.__all__) <= {"EnvelopeError", "EnvelopeTooNew", "FormatTooNew"}
+    assert set(CLASSES) - set(delayq.__all__) <= {
+        "EnvelopeError",
+        "EnvelopeTooNew",
+        "FormatTooNew",
+        "NotStarted",
+    }
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ For handlers to raise: Bury, Seen and
 Retry
 ├── GuardBusy                  another run holds the task's guard
 ├── GuardLost                  the guard was lost while the handler ran
+├── NotStarted                 the process lacks a thread, a descriptor, … : the handler has not begun
 └── GuardUnavailable           the guard's store is unreachable or does not serve
 """
 
@@ -243,3 +244,11 @@ class GuardUnavailable(Retry):
         """`where` and `why` never hold a password: they are logged, and exported as a condition."""
         super().__init__(f"guard at {where} is not available ({why})", delay_ms=delay_ms, charge=False)
         self.where, self.why = where, why
+
+
+class NotStarted(Retry):
+    """The handler has not begun: this process lacks a thread, a process, a descriptor or memory for it."""
+
+    def __init__(self, reason: str) -> None:
+        """The task is released, and no attempt is charged."""
+        super().__init__(reason, charge=False)

@@ -286,6 +286,10 @@ QUEUE_COUNTERS: Final = tuple(
 
 WORKER_SLOTS: Final = _gauge("worker_slots", "Tasks that this worker can run at a time.")
 WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks that this worker runs now.")
+WORKER_UNUSABLE_SLOTS: Final = _gauge(
+    "worker_unusable_slots",
+    "Slots that this worker does not use, because it lacks threads, processes, descriptors or memory.",
+)
 WORKER_FIRST_CLAIM: Final = _gauge(
     "worker_first_claim_timestamp_seconds",
     "Unix time of the first answered claim of this worker; no value before.",

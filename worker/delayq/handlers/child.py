@@ -14,11 +14,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
-from typing import IO, TYPE_CHECKING, cast
+from queue import SimpleQueue
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
+
+from delayq.service.resources import check_lack, start_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 CHUNK_BYTES = 64 * 1024
 DRAIN_CHUNKS = 64  # more than a pipe holds: stop reading, even if a descendant outside the group still writes
@@ -112,19 +114,38 @@ STDERR_BYTES = 8 * 1024
 KILL_SECONDS = 5.0  # only a process stuck inside the kernel outlives SIGKILL for longer
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str | bytes]) -> subprocess.Popen[bytes]:
-    """Start a command in its own session, and so in its own process group; OSError if that fails."""
+class Spawned(NamedTuple):
+    """A process, and the inbox of the thread that waits for its end."""
+
+    process: subprocess.Popen[bytes]
+    waiter: SimpleQueue[Callable[[], None] | None]
+
+
+def spawn(argv: Sequence[str], env: Mapping[str, str | bytes]) -> Spawned:
+    """Start a command in its own session, and so in its own process group; OSError if that fails.
+
+    NotStarted if this worker lacks what that takes. The thread comes first: without one, nothing would reap it.
+    """
     pipe = subprocess.PIPE
-    return subprocess.Popen(  # noqa: S603 -- the command is the document's own
-        argv, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True
-    )
+    waiter: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+    start_thread("delayq-child", lambda: wait() if (wait := waiter.get()) else None)
+    try:
+        process = subprocess.Popen(  # noqa: S603 -- the command is the document's own
+            argv, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True
+        )
+    except BaseException as error:
+        waiter.put(None)
+        check_lack(error)
+        raise
+    return Spawned(process, waiter)
 
 
 class Child:
     """The process and its output."""
 
-    def __init__(self, process: subprocess.Popen[bytes], *, body: bytes, max_output_bytes: int) -> None:
+    def __init__(self, spawned: Spawned, *, body: bytes, max_output_bytes: int) -> None:
         """Take over a process from `spawn`."""
+        process = spawned.process
         self.output = Tail(max_output_bytes)
         self.errors = Tail(min(STDERR_BYTES, max_output_bytes))
         self.group = process.pid
@@ -136,7 +157,7 @@ class Child:
             Listen(cast("IO[bytes]", process.stdout), (self.output,)),
             Listen(cast("IO[bytes]", process.stderr), (self.output, self.errors)),
         )
-        threading.Thread(target=self._await_exit, name="delayq-child", daemon=True).start()
+        spawned.waiter.put(self._await_exit)
 
     @property
     def running(self) -> bool:

@@ -112,12 +112,12 @@ class ExecHandler(Handler):
         settle(code, bytes(child.errors.data) or bytes(child.output.data))
 
     def _start(self, task: Task) -> Child:
-        process = spawn(self._argv, self._env | task_env(task))
+        spawned = spawn(self._argv, self._env | task_env(task))
         if self._groups.warden:
             self._groups.warden.watch(
-                process.pid
+                spawned.process.pid
             )  # before it gets the payload, so that it does no work unwatched
-        child = Child(process, body=task.body, max_output_bytes=self._max_output_bytes)
+        child = Child(spawned, body=task.body, max_output_bytes=self._max_output_bytes)
         self._groups.running.add(child)
         return child
 

@@ -23,6 +23,7 @@ from delayq.handlers.base import HandlerSetupError, optional_fields
 from delayq.handlers.http_pool import Pool, Request, repeat
 from delayq.handlers.http_response import Answer
 from delayq.service.mounted import Mounted
+from delayq.service.resources import check_lack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +124,10 @@ class Post:
         await self._session.close()
 
     async def send(self, task: Task, extra: Mapping[str, str] | None = None) -> Answer:
-        """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for an invalid content type."""
+        """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for an invalid content type.
+
+        NotStarted if this process has no descriptor or memory for a connection.
+        """
         headers = self._static | task_headers(task) | dict(extra or {})
         if self._key:
             headers[signature.HEADER] = signature.sign(
@@ -134,16 +138,20 @@ class Post:
                 headers=headers,
                 body=task.body,
             )
-        async with self._session.post(
-            self._url, data=task.body, headers=headers, allow_redirects=False
-        ) as response:
-            return Answer(
-                status=response.status,
-                body=await _beginning(response, self._body_seconds),
-                retry_after=response.headers.get("Retry-After"),
-                date=response.headers.get("Date"),
-                location=response.headers.get("Location"),
-            )
+        try:
+            async with self._session.post(
+                self._url, data=task.body, headers=headers, allow_redirects=False
+            ) as response:
+                return Answer(
+                    status=response.status,
+                    body=await _beginning(response, self._body_seconds),
+                    retry_after=response.headers.get("Retry-After"),
+                    date=response.headers.get("Date"),
+                    location=response.headers.get("Location"),
+                )
+        except aiohttp.ClientConnectorError as error:  # nothing was sent
+            check_lack(error.os_error)
+            raise
 
 
 async def _beginning(response: aiohttp.ClientResponse, seconds: float) -> bytes:

@@ -15,8 +15,9 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from delayq.errors import Retry
+from delayq.errors import NotStarted
 from delayq.service import logs
+from delayq.service.resources import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HAND_BACK_MS = 1_000
 EXHAUSTED = "no free thread: as many as worker.concurrency still run handlers of cancelled tasks"
 
 
@@ -41,7 +41,7 @@ class Threads:
 
     async def run(self, function: Callable[[Task], object], task: Task) -> object:
         """Call the function in a thread; when cancelled, leave the thread to finish on its own."""
-        thread = self._take(task)
+        thread = self._take()
         job = _Job(function, task)
         thread.inbox.put(job)
         try:
@@ -63,11 +63,9 @@ class Threads:
         while self._idle:
             self._idle.pop().inbox.put(None)
 
-    def _take(self, task: Task) -> _Thread:
+    def _take(self) -> _Thread:
         if self.abandoned >= self._size:
-            fields = logs.of_task(task) | {"abandoned": self.abandoned}
-            log.error("handler_threads_exhausted", extra={"fields": fields})
-            raise Retry(EXHAUSTED, delay_ms=HAND_BACK_MS, charge=False)
+            raise NotStarted(EXHAUSTED)
         return self._idle.pop() if self._idle else _Thread()
 
     def _give_back(self, thread: _Thread) -> None:
@@ -128,7 +126,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self.inbox: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="delayq-handler", daemon=True).start()
+        start_thread("delayq-handler", self._run)
 
     def _run(self) -> None:
         while (job := self.inbox.get()) is not None:

@@ -54,7 +54,7 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
         )
 
         def families() -> Iterable[Family]:
-            worker.counters.busy = worker.slots.busy
+            worker.counters.busy, worker.counters.unusable = worker.slots.busy, worker.slots.unusable
             return metrics.worker_families(worker.counters)
 
         yield Opened(worker, counted(families), worker.stop_seconds, worker.backup_renewal)

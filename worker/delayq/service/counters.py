@@ -70,6 +70,7 @@ class WorkerCounters(ProcessCounters):
 
     slots: int = 0
     busy: int = 0
+    unusable: int = 0
     first_claim: float | None = None  # Unix seconds
     claimed: int = 0
     extended: int = 0

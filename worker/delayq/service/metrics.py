@@ -41,6 +41,7 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
     plain = {
         m.WORKER_SLOTS: counters.slots,
         m.WORKER_BUSY_SLOTS: counters.busy,
+        m.WORKER_UNUSABLE_SLOTS: counters.unusable,
         m.WORKER_CLAIMED: counters.claimed,
         m.WORKER_EXTENDED: counters.extended,
         m.WORKER_LEASES_LOST: counters.leases_lost,

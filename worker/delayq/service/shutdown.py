@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -68,8 +70,14 @@ def end_within(seconds: float, code: int) -> None:
     at = time.monotonic() + seconds
     _Deadline.at, _Deadline.code = min(at, _Deadline.at), code
     if _Deadline.thread is None:
-        _Deadline.thread = threading.Thread(target=_wait, name="delayq-shutdown", daemon=True)
-        _Deadline.thread.start()
+        thread = threading.Thread(target=_wait, name="delayq-shutdown", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the process lacks threads: the kernel ends it at this deadline, by SIGALRM
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(math.ceil(seconds))
+        else:
+            _Deadline.thread = thread
 
 
 def _wait() -> None:

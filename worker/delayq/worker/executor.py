@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, Retry, Seen, check_retry
+from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, NotStarted, Retry, Seen, check_retry
 from delayq.handlers.base import NO_BATCHES
 from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.handlers.forked_children import end_if_forked
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Raised by a guard, not by the handler: no failure, and no sample of the handler's duration.
-_REFUSED = (Seen, GuardBusy, GuardUnavailable)
+# Raised by a guard, or before the handler: no failure, and no sample of the handler's duration.
+_REFUSED = (Seen, GuardBusy, GuardUnavailable, NotStarted)
 _EVENTS: dict[type[Retry], str] = {
     Retry: "handler_failed",
     GuardBusy: "guard_busy",
@@ -56,8 +56,10 @@ class Executor:
         kinds: Kinds | None = None,
         *,
         batches: Mapping[tuple[str, int], Batch] = NO_BATCHES,
+        lacking: Callable[[Running, NotStarted], None] = lambda *_: None,
     ) -> None:
-        """`call`, `kinds` and `batches` are the handler's."""
+        """`call`, `kinds` and `batches` are the handler's. `lacking` is called for each run that cannot begin."""
+        self._lacking = lacking
         self.batches = batches
         self._call, self._delivery, self._counters, self.kinds = call, delivery, counters, kinds
         self.uniform = kinds is None or (not batches and all(each is delivery for each in kinds.values()))
@@ -195,6 +197,9 @@ class Executor:
         return Settlement("ack", running.lease)
 
     def _failed(self, running: Running, error: BaseException) -> Settlement:
+        if isinstance(error, NotStarted):
+            self._lacking(running, error)
+            return _released(running)
         if running.shared and isinstance(error, (Seen, Bury)):  # raised, so of which task?
             return self._retried(running, error, described(error))
         if isinstance(error, Seen):

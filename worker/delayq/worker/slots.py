@@ -100,9 +100,10 @@ class Slots:
     def __init__(self, spec: Spec, counters: WorkerCounters, largest_batch: int = 0) -> None:
         """All slots are free. `largest_batch`: the most tasks that the handler takes in one call."""
         self.delivery, self.counters, self.largest_batch = spec.delivery, counters, largest_batch
-        self.total = counters.slots = spec.worker.concurrency  # less those that are stuck
+        self.total = counters.slots = spec.worker.concurrency  # less those that are stuck or unusable
         self.running: dict[bytes, Running] = {}  # by lease member, in the order they began
         self.stuck = 0  # used by abandoned handlers that still run
+        self.unusable = 0  # withheld while handlers cannot begin: see slot_limit.py
         self.reserved = 0  # for claims under way
         self.group_states: list[GroupState] = []
         self.hinted: dict[
@@ -231,6 +232,13 @@ class Slots:
         """Mark slots as stuck; a negative number returns them."""
         self.stuck += slots
         self.total -= slots
+
+    def limit_by(self, slots: int) -> None:
+        """Use so many slots less; a negative number returns them."""
+        self.unusable += slots
+        self.total -= slots
+        if slots < 0:
+            self.ring()
 
     def claim_again(self) -> None:
         """Claim healthy tasks again after a group of suspects."""

@@ -23,6 +23,7 @@ from delayq.worker.claim_loop import ClaimLoop
 from delayq.worker.executor import Executor
 from delayq.worker.guard_breaker import GuardBreaker
 from delayq.worker.lease_renewal import LeaseRenewal
+from delayq.worker.slot_limit import SlotLimit
 from delayq.worker.slots import GroupState, Slots
 from delayq.worker.unparking import Unparking
 from delayq.worker.wake_listener import Listener
@@ -95,11 +96,15 @@ class Worker:
                 else each
                 for kind, each in batches.items()
             }
-        self._runner = Executor(call, spec.delivery, self.counters, kinds, batches=batches)
+        self._slot_limit = SlotLimit(self.slots)
+        self._runner = Executor(
+            call, spec.delivery, self.counters, kinds, batches=batches, lacking=self._slot_limit.note
+        )
         self.backup_renewal = BackupRenewal(self.slots, commands, address, self._runner)
         self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         if guard_breaker is not None:
             self.services.add(guard_breaker)
+        self.services.add(self._slot_limit)
         self.services.add(ShardMapSync(commands, self._renewal_connection))
         self.services.add(Unparking(commands, self._renewal_connection, self.slots, kinds))
         self.services.open()
@@ -137,10 +142,10 @@ class Worker:
             await parts.listener.changed()
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Run until `stop`, then drain; `hurry` ends draining early."""
+        """Run until `stop`, then drain; `hurry` ends draining early. LacksResources if no handler can begin."""
         self.services.start()
         try:
-            await stop.wait()
+            await self._slot_limit.serves_until(stop)
             self.slots.drain()
             fields = {"running": len(self.slots.running), "seconds": self._drain_seconds}
             log.info("drain_started", extra={"fields": fields})
@@ -153,6 +158,7 @@ class Worker:
             closing = [each.close() for each in connections]
             closing += [parts.blocking_reads.close() for parts in self._parts.values()]
             await asyncio.gather(*closing)
+        self._slot_limit.check()
 
     def _loops_of(self, kind: type) -> list[Loop]:
         return [loop for loop in self.loops if isinstance(loop.service, kind)]

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delayq.errors import GuardBusy, GuardUnavailable
+from delayq.errors import GuardBusy, GuardUnavailable, NotStarted
 from delayq.guards.sql import urls
 from delayq.guards.sql.errors import away, translated
 from delayq.guards.sql.pools import PAUSE_SECONDS, PERSIST_SECONDS
@@ -147,15 +147,15 @@ class Aio:
     ) -> T:
         try:
             return await self._keeper.within(self._seconds, step, unwanted)
-        except TimeoutError as error:
-            raise self._silent(error) from None
+        except (TimeoutError, NotStarted) as error:
+            raise self._silent(error) from error
 
     async def _soon(self, step: Coroutine[Any, Any, T]) -> T:
         seconds = min(ABANDON_SECONDS, self._seconds)
         try:
             return await self._keeper.within(seconds, step, more=self._seconds - seconds)
-        except TimeoutError as error:
-            raise self._silent(error) from None
+        except (TimeoutError, NotStarted) as error:
+            raise self._silent(error) from error
 
-    def _silent(self, error: TimeoutError) -> GuardUnavailable:
+    def _silent(self, error: TimeoutError | NotStarted) -> GuardUnavailable:
         return away(urls.where(self._pools.url()), str(error))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.guards.background import Background
+from delayq.service.resources import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -40,7 +40,7 @@ async def in_thread(step: Callable[[], T], unwanted: Callable[[T], object] | Non
 
 
 def _start(run: Callable[[], object]) -> None:
-    threading.Thread(target=run, name="delayq-guard", daemon=True).start()
+    start_thread("delayq-guard", run)
 
 
 class Keeper(Background):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from delayq.errors import GuardBusy
+from delayq.errors import GuardBusy, NotStarted
 from delayq.handlers.failures import bounded, described
 from delayq.protocol.results import Verdict
 from delayq.recovery.checks.base import Answer, CheckFailed
+from delayq.service import logs
 
 if TYPE_CHECKING:
     from delayq.contract import Check as Spec
     from delayq.protocol.envelope import Task
     from delayq.recovery.checks.base import Check
+
+log = logging.getLogger(__name__)
 
 Cause = Literal["check", "failed", "timeout", "unreadable"]
 
@@ -68,6 +72,10 @@ class CheckRunner:
         answer = running.result()
         if isinstance(answer, GuardBusy):
             return None
+        if isinstance(answer, BaseException) and (lack := _lack(answer)):
+            fields = logs.of_task(task) | {"error": str(lack)}
+            log.warning("check_not_started", extra={"fields": fields})
+            return None
         if isinstance(answer, Answer):
             reason = bounded(answer.reason) or (NO_REASON if answer.verdict is Verdict.BURY else "")
             return Judgement(answer.verdict, reason, "check")
@@ -82,6 +90,11 @@ class CheckRunner:
 
     def _failure(self, cause: Cause, why: str) -> Judgement:
         return Judgement(self._on_failure, bounded(f"the check failed: {why}"), cause)
+
+
+def _lack(error: BaseException) -> NotStarted | None:
+    """Return why the check has not begun; None if it has."""
+    return next((each for each in (error, error.__cause__) if isinstance(each, NotStarted)), None)
 
 
 def _why(error: BaseException) -> str:

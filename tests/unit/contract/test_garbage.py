@@ -124,9 +124,24 @@ def test_a_secret_put_where_a_reference_belongs_is_not_repeated(secret: Json) ->
 def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
     http, host = {"url": "https://user:hunter2@shop/"}, {"host": "redis://:hunter2@shop"}
     assert messages(document(redis={"standalone": host}, handler={"http": http})) == [
-        "spec.redis.standalone.host: expected a host name or address, got text",
+        "spec.redis.standalone.host: expected a host name or address without a port, got text",
         "spec.handler.http.url: expected an http or https URL without user name and password, got text",
     ]
+
+
+@pytest.mark.parametrize("host", ["redis.shop.svc:6379", "10.0.0.1:6379", "redis:", ":6379"])
+def test_a_host_with_a_port_is_refused(host: str) -> None:
+    (message,) = messages(document(redis={"standalone": {"host": host}}))
+    assert message.startswith(
+        "spec.redis.standalone.host: expected a host name or address without a port, got "
+    )
+    port = "leave out the port: it belongs into the field port"
+    assert (port in message) == (host in ("redis.shop.svc:6379", "10.0.0.1:6379"))
+
+
+@pytest.mark.parametrize("host", ["::", "::1", "fe80::1", "2001:db8::7:6379", "::ffff:10.0.0.1"])
+def test_an_ipv6_address_is_a_host(host: str) -> None:
+    parse(document(redis={"standalone": {"host": host}}))
 
 
 @given(specs)

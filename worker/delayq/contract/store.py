@@ -33,7 +33,7 @@ class Auth:
 class Node:
     """Where one server listens."""
 
-    host: str = text(HOST, doc="Host name or address.")
+    host: str = text(HOST, doc="Host name or address, without the port.")
     port: int = whole(1, 65_535, default=6379, doc="TCP port.")
 
 

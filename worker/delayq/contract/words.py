@@ -5,6 +5,7 @@ Patterns are read by Python and by the API server's RE2 alike: ASCII classes onl
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -34,7 +35,16 @@ KEY_PREFIX: Final = Text(
     max_length=64,
     pattern="^[A-Za-z0-9._-]+$",
 )
-HOST: Final = Text(expected="a host name or address", max_length=253, pattern="^[A-Za-z0-9._:-]+$")
+_NO_COLON: Final = "[A-Za-z0-9._-]"
+HOST: Final = Text(
+    # No colon, or the two and more of an IPv6 address: one would begin a port, which no resolver takes.
+    expected="a host name or address without a port",
+    max_length=253,
+    pattern=f"^({_NO_COLON}+|{_NO_COLON}*:{_NO_COLON}*:[A-Za-z0-9._:-]*)$",
+    hint=lambda value: (
+        "leave out the port: it belongs into the field port" if re.fullmatch(r"[^:@]+:[0-9]+", value) else ""
+    ),
+)
 MASTER_NAME: Final = Text(
     expected="the name Sentinel knows the master by", max_length=253, pattern="^[A-Za-z0-9._-]+$"
 )

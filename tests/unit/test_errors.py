@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import multiprocessing
+import pickle
 import re
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import delayq
 import pytest
-from delayq import errors
+from delayq import SyncClient, errors
+from delayq.contract.problems import Problem, SpecError
 from delayq.errors import (
     DelayQError,
     DelayTooLong,
+    FormatTooNew,
+    GuardBusy,
+    GuardLost,
+    GuardUnavailable,
     InvalidDueTime,
+    InvalidTask,
+    NoSuchSchedule,
+    NotConfirmed,
+    NotStarted,
     PayloadTooLarge,
     QueueFull,
     Refused,
@@ -21,6 +34,9 @@ from delayq.errors import (
     TasksRefused,
     Unavailable,
 )
+from delayq.local.errors import CannotRun
+from delayq.protocol.results import Scheduled
+from delayq.protocol.shard_map import ShardMap, ShardMapOutdated, TaskMigrating
 
 TEN_YEARS_MS = 10 * 365 * 86_400_000
 CLASSES = {
@@ -124,3 +140,77 @@ def test_an_order_to_retry_is_charged_or_not_and_waits_whole_milliseconds_up_to_
     with pytest.raises(error, match=rf"Retry\({name}=…\)"):
         Retry(**order)
     assert Retry(delay_ms=TEN_YEARS_MS).delay_ms == TEN_YEARS_MS
+
+
+STORED = Scheduled("b", 5)
+EXAMPLES = [
+    Refused("a", "no"),
+    InvalidTask("a", "no"),
+    InvalidDueTime("a", "no"),
+    PayloadTooLarge("a", "payload", size=2, limit=1),
+    TaskExists("a"),
+    QueueFull("a", 1, "bytes", shards=2),
+    DelayTooLong("a", 5000),
+    NoSuchSchedule("nightly"),
+    TasksRefused({3: TaskExists("a"), 7: QueueFull("b", 1)}, [STORED]),
+    NotConfirmed(
+        *("late",),
+        scheduled=[STORED],
+        unconfirmed=[STORED],
+        refused={1: TaskExists("a")},
+        confirmed=0,
+        wanted=1,
+    ),
+    FormatTooNew("not repaired", found=9, known=8),
+    Unavailable("redis:6379", "NOAUTH", answered=True, outage="auth"),
+    CannotRun("no port", "free one"),
+    ShardMapOutdated(ShardMap.first(2)),
+    TaskMigrating("a"),
+    Retry("later", delay_ms=5, charge=False),
+    GuardBusy("busy"),
+    GuardLost("lost", delay_ms=7),
+    GuardUnavailable("db:5432", "refused"),
+    NotStarted("no thread"),
+    SpecError((Problem("spec.x", "expected 1"), Problem("spec.y", "expected 2"))),
+]
+
+
+def facts(error: BaseException) -> object:
+    """The type, the message and the attributes of an error, also of those in its attributes."""
+    shown = {
+        name: [facts(each) for each in value.values()] if name == "refused" else value
+        for name, value in vars(error).items()
+    }
+    return type(error), str(error), error.args, shown
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_pickle_and_copy_keep_the_type_the_message_and_the_facts_of_an_error(error: Exception) -> None:
+    error.add_note("seen by the caller")
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert facts(pickle.loads(pickle.dumps(error, protocol))) == facts(error)  # noqa: S301 -- our own bytes
+    assert facts(copy.copy(error)) == facts(copy.deepcopy(error)) == facts(error)
+
+
+def test_every_error_with_a_constructor_of_its_own_has_an_example() -> None:
+    constructors = {name for name, each in CLASSES.items() if "__init__" in vars(each)}
+    assert constructors - {"Seen"} <= {type(error).__name__ for error in EXAMPLES}
+
+
+@pytest.mark.parametrize("each", CLASSES.values(), ids=CLASSES)
+def test_every_error_of_the_module_survives_pickle_by_its_message_alone(each: type[Exception]) -> None:
+    error = each.__new__(each, "why")
+    assert facts(pickle.loads(pickle.dumps(error))) == facts(error)  # noqa: S301 -- our own bytes
+
+
+def schedule_without_redis(port: int) -> None:
+    with SyncClient(f"redis://127.0.0.1:{port}/0", queue="q") as client:
+        client.schedule(1, delay_ms=1)
+
+
+def test_the_parent_of_a_pool_of_processes_receives_the_error_of_a_client() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        error = pool.submit(schedule_without_redis, 1).exception()
+        assert isinstance(error, Unavailable)
+        assert (error.where, error.outage) == ("127.0.0.1:1", "refused")
+        assert pool.submit(len, "the pool is not broken").result() == len("the pool is not broken")

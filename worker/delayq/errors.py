@@ -29,7 +29,7 @@ Retry
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,11 +39,21 @@ if TYPE_CHECKING:
 MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, the upper bound of maxDelaySeconds
 
 
+def _reduced(error: Exception) -> tuple[Any, ...]:
+    """Have pickle and copy rebuild an error from its message and facts, without its constructor.
+
+    BaseException.__reduce__ would call the constructor with the message, in place of its own parameters.
+    """
+    return Exception.__new__, (type(error), *error.args), error.__dict__
+
+
 class DelayQError(Exception):
     """Base of every error that delayq raises on purpose."""
 
     outage: Outage = "rejected"
     """Why a process does not get on, as in the metric delayq_redis_down, if Redis caused the error."""
+
+    __reduce__ = _reduced
 
 
 class Refused(DelayQError):
@@ -185,6 +195,8 @@ class EnvelopeTooNew(EnvelopeError):
 
 class Retry(Exception):
     """Raise in a handler to run the task again, after `delay_ms` or the queue's own backoff."""
+
+    __reduce__ = _reduced
 
     def __init__(self, reason: str = "", *, delay_ms: int | None = None, charge: bool = True) -> None:
         """With charge=False the run is not counted against maxAttempts. TypeError, ValueError: see check_retry."""

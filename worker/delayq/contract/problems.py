@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,10 @@ class SpecError(ValueError):
         """The message has one line for each problem."""
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """See delayq.errors: rebuilt without the constructor."""
+        return ValueError.__new__, (type(self), *self.args), self.__dict__
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -51,22 +50,6 @@ async def test_work_that_may_be_half_done_is_not_done(make: Make) -> None:
     await given_up(sharing(swallow, guard), swallowing)
     assert await guard.seen(task()) is False
     await given_up(in_thread(sharing_in_thread(obey, guard), threads), obeying)
-    assert await guard.seen(task()) is False
-    threads.close()
-
-
-async def test_a_coroutine_function_that_looks_plain_is_refused_before_the_mark(make: Make) -> None:
-    """Its coroutine would be awaited when the transaction is over."""
-
-    async def handle(_task: Task, connection: Any) -> None: ...  # noqa: ANN401  the guard's
-
-    @functools.wraps(handle)
-    def wrapper(*args: Any, **named: Any) -> Any:  # noqa: ANN401  any decorator's
-        return handle(*args, **named)
-
-    guard, threads = make(SqlUnique), Threads(1)
-    with pytest.raises(TypeError, match="make it async"):
-        await in_thread(sharing_in_thread(wrapper, guard), threads)(task())
     assert await guard.seen(task()) is False
     threads.close()
 

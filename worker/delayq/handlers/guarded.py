@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import GuardLost
 from delayq.handlers.forked_children import end_if_forked
@@ -16,6 +17,24 @@ if TYPE_CHECKING:
     from delayq.handlers.base import BatchCall, HandlerCall
     from delayq.protocol.envelope import Task
 
+T = TypeVar("T")
+
+
+def run_to_its_end(result: T) -> T:
+    """Return the result of a handler; TypeError for an awaitable, whose code has not run yet.
+
+    Called inside the guard's block, which then records nothing.
+    """
+    if not inspect.isawaitable(result):
+        return result
+    if isinstance(result, Coroutine | Generator):
+        result.close()  # otherwise Python warns that it was never awaited
+    raise TypeError(
+        f"the handler returned an awaitable ({type(result).__name__}) that has not run, and the guard cannot await "
+        "it: a plain function around a coroutine function cannot take a connection. Make it async: `async def`, "
+        "with `await` before the inner call. Nothing was recorded"
+    )
+
 
 def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:
     """Run inside the guard's block, with effects elsewhere: an HTTP service, a command, another database."""
@@ -23,7 +42,7 @@ def apart(call: HandlerCall, guard: Guard[Any]) -> HandlerCall:
     async def guarded(task: Task) -> object:
         async with guard(task):
             try:
-                return await call(task)
+                return run_to_its_end(await call(task))
             finally:
                 end_if_forked()  # before the guard's block ends: a child shares its connection with the worker
 
@@ -36,7 +55,7 @@ def sharing(call: Callable[..., Awaitable[object]], guard: Guard[Any]) -> Handle
     async def guarded(task: Task) -> object:
         async with guard(task) as hold:
             try:
-                return await call(task, connection=hold.connection)
+                return run_to_its_end(await call(task, connection=hold.connection))
             finally:
                 end_if_forked()
 
@@ -52,14 +71,9 @@ def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Cal
     def guarded(task: Task) -> object:
         with guard(task) as hold:  # type: ignore[attr-defined]  # the SQL guards' blocks are of both kinds
             try:
-                result = function(task, connection=hold.connection)
+                result = run_to_its_end(function(task, connection=hold.connection))
             finally:
                 end_if_forked()
-            if inspect.iscoroutine(result):
-                result.close()
-                raise TypeError(
-                    "a plain function around a coroutine function cannot take a connection: make it async"
-                )
             if cancelled():
                 raise GuardLost("the task was cancelled while its handler ran in a thread")
             return result
@@ -76,7 +90,7 @@ def sharing_batch(
         async with guard.batch(tasks) as hold:  # type: ignore[attr-defined]  # as above
             try:
                 if hold.granted:
-                    hold.outcomes = await call(hold.granted, connection=hold.connection)
+                    hold.outcomes = run_to_its_end(await call(hold.granted, connection=hold.connection))
             finally:
                 end_if_forked()
         return hold.ended()  # type: ignore[no-any-return]
@@ -93,7 +107,7 @@ def sharing_batch_in_thread(
         with guard.batch(tasks) as hold:  # type: ignore[attr-defined]  # as above
             try:
                 if hold.granted:
-                    hold.outcomes = function(hold.granted, connection=hold.connection)
+                    hold.outcomes = run_to_its_end(function(hold.granted, connection=hold.connection))
             finally:
                 end_if_forked()
             if cancelled():

@@ -89,7 +89,7 @@ def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[
 
     async def call(task: Task) -> object:
         result = await threads.run(alone, task)
-        # A plain wrapper around a coroutine function returns a coroutine, which must run on this loop.
+        # A plain wrapper around a coroutine function returns an awaitable, which must run on this loop.
         return await result if inspect.isawaitable(result) else result
 
     return call

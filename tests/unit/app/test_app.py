@@ -247,6 +247,30 @@ def test_a_kind_is_defined_once_for_each_version() -> None:
         shop.task("send")  # type: ignore[call-overload]
 
 
+CELL = "@app.task(version=2)\ndef report(region: {}) -> None: ..."
+
+
+def test_a_notebook_cell_that_runs_again_replaces_its_kind() -> None:
+    cells: dict[str, Any] = {"__name__": "__main__", "app": (shop := App())}
+    exec(CELL.format("str"), cells)  # noqa: S102  as a notebook does
+    exec(CELL.format("int"), cells)  # noqa: S102
+    assert list(shop) == [cells["report"]]
+    assert cells["report"].encode((7,), {}) == b'{"region":7}'
+    with pytest.raises(ValueError, match=r"task report version 2 is defined already: .*__main__"):
+        exec(CELL.format("int"), cells | {"__name__": "elsewhere"})  # noqa: S102
+    with pytest.raises(ValueError, match="is defined already"):
+        shop.task(name="report", version=2)(one(int))
+    with pytest.raises(TypeError, match="is a task already"):
+        shop.task(version=2)(cells["report"])
+
+
+def test_two_lambdas_of_one_name_are_different_functions() -> None:
+    shop = App()
+    shop.task(name="a")(lambda: None)
+    with pytest.raises(ValueError, match="is defined already"):
+        shop.task(name="a")(lambda: None)
+
+
 def test_the_deadline_of_the_call_comes_before_that_of_the_kind() -> None:
     kind = App().task(deadline="2h")(one(int))
     assert [call.task(1).deadline_ms for call in (kind.options(), kind.options(deadline=3))] == [

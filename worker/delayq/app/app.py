@@ -132,7 +132,8 @@ class App:
         only tasks of versions that it knows. `retry_delays` are the waits after the first failure, the second, …; the
         last one repeats. A task does not start later than `deadline` after its due time. What is not given is as in
         spec.delivery. `guard=True` runs the tasks under the document's guard also if spec.guard.kinds does not name
-        the kind. TypeError or ValueError for what cannot be a kind.
+        the kind. TypeError or ValueError for what cannot be a kind. A function of the same module and qualified name
+        replaces the earlier one: a notebook cell that runs again, a module that is loaded again.
 
         With `batch`, the function takes a list of up to so many items, each of them a task of its own, and returns
         None or for each item None or an exception. A call does not wait until it is full, or at most `batch_wait`.
@@ -164,10 +165,11 @@ class App:
             raise ValueError(f"task name: {expected}, got {name!r:.80}")
         if type(version) is not int or not 1 <= version <= MAX_KIND_VERSION:
             raise ValueError(f"task {name}: version: expected 1 to {MAX_KIND_VERSION}, got {version!r:.60}")
-        if known := self.find(name, version):
-            raise ValueError(f"task {name} version {version} is defined already: {known}")
         if isinstance(function, TaskKind):
             raise TypeError(f"task {name}: {function} is a task already")
+        known = self.find(name, version)
+        if known is not None and not _same(known.function, function):
+            raise ValueError(f"task {name} version {version} is defined already: {known}")
         made: TaskKind[..., Any] = TaskKind(self, function, name=name, version=version, policy=policy)
         self._kinds[name, version] = made
         return made
@@ -261,6 +263,16 @@ class App:
         if self._document is None:
             raise RuntimeError("this App has no queue: App(document), or bind() a client")
         return self._document
+
+
+def _same(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
+    """Whether both are one definition. Functions in `<locals>`, and lambdas, can share a name and differ."""
+    name = getattr(function, "__qualname__", "<")
+    return (
+        "<" not in name
+        and name == getattr(known, "__qualname__", None)
+        and function.__module__ == known.__module__
+    )
 
 
 class Decorator(Protocol):

@@ -21,7 +21,7 @@ from delayq.contract.files import CONFIG_FILE
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from delayq.cli.kubectl.kubectl import Kubectl, Object
     from delayq.cli.kubectl.remote_command import RemoteCommand
@@ -175,21 +175,30 @@ def by_exec(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand)
     elif not terminal and not remote_command.reads_stdin:
         # Do not read the caller's stdin, for `while read … do kubectl dq …`. The watchdog detects that the pipe closes.
         streams["stdin"] = subprocess.PIPE if watched else subprocess.DEVNULL
-    if remote_command.target is not None:
+    # The author of the queue chooses the image of the pod: nothing of its output controls this terminal.
+    filtered = remote_command.target is None and not terminal and sys.stdout.isatty()
+    if remote_command.target is not None or filtered:
         streams["stdout"] = subprocess.PIPE
     child = kubectl.start(argv, **streams)
-    return _ended(child, queues.place(found.queue)[1], remote_command.target)
+    write = _write_safe if filtered else remote_command.target and remote_command.target.write
+    with child:
+        return _ended(child, queues.place(found.queue)[1], write)
 
 
-def _ended(child: subprocess.Popen[bytes], name: str, target: Any) -> int:  # noqa: ANN401 -- a file of click's
+def _write_safe(line: str) -> None:
+    sys.stdout.write(safe(line))
+    sys.stdout.flush()
+
+
+def _ended(child: subprocess.Popen[bytes], name: str, write: Callable[[str], object] | None) -> int:
     lines: list[str] = []
     assert child.stderr is not None  # noqa: S101 -- for the type checker
     reader = threading.Thread(target=_copy_stderr, args=(child.stderr, name, lines), daemon=True)
     reader.start()
     try:
-        if child.stdout is not None:
+        if child.stdout is not None and write is not None:
             for line in child.stdout:
-                target.write(line.decode(errors="replace"))
+                write(line.decode(errors="replace"))
         code = child.wait()
         reader.join()
     finally:

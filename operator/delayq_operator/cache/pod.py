@@ -97,7 +97,7 @@ def _waiting(body: Object) -> str:
 
 def _trouble(body: Object) -> str:
     trouble = next((trouble for trouble in _troubles(body) if trouble), "")
-    return f"{body['metadata']['name']}: {trouble}"[:LONGEST_WORDS] if trouble else ""
+    return f"{body['metadata']['name']}: {trouble}"[:LONGEST_WORDS].rstrip(".") if trouble else ""
 
 
 def _troubles(body: Object) -> Iterator[str]:

@@ -66,7 +66,7 @@ class Applier:
             try:
                 await self.delete(child, resource.key.namespace)
             except REFUSED as error:
-                outcome.failures.append(f"{label}: {error.message}.")
+                outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
             else:
                 outcome.pruned.append(label)
         return outcome
@@ -85,7 +85,7 @@ class Applier:
                 wanted = _with_replicas(change, scale)
                 take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
         except REFUSED as error:
-            outcome.failures.append(f"{label}: {error.message}.")
+            outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
             return
         if change.live is None:
             again = self._children.found_again(change.kind, (resource.key.namespace, change.name))

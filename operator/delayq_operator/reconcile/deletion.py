@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
 from delayq.kube.errors import Conflict, NotFound, Unavailable
+from delayq.scaling.sentences import counted
 
 from delayq_operator.base import names
 from delayq_operator.base.phrases import listed
@@ -203,7 +204,8 @@ class Deletion:
                 take(await self._api.apply(names.JOB, job, manager=names.OPERATOR))
         except REFUSED as error:
             return _failed(
-                resource, f"The API server rejects the Job that erases the tasks: {error.message}."
+                resource,
+                f"The API server rejects the Job that erases the tasks: {error.message.rstrip('.')}.",
             )
         self._recorder.post(resource, "Erasing", f"Job {job['metadata']['name']} erases all tasks")
         return Erasing(message=f"Job {job['metadata']['name']} erases the tasks.")
@@ -250,7 +252,7 @@ def _trouble(job: Child, outcome: str, pod_trouble: str) -> str:
     if outcome == "Failed":
         return f"Job {job.name} could not erase the tasks. {pod_trouble} Delete the Job to try again."
     if tries := job.body.get("status", {}).get("failed", 0):
-        return f"Job {job.name} failed {tries} times and tries again. {pod_trouble}"
+        return f"Job {job.name} failed {counted(tries, 'time')} and tries again. {pod_trouble}"
     if pod_trouble:
         return f"The pod of Job {job.name} does not run. {pod_trouble}"
     if (podless_seconds(job.body, time.time()) or 0.0) >= POD_SECONDS:

@@ -216,7 +216,10 @@ def degraded(view: View) -> Condition:
         ("UnmanagedFields", conflict("UnmanagedFields", view.foreign)),
         ("PodsRejected", _rejected(view)),
         ("RolloutPaused", _rollout_paused(view)),
-        ("PodsFailing", f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else ""),
+        (
+            "PodsFailing",
+            f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else "",
+        ),
     ):
         if what:
             return condition("Degraded", reason, what)

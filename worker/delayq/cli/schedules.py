@@ -19,6 +19,7 @@ from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.client.document import read_schedules
 from delayq.contract import SpecError
+from delayq.scaling.sentences import counted
 from delayq.schedules.cron import GAP, SECOND_TIME
 from delayq.schedules.record import CLIENT, decode
 from delayq.schedules.steps import uneven
@@ -132,7 +133,7 @@ def backfill(
     done = client.backfill_schedule(name, from_ms=from_ms, before_ms=before_ms, dry_run=dry_run)
     value = {"ids": done.ids, "created": done.created, "dry_run": dry_run}
     created = f"{done.created} created, {len(done.ids) - done.created} exist" if not dry_run else "dry run"
-    emit(output, value, "\n".join([*done.ids, f"{len(done.ids)} occurrences: {created}"]))
+    emit(output, value, "\n".join([*done.ids, f"{counted(len(done.ids), 'occurrence')}: {created}"]))
 
 
 next_options = options(
@@ -179,7 +180,7 @@ def print_next(
 
 
 def _change(change: ScheduleChange) -> str:
-    removed = f", {change.removed} occurrences created ahead removed" if change.removed else ""
+    removed = f", removed {counted(change.removed, 'occurrence')} created ahead" if change.removed else ""
     return f"{change.outcome}{removed}"
 
 
@@ -197,7 +198,7 @@ def _when(schedule: DelaySchedule | None) -> str:
     suspended = ", suspended" if spec.suspend else ""
     if spec.cron is not None:
         return f"{spec.cron} {spec.time_zone or 'UTC'}{suspended}"
-    every = f"every {spec.every_seconds} s" if spec.every_seconds else f"{len(spec.times or ())} times"
+    every = f"every {spec.every_seconds} s" if spec.every_seconds else counted(len(spec.times or ()), "time")
     return f"{every}{suspended}"
 
 

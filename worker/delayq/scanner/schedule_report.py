@@ -13,6 +13,7 @@ from delayq.contract.queue import GROUP, VERSION
 from delayq.contract.schedule import KIND
 from delayq.kube.errors import KubernetesError, NotFound, Unavailable
 from delayq.kube.objects import Kind
+from delayq.scaling.sentences import counted
 from delayq.scanner.schedule_status import next_times, status
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ class ScheduleReporter:
             return
         fields = {"schedule": name, "outcome": change.outcome, "removed": change.removed}
         log.info("schedule_applied", extra={"fields": fields})
-        message = f"{change.outcome}; removed {change.removed} occurrences that were created ahead"
+        removed = f"; removed {counted(change.removed, 'occurrence')} created ahead" if change.removed else ""
+        message = f"{change.outcome}{removed}"
         await self.post(name, uid, change.outcome.capitalize(), message)
 
     async def missed(self, known: Known, before: ScheduleRecord, record: ScheduleRecord) -> None:
@@ -188,7 +190,9 @@ class ScheduleReporter:
             ),
         ):
             if more > 0:
-                await self.post(known.name, known.uid, reason, f"{more} occurrences {why}", warning=True)
+                await self.post(
+                    known.name, known.uid, reason, f"{counted(more, 'occurrence')} {why}", warning=True
+                )
 
     async def post(self, name: str, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
         """Post an event."""

@@ -65,6 +65,10 @@ def ended(code: int, log: str, reason: str = "Error") -> dict[str, Any]:
         (pod(ended(1, "x" * 5000)), f"w-1: CrashLoopBackOff: {'x' * 5000}"[:LONGEST_WORDS]),
         (pod(conditions=[UNSCHEDULED]), "w-1: Unschedulable: 0/3 nodes have cpu"),
         (
+            pod(conditions=[{**UNSCHEDULED, "message": "no preemption victims found for incoming pod."}]),
+            "w-1: Unschedulable: no preemption victims found for incoming pod",
+        ),
+        (
             pod(CREATING, initContainerStatuses=[CRASHED]),
             "w-1: CrashLoopBackOff: cannot import shop.orders",
         ),

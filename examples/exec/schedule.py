@@ -9,7 +9,7 @@ from delayq import SyncClient
 URL_FILE = Path(__file__).parent / ".delayq" / "redis.url"
 ADDRESSES = ["ann@example.org", "bob@example.org", "busy@example.org", "nobody"]
 
-with SyncClient(URL_FILE.read_text().strip(), queue="reminders") as reminders:
+with SyncClient(URL_FILE.read_text(encoding="utf-8").strip(), queue="reminders") as reminders:
     for number, address in enumerate(ADDRESSES, start=1):
         # Bytes go to the command as they are; any other value would arrive as JSON.
         delay_ms, task_id = 1_000 + 250 * number, f"reminder-{number}"

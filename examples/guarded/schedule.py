@@ -9,7 +9,7 @@ from delayq import SyncClient
 URL_FILE = Path(__file__).parent / ".delayq" / "redis.url"
 ORDERS, CUSTOMERS, CENTS = 12, 3, 500
 
-with SyncClient(URL_FILE.read_text().strip(), queue="refunds") as refunds:
+with SyncClient(URL_FILE.read_text(encoding="utf-8").strip(), queue="refunds") as refunds:
     for order in range(1, ORDERS + 1):
         payload = {
             "order": order,

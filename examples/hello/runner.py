@@ -27,7 +27,9 @@ class Runner:
         """Start it; return once all of its processes work."""
         command = [sys.executable, "-m", "delayq", "run", str(DOCUMENT), "--data-dir", str(DATA)]
         options = ["--status-interval", "1s", "--log-format", "json", "--log-level", "info"]
-        self._process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)  # noqa: S603 -- our own argv
+        self._process = subprocess.Popen(  # noqa: S603 -- our own argv
+            [*command, *options], stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
+        )
         self._ready, self._said = threading.Event(), list[str]()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -54,7 +56,7 @@ class Runner:
     @property
     def url(self) -> str:
         """Where its Redis is."""
-        return URL_FILE.read_text().strip()
+        return URL_FILE.read_text(encoding="utf-8").strip()
 
     def _read(self) -> None:
         for line in self._process.stderr or ():

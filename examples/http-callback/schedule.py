@@ -8,7 +8,7 @@ from delayq import SyncClient
 
 URL_FILE = Path(__file__).parent / ".delayq" / "redis.url"
 
-with SyncClient(URL_FILE.read_text().strip(), queue="callbacks") as callbacks:
+with SyncClient(URL_FILE.read_text(encoding="utf-8").strip(), queue="callbacks") as callbacks:
     for order in range(1, 21):
         task_id, delay_ms = f"order-{order}", 1_000 + 100 * order
         callbacks.schedule({"order": order}, delay_ms=delay_ms, task_id=task_id, if_exists="replace")

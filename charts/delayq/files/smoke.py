@@ -49,7 +49,7 @@ class Api:
     def __init__(self, account: Path, namespace: str | None) -> None:
         """`account` is the directory where a pod finds its ServiceAccount; without `namespace`, the pod's own."""
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-        self.own_namespace = (account / "namespace").read_text().strip()
+        self.own_namespace = (account / "namespace").read_text(encoding="utf-8").strip()
         self.namespace = namespace or self.own_namespace
         self._token = account / "token"
         self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
@@ -75,7 +75,7 @@ class Api:
 
     def _call(self, verb: str, path: str, body: Document | None = None) -> Document | None:
         headers = {
-            "Authorization": f"Bearer {self._token.read_text().strip()}",
+            "Authorization": f"Bearer {self._token.read_text(encoding='utf-8').strip()}",
             "Content-Type": "application/json",
         }
         data = None if body is None else json.dumps(body).encode()
@@ -121,7 +121,7 @@ def arguments() -> argparse.Namespace:
 
 def redis_in(file: Path) -> Document:
     """Read the spec.redis; the chart leaves it empty when it knows of none."""
-    redis: Document = json.loads(file.read_text())
+    redis: Document = json.loads(file.read_text(encoding="utf-8"))
     return redis or sys.exit(f"FAILED: {NO_REDIS}")
 
 

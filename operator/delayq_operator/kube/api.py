@@ -236,13 +236,15 @@ def _status(body: str | None) -> Object:
 def own_namespace() -> str | None:
     """Namespace of the pod this runs in; None outside of one."""
     file = ACCOUNT / "namespace"
-    return os.environ.get("POD_NAMESPACE") or (file.read_text().strip() if file.exists() else None)
+    return os.environ.get("POD_NAMESPACE") or (
+        file.read_text(encoding="utf-8").strip() if file.exists() else None
+    )
 
 
 def own_service_account() -> str | None:
     """Name of the ServiceAccount whose token this pod has; None outside of one."""
     try:
-        claims = (ACCOUNT / "token").read_text().split(".")[1]
+        claims = (ACCOUNT / "token").read_text(encoding="utf-8").split(".")[1]
         subject = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"]
     except (OSError, LookupError, ValueError, TypeError):
         return None

@@ -46,7 +46,7 @@ def of_run(document: Path) -> Address | None:
     """Return the Redis of a running `delayq run` of this document, and print a note: it is not spec.redis."""
     file = document.parent / datadir.NAME / datadir.URL_FILE
     try:
-        running = Address.from_url(file.read_text().strip())
+        running = Address.from_url(file.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError, InvalidDocument):
         return None
     if running.places[0].host != LOOPBACK and not _ours(file):

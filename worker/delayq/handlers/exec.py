@@ -242,6 +242,6 @@ def _ended_children() -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has just gone
             # The fields after the command's name, which can contain brackets.
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            state, parent = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
             if state == "Z" and int(parent) == os.getpid():
                 yield int(path.parent.name)

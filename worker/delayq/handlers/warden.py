@@ -54,7 +54,7 @@ class Warden:
 def serve(pipe: int) -> None:
     """Read the pipe to its end, then kill the remaining groups."""
     groups: set[int] = set()
-    with os.fdopen(pipe, "r") as lines:
+    with os.fdopen(pipe, "r", encoding="utf-8") as lines:
         for line in lines:
             change = groups.add if line.startswith("+") else groups.discard
             change(int(line[1:]))

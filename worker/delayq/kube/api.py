@@ -43,7 +43,7 @@ class PodApi:
     def __init__(self, server: str, directory: Path, session: aiohttp.ClientSession) -> None:
         """Use open(). The token is read for each request: the kubelet renews the file."""
         self._server, self._token, self._session = server, directory / "token", session
-        self.namespace = (directory / "namespace").read_text().strip()
+        self.namespace = (directory / "namespace").read_text(encoding="utf-8").strip()
 
     @classmethod
     def open(cls, directory: Path) -> PodApi:
@@ -149,7 +149,7 @@ class PodApi:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; errors of the connection and of the server are KubernetesErrors."""
         try:
-            token = self._token.read_text().strip()
+            token = self._token.read_text(encoding="utf-8").strip()
             given = {"Authorization": f"Bearer {token}", "Accept": "application/json", **(headers or {})}
             async with self._session.request(
                 verb, self._server + where, params=query, headers=given, **options

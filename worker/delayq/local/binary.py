@@ -67,7 +67,12 @@ def examine(path: Path) -> Server | None:
     """Return kind and version of a binary; None if unknown."""
     try:
         output = subprocess.run(  # noqa: S603 -- a server found above
-            [path, "--version"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS
+            [path, "--version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=ASK_SECONDS,
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -100,7 +100,7 @@ def _share(path: Path, url: str) -> int | None:
 
 def _published(file: Path) -> str:
     try:
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
@@ -114,7 +114,7 @@ def _publish(file: Path, url: str) -> None:
     """Write a URL, which may contain a password, atomically to a file that only its owner can read."""
     new = file.with_suffix(".new")
     new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
         out.write(url + "\n")
     new.replace(file)
 
@@ -122,7 +122,7 @@ def _publish(file: Path, url: str) -> None:
 def _open(path: Path) -> int:
     if not path.is_dir():
         path.mkdir(mode=0o700, parents=True)
-        (path / ".gitignore").write_text("*\n")
+        (path / ".gitignore").write_text("*\n", encoding="utf-8")
     return os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

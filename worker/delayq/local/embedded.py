@@ -126,7 +126,9 @@ class Embedded:
         if not self._known:
             self._port = _free_port()
         config = self._directory.redis / "redis.conf"
-        with os.fdopen(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with os.fdopen(
+            os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as file:
             file.write(CONFIG.format(port=self._port, password=self._password))
         # Relative to its own directory: no path needs quoting.
         argv = tied(os.getpid(), (str(self.server.path), config.name), signal.SIGTERM)

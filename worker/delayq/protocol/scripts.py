@@ -62,7 +62,7 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """Return the script of a verb; FileNotFoundError when there is none."""
-    return script(name, (_LUA / f"{name}.lua").read_text())
+    return script(name, (_LUA / f"{name}.lua").read_text(encoding="utf-8"))
 
 
 def script(name: str, body: str) -> Script:
@@ -77,7 +77,7 @@ def script(name: str, body: str) -> Script:
 @cache
 def prelude() -> str:
     """Return what scripts share. A block ends at an empty line; it knows the blocks before it."""
-    return "\n".join((_LUA / "prelude" / f"{part}.lua").read_text() for part in PRELUDE)
+    return "\n".join((_LUA / "prelude" / f"{part}.lua").read_text(encoding="utf-8") for part in PRELUDE)
 
 
 def with_prelude(body: str) -> str:

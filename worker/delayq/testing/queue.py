@@ -128,7 +128,7 @@ class Queue:
         if ms < 0:
             raise ValueError(f"expected 0 or more, got {time_passed}")
         self._passed_ms += ms
-        advance = script("advance", _ADVANCE.read_text())
+        advance = script("advance", _ADVANCE.read_text(encoding="utf-8"))
         for shard in self.commands.shards:
             self._connection.one(Call(advance, advance.bind(shard, ms=ms), int, shard))
             while self._connection.one(self._claims.expire(shard.shard))[1]:

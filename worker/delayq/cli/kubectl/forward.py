@@ -48,7 +48,7 @@ def run(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> 
         port(kubectl, found.service) as local,
     ):
         path = Path(directory, "queue.yaml")
-        path.write_text(text(document))
+        path.write_text(text(document), encoding="utf-8")
         url = f"redis://{userinfo}{LOOPBACK}:{local}/{document.spec.redis.database}"
         args = remote_command.argv(str(path), here=True)
         args.insert(len(remote_command.path), f"--redis={url}")  # never leaves this process

@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 import gc
 import types
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq import App, BatchContext
+from delayq.guards import SqlUnique
+from delayq.handlers.app import AppHandler
 from delayq.handlers.guarded import (
     apart,
     sharing,
@@ -19,6 +23,7 @@ from delayq.handlers.python import in_thread
 from delayq.handlers.threads import Threads
 
 from tests.guards.sql_bank import APART, EFFECT, KINDS, PATIENT, effects, task, transfer
+from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterator
@@ -139,6 +144,21 @@ async def test_an_awaitable_of_a_batch_is_refused(
     on_the_loop = sharing_batch(unawaited(wrap(write)), guard)
     from_thread = in_thread(lambda each: plain_call([each]), threads)
     await refused(guard, lambda: from_thread(task()) if in_a_thread else on_the_loop([task()]))
+
+
+async def test_a_batch_of_an_app_behind_a_plain_decorator_is_refused(make: Make, wrap: Wrap) -> None:
+    guard, app = make(SqlUnique, queue="orders", limits=PATIENT), App()
+
+    async def pay(context: BatchContext, orders: list[int]) -> None:  # noqa: ARG001  the items
+        await write(context.tasks[0], context.connection)
+
+    wrapped = functools.wraps(pay)(wrap(pay))
+    pay.__annotations__ = {"context": BatchContext, "orders": list[int]}
+    app.task(batch=10)(wrapped)
+    handler = AppHandler(app, document({"python": {"app": "unused:app"}}), transactions=True)
+    handler.under(guard)
+    await refused(guard, lambda: handler.batches["pay", 1].call([replace(task(body=b"7"), kind="pay")]))
+    await handler.close()
 
 
 @pytest.mark.parametrize("kind", APART)

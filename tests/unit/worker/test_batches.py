@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,23 @@ def test_each_failure_makes_calls_smaller_and_the_last_attempt_is_one_alone() ->
     assert [size_of(500, failures, 3) for failures in range(4)] == [500, 62, 1, 1]
     assert [size_of(500, failures, 1) for failures in range(3)] == [500, 1, 1]
     assert size_of(10_000, 10_000, 10_000) == 1
+
+
+async def test_a_coroutine_function_behind_a_plain_decorator_runs_on_the_loop() -> None:
+    loops = []
+
+    async def call(numbers: list[int]) -> list[Exception | None]:
+        loops.append(asyncio.get_running_loop())
+        return [KeyError("x") if number else None for number in numbers]
+
+    @functools.wraps(call)
+    def decorated(numbers: list[int]) -> Any:  # noqa: ANN401  any decorator's
+        return call(numbers)
+
+    claims = Claims(decorated)
+    claims.claims(0, 1)
+    assert await claims.verbs() == {"0": "ack", "1": "retry"}
+    assert loops == [asyncio.get_running_loop()]
 
 
 async def test_what_is_claimed_together_is_one_call_with_an_outcome_for_each() -> None:

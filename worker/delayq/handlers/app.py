@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -15,6 +16,7 @@ from delayq.guards.coverage import EVERY_TASK
 from delayq.handlers.base import Batch, Handler, HandlerSetupError
 from delayq.handlers.guarded import (
     apart,
+    run_to_its_end,
     sharing,
     sharing_batch,
     sharing_batch_in_thread,
@@ -137,9 +139,19 @@ class AppHandler(Handler):
 
             return run
 
-        def run_plain(tasks: Sequence[Task], connection: object = None) -> list[BaseException | None]:
+        async def combined_later(
+            outcomes: list[BaseException | None], returned: Awaitable[object]
+        ) -> list[BaseException | None]:
+            return _combined(kind, outcomes, await returned)
+
+        def run_plain(
+            tasks: Sequence[Task], connection: object = None
+        ) -> list[BaseException | None] | Awaitable[list[BaseException | None]]:
             outcomes, given = decoded(tasks, connection)
-            return _combined(kind, outcomes, function(*given) if given[-1] else None)
+            returned = function(*given) if given[-1] else None
+            if connection is None and inspect.isawaitable(returned):
+                return combined_later(outcomes, returned)  # no guard: in_thread awaits it on the loop
+            return _combined(kind, outcomes, run_to_its_end(returned))
 
         return run_plain
 

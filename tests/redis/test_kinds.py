@@ -157,7 +157,7 @@ async def test_an_app_of_its_own_schedules_from_coroutines_and_threads(
     client: Client, redis_url: str
 ) -> None:
     """As in a web framework: with a document, a client of its own for each way, which it closes itself."""
-    web = App(document({"python": APP}), url=redis_url)
+    web = App(document({"python": {"app": "web.tasks:app"}}), url=redis_url)
 
     @web.task
     async def pay(order: int) -> None: ...

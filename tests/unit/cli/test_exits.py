@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from delayq.cli.exits import errors_as_exits
-from delayq.errors import DelayQError
+from delayq.connection.round_trip import translated
+from redis.exceptions import ResponseError
 
 DOCTOR = "delayq doctor orders checks each requirement"
 
@@ -22,7 +23,7 @@ def test_a_right_that_lacks_names_the_rule_and_who_says_which(
 ) -> None:
     for hint, told in ((DOCTOR, DOCTOR), ("", "delayq doctor QUEUE names the missing ones")):
         with pytest.raises(SystemExit) as exited, errors_as_exits(hint):
-            raise DelayQError(why)
+            raise translated(ResponseError(why), "redis:6379", "claim")
         assert exited.value.code == 1
         said = capsys.readouterr().err.splitlines()
         assert said[1] == f"hint:  delayq acl prints the rights that the user needs; {told}"

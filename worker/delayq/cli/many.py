@@ -18,12 +18,12 @@ from delayq.cli.output import emit, note
 from delayq.client.durations import duration_ms
 from delayq.client.encoding import NewTask
 from delayq.contract.problems import quote, type_name
-from delayq.errors import NotConfirmed, TasksRefused, Unavailable
+from delayq.errors import InvalidTask, NotConfirmed, TasksRefused, Unavailable
 from delayq.protocol.results import Outcome, Scheduled
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
     from delayq.cli.output import Output
@@ -174,10 +174,17 @@ class Progress:
             click.echo(f"\r{tasks(self.stored)} scheduled", nl=False, err=True)
 
 
-def schedule(client: SyncClient, file: BinaryIO, *, if_exists: IfExists, output: Output) -> None:
-    """Store the tasks of a file, and print the result."""
+def schedule(
+    client: SyncClient,
+    file: BinaryIO,
+    check: Callable[[NewTask], None],
+    *,
+    if_exists: IfExists,
+    output: Output,
+) -> None:
+    """Store the tasks of a file that `check` does not refuse, and print the result."""
     progress = Progress(getattr(file, "name", "-"))
-    for numbers, batch in _batches(file, progress):
+    for numbers, batch in _batches(file, check, progress):
         if not progress.reached:
             client.counts()  # report an unreachable Redis before any task is sent
             progress.reached = True
@@ -209,16 +216,20 @@ def _store(
     progress.stored += len(scheduled) - kept
 
 
-def _batches(file: BinaryIO, progress: Progress) -> Iterator[tuple[list[int], list[NewTask]]]:
+def _batches(
+    file: BinaryIO, check: Callable[[NewTask], None], progress: Progress
+) -> Iterator[tuple[list[int], list[NewTask]]]:
     numbers: list[int] = []
     batch: list[NewTask] = []
     size = 0
     for line in _lines(file, progress):
         try:
-            batch.append(new_task(line))
-        except ValueError as error:
+            task = new_task(line)
+            check(task)
+        except (ValueError, InvalidTask) as error:
             progress.refuse(progress.number, str(error))
             continue
+        batch.append(task)
         numbers.append(progress.number)
         size += len(line)
         if len(batch) == FILE_LINES or size > FILE_BYTES:

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from delayq.cli import inputs, many, views
+from delayq.cli import app_check, inputs, many, views
 from delayq.cli.exits import FAILED, CommandError
 from delayq.cli.formats import clean, iso, length
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
+from delayq.client.encoding import NewTask
 from delayq.client.enqueue import IfExists
 from delayq.protocol.envelope import JSON_TYPE, MAX_KIND_VERSION
 from delayq.protocol.results import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from delayq.cli.output import Output
@@ -97,6 +99,11 @@ task_options = inputs.options(
     "--yes", is_flag=True, help="Skip the confirmation and the warning for a queue that was never used."
 )
 @click.option(
+    "--unknown-kind",
+    is_flag=True,
+    help="Store tasks of kinds that no handler of the document takes. They wait for a worker that does.",
+)
+@click.option(
     "--many", "file", type=click.File("rb"), help="Schedule the tasks of a file: one JSON object a line."
 )
 @output_option
@@ -106,6 +113,7 @@ def schedule(
     file: BinaryIO | None,
     if_exists: IfExists,
     yes: bool,
+    unknown_kind: bool,
     output: Output,
     **task: Any,  # noqa: ANN401 -- named in task_options
 ) -> None:
@@ -126,10 +134,13 @@ def schedule(
     unknown = "" if yes or client.documented is not None else _unknown(client)
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
         raise CommandError("nothing was stored", code=FAILED)
+    check = app_check.checker(client.target)
+    if unknown_kind:
+        client.take_only(None)
     if file is None:
-        _one(client, output, if_exists=if_exists, **task)
+        _one(client, output, check, if_exists=if_exists, **task)
     else:
-        many.schedule(client, file, if_exists=if_exists, output=output)
+        many.schedule(client, file, check, if_exists=if_exists, output=output)
     if unknown and not sys.stdin.isatty():
         note(f"warning: {unknown}: is the name right, and do workers serve it? --yes confirms it")
 
@@ -142,9 +153,10 @@ def _unknown(client: TargetClient) -> str:
     return clean(f"queue {client.queue} was never used before in Redis at {where}, and no document names it")
 
 
-def _one(
+def _one(  # noqa: PLR0913 -- one parameter for each option that is not the client's
     client: SyncClient,
     output: Output,
+    check: Callable[[NewTask], None],
     *,
     payload: str | None,
     delay_ms: int | None,
@@ -152,18 +164,21 @@ def _one(
     headers: tuple[tuple[str, str], ...],
     raw: bool,
     content_type: str | None,
+    if_exists: IfExists,
     **rest: Any,  # noqa: ANN401 -- of the client
 ) -> None:
     if payload is None:
         raise CommandError("PAYLOAD: required, but missing", "--many FILE schedules the tasks of a file")
     when: Any = inputs.when(delay_ms, due_ms)
-    stored = client.schedule(
+    task = NewTask(
         inputs.payload(payload, raw=raw or content_type not in (None, JSON_TYPE)),
         headers=inputs.headers(headers),
         content_type=content_type,
         **when,
         **rest,
     )
+    check(task)
+    stored = client.schedule(**task._asdict(), if_exists=if_exists)
     if due_ms is not None and stored.due_ms > due_ms:
         note("note: that time has passed, so it is due now")
     if stored.outcome is Outcome.KEPT:

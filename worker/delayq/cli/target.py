@@ -14,6 +14,7 @@ from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
 from delayq.client.document import read, read_all
+from delayq.client.taken_kinds import TakenKinds
 from delayq.connection import Address, SyncConnection
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
@@ -83,6 +84,7 @@ class TargetClient(SyncClient):
 
     documented: int | None = None
     hold: str = ""  # the document's stopPolicy, if not None
+    target: Target
 
     def used(self) -> bool:
         """Whether a client or a scanner has ever used this queue."""
@@ -136,7 +138,9 @@ class Target:
             durability=Durability.of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
-        client.hold = self.hold
+        client.hold, client.target = self.hold, self
+        if self.document is not None:
+            client.take_only(TakenKinds.of(self.document.spec.handler))
         return client
 
 

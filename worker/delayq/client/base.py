@@ -8,6 +8,7 @@ from delayq.client.dead_letters import DeadLetters
 from delayq.client.document import read
 from delayq.client.operations import Operations
 from delayq.client.recurring import RecurringSchedules
+from delayq.client.taken_kinds import TakenKinds
 from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
@@ -77,12 +78,22 @@ class QueueClient:
         self._recurring = RecurringSchedules(self._operations)
 
     @classmethod
-    def from_document(cls, document: DelayQueue | str | Path, *, url: str | Address | None = None) -> Self:
-        """Create a client for a DelayQueue document, parsed or a path; `url` overrides spec.redis."""
+    def from_document(
+        cls,
+        document: DelayQueue | str | Path,
+        *,
+        url: str | Address | None = None,
+        unknown_kinds: bool = False,
+    ) -> Self:
+        """Create a client for a DelayQueue document, parsed or a path; `url` overrides spec.redis.
+
+        The client refuses tasks whose kind no handler of the document takes, unless `unknown_kinds`: a worker that
+        knows them may be coming. Kinds of an App are known where its module is imported.
+        """
         queue = document if isinstance(document, DelayQueue) else read(document)
         spec = queue.spec
         address = url if isinstance(url, Address) else Address.of(spec.redis, secrets_dir(), url=url)
-        return cls(
+        made = cls(
             address,
             queue=queue.queue,
             key_prefix=spec.redis.key_prefix,
@@ -91,6 +102,12 @@ class QueueClient:
             durability=Durability.of(spec.durability),
             deadline_ms=spec.delivery.deadline_ms,
         )
+        made.take_only(None if unknown_kinds else TakenKinds.of(spec.handler))
+        return made
+
+    def take_only(self, kinds: TakenKinds | None) -> None:
+        """Refuse tasks that these kinds do not take; None: refuse none."""
+        self._operations.writer.encoder.taken = kinds
 
     @property
     def shard_map(self) -> ShardMap:

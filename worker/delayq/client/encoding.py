@@ -17,6 +17,7 @@ from delayq.protocol import envelope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from delayq.client.taken_kinds import TakenKinds
     from delayq.contract import Limits
     from delayq.protocol.shard_map import ShardMap
 
@@ -80,6 +81,7 @@ class TaskEncoder:
     def __init__(self, limits: Limits, deadline_ms: int | None = None) -> None:
         """`limits` come from spec.limits, the deadline of tasks without one of their own from spec.delivery."""
         self._limits, self._deadline_ms = limits, deadline_ms
+        self.taken: TakenKinds | None = None  # those of the document, if the client has read one
 
     def chunks(
         self,
@@ -134,6 +136,8 @@ class TaskEncoder:
         (payload, delay_ms, due_ms, task_id, headers, content_type,
          kind, version, deadline_ms, latest_ms, tags) = task  # fmt: skip
         task_id = next(fresh) if task_id is None else _chosen(task_id)
+        if self.taken is not None:
+            self.taken.check(task_id, kind, version)
         moment = when(task_id, delay_ms, due_ms)
         if headers or content_type:
             self._check_headers(task_id, headers or {}, "" if content_type is None else content_type)

@@ -139,11 +139,11 @@ class TaskWriter:
         self._commands, self._router, self._limits = commands, homes, limits
         self._placement = Placement(commands, homes)
         self._confirming = Confirmation(commands, durability) if durability else None
-        self._encoder = TaskEncoder(limits, deadline_ms)
+        self.encoder = TaskEncoder(limits, deadline_ms)
 
     def chunk(self, task: NewTask, if_exists: IfExists) -> Chunk:
         """Return a chunk of this task alone; Refused if it is malformed or too large."""
-        return self._encoder.chunk(task, self._commands.shard_map, debounces=if_exists == "debounce")
+        return self.encoder.chunk(task, self._commands.shard_map, debounces=if_exists == "debounce")
 
     @property
     def confirms(self) -> bool:
@@ -172,7 +172,7 @@ class TaskWriter:
         _check(if_exists)
         results, in_flight = Results(), None
         try:
-            encoded = self._encoder.chunks(
+            encoded = self.encoder.chunks(
                 *(tasks, results.refused, self._placement.shard_map), debounces=if_exists == "debounce"
             )
             together = CONFIRMED_CHUNKS if self._confirming else 1

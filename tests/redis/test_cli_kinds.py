@@ -1,0 +1,63 @@
+"""`delayq schedule` with the document of an App beside its module: kinds and arguments are checked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from delayq import SyncClient
+
+from tests.processes import delayq
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+APP = """
+from delayq import App
+
+app = App("queue.yaml")
+print("imported")
+
+
+@app.task
+def remind(order: int) -> None: ...
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shoptasks.py").write_text(APP)
+    spec = {"redis": {"standalone": {"host": "redis"}}, "handler": {"python": {"app": "shoptasks:app"}}}
+    head = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": "orders"}}
+    (tmp_path / "queue.yaml").write_text(yaml.safe_dump(head | {"spec": spec}))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("orders")
+def test_kinds_and_arguments_are_checked_where_the_app_can_be_imported(folder: Path, redis_url: str) -> None:
+    def schedule(*words: str) -> tuple[int, str]:
+        process = delayq("schedule", "queue.yaml", *words, "--redis", redis_url, cwd=folder)
+        return process.wait(), process.output
+
+    good, wrong = json.dumps({"order": 7}), json.dumps({"ordr": 7})
+    lines = [
+        {"payload": {"order": 1}, "kind": "remind", "id": "one"},
+        {"payload": {"order": "x"}, "kind": "remind"},
+    ]
+    (folder / "tasks.jsonl").write_text("\n".join(map(json.dumps, [*lines, {"payload": {}}])))
+    assert schedule(good, "--kind", "remind")[0] == 0
+    for words, said in (
+        ([good], "kind of task"),
+        ([good, "--kind", "remnd"], "did you mean remind?"),
+        ([wrong, "--kind", "remind"], "ordr"),
+        (["--many", "tasks.jsonl", "--if-exists", "keep"], "tasks.jsonl line 2: task remind: order"),
+        (["--many", "tasks.jsonl", "--if-exists", "keep"], "tasks.jsonl line 3: kind of task"),
+    ):
+        code, output = schedule(*words)
+        assert code == 5, output
+        assert said in output
+    assert schedule(good, "--kind", "remnd", "--unknown-kind")[0] == 0
+    with SyncClient(redis_url, queue="orders") as client:
+        assert client.counts().due == 3

@@ -97,7 +97,7 @@ def test_documents_of_the_page_are_valid_and_their_statements_are_accepted() -> 
     made = [yaml.safe_load(block) for block in blocks("yaml")]
     assert len(made) == 4
     for each in made:
-        spec = parse(document(**each)).spec.guard
+        spec = parse(document(handler={"python": {"app": "shop.tasks:app"}}, **each)).spec.guard
         assert spec is not None
         if spec.sql_optimistic:
             SqlOptimistic("sqlite:///x", select=spec.sql_optimistic.select, update=spec.sql_optimistic.update)

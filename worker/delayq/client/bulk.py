@@ -205,7 +205,7 @@ def _check(chosen: Selection) -> None:
         raise ValueError("expected a tag, a kind, due_from_ms or due_before_ms, got none of them")
     if chosen.tag is not None:
         checked_tag(chosen.tag)
-    if chosen.kind is not None and not re.fullmatch(KIND_NAME, chosen.kind):
+    if chosen.kind is not None and (type(chosen.kind) is not str or not re.fullmatch(KIND_NAME, chosen.kind)):
         raise InvalidTask("", f"kind: expected the name of a kind, got {chosen.kind!r:.80}")
     for name in ("due_from_ms", "due_before_ms"):
         value = getattr(chosen, name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from delayq.client.encoding import EXACT, MAX_MS, check_whole
 from delayq.protocol.results import DeadGroup, Searching, Selection, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
@@ -39,11 +41,11 @@ class DeadLetters:
         self, ids: Sequence[str] | None = None, tag: str | None = None, kind: str | None = None
     ) -> Operation[list[TaskRow]]:
         """Return dead letters by time of death: all, or those with these ids, this tag and this kind ("": none)."""
-        wanted = None if ids is None else set(_sequence(ids))
+        wanted = None if ids is None else set(_listed(ids))
         if tag is not None:
             tagged = (yield from self._operations.bulk.dead(Selection(tag))).keys()
             wanted = set(tagged) if wanted is None else wanted & tagged
-        found = yield from self._operations.page(State.DEAD, offset=0, limit=1 << 53)
+        found = yield from self._operations.page(State.DEAD, offset=0, limit=EXACT)
         return [
             row
             for row in found
@@ -68,33 +70,42 @@ class DeadLetters:
 
         The due times set the rate, so no process has to run until the end.
         """
-        if rate_per_second is not None and not rate_per_second > 0:
+        if rate_per_second is not None and (
+            type(rate_per_second) not in {int, float} or not rate_per_second > 0
+        ):
             raise ValueError(f"rate_per_second: expected a number above 0, got {rate_per_second!r}")
         gap_ms = 1000 / rate_per_second if rate_per_second else 0.0
-        seconds = len(_sequence(ids)) * gap_ms / 1000
+        chosen = _listed(ids)
+        seconds = len(chosen) * gap_ms / 1000
+        if seconds * 1000 >= MAX_MS:
+            raise ValueError(
+                f"rate_per_second: expected a rate with a due time before the year 6429, got {rate_per_second!r}"
+            )
         if dry_run:
-            return Redriven(len(ids), seconds)
-        delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(ids)}
+            return Redriven(len(chosen), seconds)
+        delays = {task_id: int(nth * gap_ms) for nth, task_id in enumerate(chosen)}
 
         def call(pinned: Commands, shard: int, batch: list[str]) -> Call[int]:
             return pinned.redrive(shard, [item for task_id in batch for item in (task_id, delays[task_id])])
 
-        return Redriven((yield from self._operations.homes.everywhere(ids, call)), seconds)
+        return Redriven((yield from self._operations.homes.everywhere(chosen, call)), seconds)
 
     def purge(self, ids: Sequence[str], before_ms: int | None = None) -> Operation[int]:
         """Forget dead letters for good that died before `before_ms`; returns how many there were."""
+        if before_ms is not None:
+            check_whole("before_ms", before_ms)
         fence = "inf" if before_ms is None else before_ms
 
         def call(pinned: Commands, shard: int, batch: list[str]) -> Call[int]:
             return pinned.purge(shard, batch, before_ms=fence)
 
-        return (yield from self._operations.homes.everywhere(_sequence(ids), call))
+        return (yield from self._operations.homes.everywhere(_listed(ids), call))
 
     def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
         """Return complete dead letters, to show or export; those deleted meanwhile are omitted."""
-        found: list[TaskView | None] = []
-        for at in range(0, len(_sequence(ids)), VIEWS):
-            found += yield from self._some_views(ids[at : at + VIEWS])
+        chosen, found = _listed(ids), list[TaskView | None]()
+        for at in range(0, len(chosen), VIEWS):
+            found += yield from self._some_views(chosen[at : at + VIEWS])
         return [view for view in found if view is not None and view.state is State.DEAD]
 
     def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
@@ -110,11 +121,15 @@ class DeadLetters:
         return views
 
 
-def _sequence(ids: Sequence[str]) -> Sequence[str]:
-    """Refuse a single ID: a string is a sequence of one-letter IDs, which match no task."""
-    if isinstance(ids, str):
-        raise TypeError(f"ids: expected a list of task IDs, got the string {ids!r}")
-    return ids
+def _listed(ids: object) -> list[str]:
+    """Return IDs, or raise TypeError: also for a string, a sequence of one-letter IDs, which match no task."""
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise TypeError(f"ids: expected a list of task IDs, got {ids!r:.80}")
+    found = list(ids)
+    for each in found:
+        if not isinstance(each, str):
+            raise TypeError(f"ids: expected task IDs, which are strings, got {each!r:.80}")
+    return found
 
 
 def fingerprint(error: str) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 from binascii import b2a_base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from delayq.client.taken_kinds import TakenKinds
     from delayq.contract import Limits
@@ -31,6 +31,7 @@ JSON_GROWTH = (
 )
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
+EXACT = 1 << 53  # up to here, Lua represents each whole number
 _KIND = re.compile(envelope.KIND_NAME)
 _IMPLIED_TYPES = (envelope.JSON_TYPE, envelope.BYTES_TYPE)  # the envelope does not store their names
 _LETTERS = bytes.maketrans(b"+/", b"Zz")  # of base64, instead of its signs
@@ -286,6 +287,20 @@ def when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
         message = f"task {task_id}: due_ms: expected milliseconds since 1970, got {due_ms}, which looks like seconds"
         raise InvalidDueTime(task_id, f"{message}; did you mean {due_ms * 1000}?")
     return f"+{value}" if due_ms is None else str(value)
+
+
+def check_whole(name: str, value: object) -> None:
+    """Raise ValueError unless a value is a whole number of milliseconds or tasks that Lua represents exactly."""
+    if type(value) is not int or not 0 <= value <= EXACT:
+        raise ValueError(f"{name}: expected a whole number from 0 to {EXACT}, got {value!r:.60}")
+
+
+def check_times(name: str, times: object) -> None:
+    """Raise TypeError or ValueError unless these are times, or durations, in milliseconds."""
+    if isinstance(times, str) or not isinstance(times, Sequence):
+        raise TypeError(f"{name}: expected a list of milliseconds, got {times!r:.60}")
+    for each in times:
+        check_whole(name, each)
 
 
 def due_ms_of(moment: str, now_ms: int) -> int:

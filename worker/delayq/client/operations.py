@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.client.bulk import BulkOperations
-from delayq.client.encoding import checked_id, when
+from delayq.client.encoding import check_times, check_whole, checked_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.errors import DelayTooLong
@@ -102,6 +102,8 @@ class Operations:
 
     def counts(self, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()) -> Operation[Counts]:
         """Count all shards together, including dropped ones, whose counters are part of the queue's."""
+        check_times("horizons_ms", horizons_ms)
+        check_times("instants_ms", instants_ms)
         pinned = yield from self.homes.fetch_shard_map()
         shards = range(pinned.shard_map.widest)
         found = yield from persistently([pinned.counts(shard, horizons_ms, instants_ms) for shard in shards])
@@ -113,6 +115,8 @@ class Operations:
             raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
         if state is State.DONE:
             raise ValueError("tasks that are done cannot be listed; get() finds those of the history by ID")
+        check_whole("offset", offset)
+        check_whole("limit", limit)
         rows: list[TaskRow] = []
         pinned = yield from self.homes.fetch_shard_map()
         for shard in range(len(pinned.shards)):

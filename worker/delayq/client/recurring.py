@@ -10,7 +10,7 @@ import re
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from delayq.client.encoding import NewTask, TaskEncoder
+from delayq.client.encoding import NewTask, TaskEncoder, check_whole
 from delayq.client.routing import AGAIN_SECONDS, persistently
 from delayq.contract.problems import SpecError
 from delayq.contract.words import OBJECT_NAME
@@ -179,6 +179,8 @@ class RecurringSchedules:
 
         Times that are not past, or that the scanner has still to create, are not among them.
         """
+        check_whole("from_ms", from_ms)
+        check_whole("before_ms", before_ms)
         record, schedule, now_ms = yield from self._one(name)
         last_ms = min(before_ms - 1, now_ms if schedule.spec.suspend else min(record.cursor_ms, now_ms))
         nominal = (each.nominal.at_ms for each in _calendar(schedule).after(from_ms - 1))

@@ -175,7 +175,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a park without its token",
-        *("park.lua", "'ZREM', processing, ARGV[i]) == 1", "'ZREM', processing, ARGV[i])"),
+        *("park.lua", "'ZREM', processing, ARGV[n]) == 1", "'ZREM', processing, ARGV[n])"),
         _bias(settles="park ack"),
     ),
     Mutant(

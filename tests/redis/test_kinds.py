@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from delayq import App, Client
 from delayq.connection import Address
+from delayq.contract.document import parse_schedule
 from delayq.handlers import HandlerSetupError, build
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import State as In
@@ -119,6 +120,24 @@ async def test_each_kind_runs_its_function_with_its_policy(client: Client, redis
     assert ("remind", (7, "state", "remind:order-7", 1)) in ran
     assert ran.count(("refund", -1)) == 2
     assert ran.count(("refund", 7)) == 1
+
+
+async def test_an_occurrence_that_no_worker_knows_is_no_run_until_one_does(
+    client: Client, redis_url: str
+) -> None:
+    meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": "nightly"}}
+    task = {"kind": "refund", "version": 2, "payload": {"order": 1}}
+    spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "task": task}
+    await client.apply_schedule(parse_schedule({**meta, "spec": spec}))
+    nominal = await client.run_schedule("nightly")
+    async with working(redis_url, APP):
+        await has(client, parked=1)
+        [record] = await client.schedules()
+        assert record.last_id is None
+    async with working(redis_url, NEWER):
+        await until(lambda: ("refund", 1) in shop.RAN)
+    [record] = await client.schedules()
+    assert record.last_id == nominal
 
 
 async def test_a_task_that_no_worker_knows_waits_and_a_newer_worker_runs_it_uncharged(

@@ -30,7 +30,7 @@ def member(task_id: str, kind: str = "push", version: int = 1, due_ms: int = NOW
 
 def park(shard: Shard, *members: str | bytes, commands: Commands | None = None) -> list[Settled]:
     """Park tasks that were due now."""
-    flat = [item for each in members for item in (each, NOW)]
+    flat = [item for each in members for item in (each, NOW, "")]
     return shard.run((commands or shard.commands).park(0, flat))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from delayq.contract.schedule import DelaySchedule
-    from delayq.protocol.results import Claimed, ScheduleWritten
+    from delayq.protocol.results import Claimed, Lease, ScheduleWritten
 
 __all__ = ["pair"]
 ROOM = {"max_length": 1000, "max_bytes": 0}
@@ -342,6 +342,77 @@ def test_with_forbid_an_occurrence_does_not_begin_while_another_one_runs_or_will
     create(shard, [NOW + 12 * MINUTE], alone=True)
     shard.clock(NOW + 12 * MINUTE)
     assert [lease.task.id for lease in claim(shard).leases] == ids(NOW + 12 * MINUTE)
+
+
+def park(shard: Shard, *leases: Lease) -> None:
+    flat = [item for lease in leases for item in (lease.member, lease.task.due_ms, lease.run_before)]
+    assert shard.run(shard.commands.park(0, flat)) == ["parked"] * len(leases)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_occurrence_that_is_parked_has_not_begun_and_the_run_before_stays_the_last(
+    shard: Shard, *, alone: bool
+) -> None:
+    put(shard, schedule())
+    create(shard, [NOW + n * MINUTE for n in range(3)], within_ms=MINUTE - 1, alone=alone)
+    [unknown] = claim(shard).leases
+    park(shard, unknown)
+    assert record(shard).last_id is None
+    shard.run(shard.commands.unpark(0, None))
+    [ran] = claim(shard).leases
+    shard.run(shard.commands.ack(0, [ran.member]))
+    last = record(shard)
+    assert last.last_id == ran.task.id
+    shard.clock(NOW + MINUTE)
+    park(shard, *claim(shard).leases)
+    assert replace(record(shard), missed=0) == last
+    shard.clock(NOW + 2 * MINUTE)
+    shard.run(shard.commands.expire(0))
+    assert record(shard) == replace(last, missed=1)
+    park(shard, *claim(shard).leases)
+    assert record(shard) == replace(last, missed=1)
+
+
+@pytest.mark.parametrize(("first", "named"), [(None, True), (1, True), (0, False)])
+def test_occurrences_that_are_parked_together_or_by_two_workers_have_not_begun(
+    shard: Shard, first: int | None, *, named: bool
+) -> None:
+    """If the earlier claim is parked first, the run before it is known to its worker only."""
+    put(shard, schedule())
+    create(shard, [NOW - MINUTE])
+    [ran] = claim(shard).leases
+    shard.run(shard.commands.ack(0, [ran.member]))
+    create(shard, [NOW, NOW + 1])
+    shard.clock(NOW + 1)
+    leases = [*claim(shard, 1).leases, *claim(shard, 1).leases]
+    if first is None:
+        park(shard, *leases)
+    else:
+        park(shard, leases[first])
+        park(shard, leases[1 - first])
+    assert record(shard).last_id == (ran.task.id if named else None)
+
+
+def test_a_retry_that_is_parked_leaves_the_first_attempt_the_last_run(shard: Shard) -> None:
+    put(shard, schedule())
+    create(shard, [NOW])
+    [lease] = claim(shard).leases
+    began = record(shard)
+    shard.run(shard.commands.retry(0, [lease.member, MINUTE, 1, "boom"], max_attempts=5))
+    shard.clock(NOW + MINUTE)
+    park(shard, *claim(shard).leases)
+    assert record(shard) == began
+
+
+def test_a_suspect_that_is_parked_leaves_the_run_that_crashed_the_last(shard: Shard) -> None:
+    put(shard, schedule())
+    create(shard, [NOW])
+    assert len(claim(shard).leases) == 1
+    began = record(shard)
+    shard.clock(NOW + LEASE_MS + 1)
+    shard.run(shard.commands.reclaim(0, limit=9, max_crashes=3))
+    park(shard, *shard.run(shard.commands.isolate(0, 9, LEASE_MS)).leases)
+    assert record(shard) == began
 
 
 def test_a_task_that_is_tried_again_is_the_one_that_others_wait_for(shard: Shard) -> None:

@@ -16,7 +16,7 @@ from delayq.contract.problems import SpecError
 from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
 from delayq.kube.errors import Denied, NotFound
 from delayq.kube.errors import Unavailable as Away
-from delayq.protocol.results import SchedulePage, ScheduleRecord
+from delayq.protocol.results import ParkedKind, SchedulePage, ScheduleRecord
 from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, ScheduleReporter
 from delayq.scanner.schedule_watch import PAGE, PAGE_SECONDS, ScheduleWatch
 
@@ -61,10 +61,13 @@ class World:
         self.tries: list[str] = []
         self.error: Mapping[str, Exception] = {}
         self.refuses: Exception | None = None  # the API server
+        self.parked: list[ParkedKind] = []
+        self.messages: list[str] = []  # of the events
         self.meanwhile: Callable[[], None] = lambda: None
         commands: Any = SimpleNamespace(
             shard_of=lambda record_id: int(record_id.endswith("-b")),
             list_schedules=lambda shard, offset, limit: (shard, offset, limit),
+            parked=lambda shard: (shard,),
         )
         unused: Any = self
         self.watch = ScheduleWatch(QUEUE, unused, commands=commands, connection=unused, led=lambda: self.led)
@@ -118,7 +121,9 @@ class World:
 
     # --- The connection.
 
-    async def one(self, call: tuple[int, int, int]) -> SchedulePage:
+    async def one(self, call: tuple[int, ...]) -> SchedulePage | list[ParkedKind]:
+        if len(call) == 1:
+            return self.parked
         shard, offset, limit = call
         of_shard = [each for each in self.records.values() if int(each.id.endswith("-b")) == shard]
         page = of_shard[offset : offset + min(limit, self.page)]
@@ -148,6 +153,7 @@ class World:
 
     async def create(self, _kind: object, body: dict[str, Any]) -> None:
         self.events.append((body["involvedObject"]["name"], body["reason"]))
+        self.messages.append(body["message"])
 
 
 def ready(world: World, name: str) -> str:
@@ -338,6 +344,28 @@ async def test_runs_are_told_when_they_change_and_nothing_is_written_before() ->
     assert world.statuses["a"]["missedRuns"] == {"tooLate": 2, "concurrent": 1}
     assert world.statuses["a"]["lastRun"]["latenessMilliseconds"] == 4
     assert world.events[-2:] == [("a", "RunsMissed"), ("a", "RunsSkipped")]
+
+
+@pytest.mark.parametrize(
+    ("task", "parked", "cause"),
+    [
+        ({"kind": "mail", "version": 2}, ("mail", 2), "no worker knows the kind mail, version 2"),
+        ({"kind": "mail"}, ("mail", 1), "no worker knows the kind mail, version 1"),
+        ({}, ("", 0), "no worker knows tasks without a kind"),
+        ({"kind": "mail"}, ("mail", 2), "see spec.misfire"),
+    ],
+)
+async def test_what_was_missed_because_it_was_parked_names_the_unknown_kind(
+    task: dict[str, Any], parked: tuple[str, int], cause: str
+) -> None:
+    world = World()
+    world.see(body("a", task=task))
+    await world.settle()
+    await world.settle()
+    world.parked = [ParkedKind("other", 1, 5, NOW_MS), ParkedKind(*parked, 1, NOW_MS)]
+    world.records["a"] = replace(world.records["a"], missed=1)
+    await world.settle()
+    assert (world.events[-1], cause in world.messages[-1]) == (("a", "RunsMissed"), True)
 
 
 @pytest.mark.parametrize("error", [Away("no answer"), Denied(403, "Forbidden", "no")])

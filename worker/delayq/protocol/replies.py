@@ -157,26 +157,37 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
     def read(reply: list[Any]) -> Claimed:
         if len(reply) == 1:
             return Claimed(reply[0], abandoned=True)
-        now_ms, first, more, room_us, ids, dues, envelopes, counts, suspects = reply
+        now_ms, first, more, room_us, ids, dues, envelopes, counts, suspects, *further = reply
         token = int(first)
         tasks = zip(range(token, token + len(ids)), ids, dues, envelopes, strict=True)
-        retried = {token + at: entry for at, entry in zip(counts[::2], counts[1::2], strict=True)}
+        retried = _by_token(token, counts)
+        before = _by_token(token, further[0]) if further else {}
         return Claimed(
             now_ms,
             len(ids) - envelopes.count(None),  # None: an orphan, which the script dropped
             bool(more),
             *_held(room_us),
             suspects=suspects,
-            decode=partial(_leases, queue, shard, tasks, retried),
+            decode=partial(_leases, queue, shard, tasks, retried, before=before),
         )
 
     return read
 
 
+def _by_token(first: int, found: list[Any]) -> dict[int, bytes]:
+    """Return what a claim says of some of its tasks, a flat list of positions and entries."""
+    return {first + at: entry for at, entry in zip(found[::2], found[1::2], strict=True)}
+
+
 def _leases(
-    queue: str, shard: int, tasks: Iterable[tuple[int, bytes, int, bytes | None]], retried: dict[int, bytes]
+    queue: str,
+    shard: int,
+    tasks: Iterable[tuple[int, bytes, int, bytes | None]],
+    retried: dict[int, bytes],
+    *,
+    before: dict[int, bytes],
 ) -> Leases:
-    """Decode tokens, IDs, due times and envelopes; `retried` has the entries of `attempts` by token."""
+    """Decode tokens, IDs, due times and envelopes; by token: entries of `attempts`, and earlier runs of schedules."""
     leases: list[Lease] = []
     unreadable: list[tuple[Lease, Exception]] = []
     for token, raw_id, due_ms, envelope in tasks:
@@ -197,6 +208,8 @@ def _leases(
         if occurrence is not None:
             _of_schedule(task, occurrence)
         leases.append(Lease(task, shard, member, failures))
+        if before:
+            leases[-1].run_before = before.get(token, b"")
     return Leases(leases, unreadable)
 
 

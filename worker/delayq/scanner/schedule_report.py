@@ -14,7 +14,7 @@ from delayq.contract.schedule import KIND
 from delayq.kube.errors import KubernetesError, NotFound, Unavailable
 from delayq.kube.objects import Kind
 from delayq.scaling.sentences import counted
-from delayq.scanner.schedule_status import next_times, status
+from delayq.scanner.schedule_status import next_times, status, unknown_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,10 +179,13 @@ class ScheduleReporter:
         message = f"{change.outcome}{removed}"
         await self.post(name, uid, change.outcome.capitalize(), message)
 
-    async def missed(self, known: Known, before: ScheduleRecord, record: ScheduleRecord) -> None:
-        """Post how many occurrences did not run since the last report."""
+    async def missed(
+        self, known: Known, before: ScheduleRecord, record: ScheduleRecord, parked: DelaySchedule | None
+    ) -> None:
+        """Post how many occurrences did not run since the last report; `parked`, if tasks of its kind are."""
+        late = "could not start in time, see spec.misfire" if parked is None else unknown_kind(parked)
         for more, reason, why in (
-            (record.missed - before.missed, "RunsMissed", "could not start in time, see spec.misfire"),
+            (record.missed - before.missed, "RunsMissed", late),
             (
                 record.skipped - before.skipped,
                 "RunsSkipped",

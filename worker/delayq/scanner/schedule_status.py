@@ -84,6 +84,13 @@ def status(
     return made
 
 
+def unknown_kind(schedule: DelaySchedule) -> str:
+    """Return why occurrences did not start that were parked."""
+    task = schedule.spec.task
+    kind = f"the kind {task.kind}, version {task.version or 1}" if task.kind else "tasks without a kind"
+    return f"could not start in time, as no worker knows {kind}: see spec.task.kind, and UnknownKinds of the DelayQueue"
+
+
 def _last_run(record: ScheduleRecord | None) -> dict[str, Any] | None:
     if record is None or record.last_id is None or record.last_began_ms is None:
         return None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from delayq.client.aio import Client
     from delayq.connection import AsyncConnection
     from delayq.contract import DelayQueue
+    from delayq.contract.schedule import DelaySchedule
     from delayq.kube.objects import Kind, Name, Object
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import ScheduleRecord
@@ -288,7 +289,15 @@ class ScheduleWatch:
             written, self._reported[name] = told
             self._keep(known, written)
             if before is not None:
-                await reporter.missed(known, before.record, record)
+                parked = before.record.missed < record.missed and await self._is_parked(definition.schedule)
+                await reporter.missed(known, before.record, record, definition.schedule if parked else None)
+
+    async def _is_parked(self, schedule: DelaySchedule) -> bool:
+        """Whether tasks of its kind are parked, as those of its occurrences are until they are missed."""
+        task, shard = schedule.spec.task, self._shard(schedule.metadata.name)
+        kind = (task.kind or "", (task.version or 1) if task.kind else 0)
+        parked = await self._connection.one(self._commands.parked(shard))
+        return any((each.kind, each.version) == kind for each in parked)
 
 
 def _notes(record: ScheduleRecord) -> Mapping[str, object]:

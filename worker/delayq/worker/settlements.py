@@ -73,10 +73,15 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
     if verb == "ack":
         tasks = [each.lease.task for each in batch] if commands.finished else ()
         return commands.ack(shard, [each.lease.member for each in batch], tasks)
+    if verb == "park":
+        return commands.park(
+            shard,
+            [item for each in batch for item in (each.lease.member, *each.arguments, each.lease.run_before)],
+        )
     flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
     if verb == "retry":
         return commands.retry(shard, flat, max_attempts=batch[0].max_attempts or max_attempts)
-    return {"bury": commands.bury, "park": commands.park, "release": commands.release}[verb](shard, flat)
+    return {"bury": commands.bury, "release": commands.release}[verb](shard, flat)
 
 
 def of_unreadable(claimed: Claimed) -> Iterator[Settlement]:

@@ -24,7 +24,7 @@
 -- ARGV burst         how many may begin at once after an idle time
 -- ARGV most          how many may be leased at a time; 0: no limit
 -- ARGV drops         1 when tasks that missed their deadline are deleted, 0 when they become dead letters
--- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks remain, µs until a limit that held tasks back permits more (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait
+-- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks remain, µs until a limit that held tasks back permits more (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait, for a worker that parks: the runs that records of schedules named before, by position
 local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate, claim, suspect, isolation = unpack(KEYS)
 local dlq, dlq_info, followups, deadlines, schedules = unpack(KEYS, 13)
 local us, bytes, number = now_us(), 1048576, tonumber(ARGV[3])
@@ -83,5 +83,5 @@ local first = string.format('%.0f', token)
 redis.call('HSET', stats, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
 if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
 if began + left < #ids then tally(stats, 'orphans', #ids - began - left) end
-if finish then finish() end
-return {at, first, more and 1 or 0, begin(began, held), ids, dues, envelopes, counts, suspects}
+local before = finish and finish()
+return {at, first, more and 1 or 0, begin(began, held), ids, dues, envelopes, counts, suspects, before}

@@ -61,7 +61,7 @@ for n = 1, #found, 2 do
     taken_out(id, delayed, retry, suspect)
   end
 end
-finish()
+local before = finish()
 if #ids == 0 then return { at, 0, 0, begin(0, false), {}, {}, {}, {}, suspects_left(suspect, wake) } end
 local half, expiry, dues, counts, leased = math.ceil(#ids / 2), string.format('%.0f', at + ARGV[2]), {}, {}, 0
 redis.call('ZCARD', processing) -- a key of another type must fail before any task is taken
@@ -83,4 +83,4 @@ local first = string.format('%.0f', token)
 if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
 tally(stats, 'claimed', leased)
 if leased < #ids then tally(stats, 'orphans', #ids - leased) end
-return { at, first, 0, begin(leased, #ids == room), ids, dues, envelopes, counts, suspects_left(suspect, wake) }
+return { at, first, 0, begin(leased, #ids == room), ids, dues, envelopes, counts, suspects_left(suspect, wake), before }

@@ -10,7 +10,7 @@
 -- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV interval_us  of spec.limits.ratePerSecond: parked tasks take no start of it; 0: no limit
--- ARGV member due_ms ...  lease id:token, and when the task was due
+-- ARGV member due_ms run ...  lease id:token, when the task was due, and the run that the record of its schedule named before
 -- RETURNS positions of the leases that were lost
 local processing, tasks, attempts, followups, delayed, wake, alarm, stats, rate, parked = unpack(KEYS)
 local us, lost, count = now_us(), {}, 0
@@ -29,13 +29,15 @@ local function set_aside(id, due)
   redis.call('ZADD', parked, 0, parked_member(id, envelope, entry))
 end
 
-for i = 2, #ARGV, 2 do
-  local id = id_of(ARGV[i])
-  if id and redis.call('ZREM', processing, ARGV[i]) == 1 then
-    set_aside(id, tonumber(ARGV[i + 1]))
+for i = 2, #ARGV, 3 do
+  local n = #ARGV - i -- the last one first: the record of a schedule names that, and then those before it
+  local id, run = id_of(ARGV[n]), ARGV[n + 2]
+  if id and redis.call('ZREM', processing, ARGV[n]) == 1 then
+    if run ~= '' then forget_run(ARGV[n], id, run, parked, tasks, attempts) end
+    set_aside(id, tonumber(ARGV[n + 1]))
     count = count + 1
   else
-    lost[#lost + 1] = (i - 2) / 2
+    lost[#lost + 1] = (n - 2) / 3
   end
 end
 if count > 0 then

@@ -39,12 +39,31 @@ local function count_missed(ids, attempts)
   end
 end
 
+-- The last run that a record names, and a function that names it again after a task was parked, which has not begun. A run that
+-- has not begun either is not named: that of a task that another worker parked.
+local function run_of(record)
+  return string.format('%s %.0f %.0f', record.last, record.began, record.late)
+end
+
+local function forget_run(lease, id, run, parked, tasks, attempts)
+  local key = string.match(id, '^(@[^@]+)@')
+  local record = key and schedule_of(redis.call('HGET', attempts, key))
+  if not record or record.last ~= lease then return end
+  record.last, record.began, record.late = string.match(run, '^(%S+) (%d+) (%d+)$')
+  local other = id_of(record.last)
+  if other and redis.call('HEXISTS', attempts, other) == 0 and parked_as(parked, other, tasks, attempts) then
+    record.last, record.began, record.late = '-', 0, 0
+  end
+  keep_schedule(attempts, key, record)
+end
+
 -- Two functions for tasks that are about to be leased with consecutive tokens. begins(id, envelope, n) says whether the nth may
 -- begin; if not, it missed its deadline, or is an occurrence that comes too late, or that another occurrence holds up. finish()
--- ends those, and stores in the records what has begun. An occurrence is judged before its first attempt only. One that
--- migrated before its record waits for it, for a minute; one that a change is about to remove waits for that.
+-- ends those, and stores in the records what has begun. It returns positions, and what the record named before: a worker that
+-- parks the task returns it. An occurrence is judged before its first attempt only. One that migrated before its record waits
+-- for it, for a minute; one that a change is about to remove waits for that.
 local function starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
-  local records, unstarted = {}, { late = {}, missed = {}, skipped = {}, waits = {} }
+  local records, before, unstarted = {}, {}, { late = {}, missed = {}, skipped = {}, waits = {} }
 
   local function record_of(id)
     local key = string.match(id, '^(@[^@]+)@') or id
@@ -75,6 +94,7 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
     if found ~= 'missed' and past_deadline(envelope, at) then found = 'late' end
     local record = nominal and record_of(id)
     if record and found == 'begins' and alone ~= 2 then
+      before[#before + 1], before[#before + 2] = n - 1, run_of(record)
       record.last = id .. string.format(':%.0f', token + n - 1)
       record.began, record.late, record.claimed = at, math.max(0, at - kept_due(envelope)), true
     elseif record and (found == 'missed' or found == 'skipped') then
@@ -93,5 +113,6 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
     expire(unstarted.late)
     expire(unstarted.missed, 'missed')
     expire(unstarted.skipped, 'skipped')
+    return before
   end
 end

@@ -13,6 +13,7 @@ from delayq.cli.doctor import reach, rights
 from delayq.cli.doctor.findings import Level
 from delayq.connection import Address, SyncConnection
 from delayq.contract.durability import DurabilitySpec
+from delayq.contract.outages import remedy
 from delayq.errors import Unavailable
 from delayq.protocol.commands import Commands
 from delayq.protocol.keys import FORMAT
@@ -92,7 +93,14 @@ def test_what_is_wrong_with_a_server_or_a_login_is_named(redis_server: RedisServ
         assert "spec.redis.auth" in found_at(wrong, code=4)["login"]["hint"]
     login = found_at(url.removesuffix("/0") + "/17", code=4)["login"]
     assert "DB index is out of range" in login["message"]
-    assert login["hint"].startswith("spec.redis.database is 17, ")
+    assert login["hint"] == remedy("no_database").cure
+    with redis_server.client() as redis:
+        most = redis.config_get("maxclients")["maxclients"]
+        redis.config_set("maxclients", 1)
+        try:
+            assert found_at(url, code=4)["login"]["hint"] == remedy("max_clients").cure
+        finally:
+            redis.config_set("maxclients", most)
     redis_server.clock.set_ms(-90_000)
     clock = found_at(url)["clock"]
     assert (clock["level"], "behind this machine: no task starts early" in clock["message"]) == (

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.cli.doctor import rights
+from delayq.contract.outages import remedy
 from delayq.protocol.commands import Commands
 from delayq.protocol.keys import SLOTS
 
@@ -96,7 +96,7 @@ def test_slots_that_no_server_has_are_told_with_their_shards_and_how_to_go_on(tm
         assert found["cluster"]["message"].startswith("cluster_state:fail; 3 masters")
         assert "cluster-require-full-coverage no" in found["cluster"]["hint"]
         assert "CLUSTERDOWN" in found["scripts"]["message"]
-        assert found["scripts"]["hint"] == rights.SAYS
+        assert found["scripts"]["hint"] == remedy("cluster_down").cure
         for node in cluster.nodes:
             with node.client() as redis:
                 redis.config_set("cluster-require-full-coverage", "no")

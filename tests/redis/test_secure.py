@@ -76,11 +76,11 @@ def test_a_client_trusts_the_authority_that_is_named_and_no_other_also_after_a_r
     with serving(tmp_path, tls) as server:
         mounted(tmp_path, tls, authority=trustme.CA().cert_pem.bytes())
         error = refused(make(address(tmp_path, server)))
-        assert error.outage == "tls"
+        assert error.outage == "tls_untrusted"
         assert "certificate verify failed" in str(error)
         with monkeypatch.context() as patch:  # the system's authorities count only where none is named
             patch.setenv("SSL_CERT_FILE", str(tls.ca))
-            assert refused(make(address(tmp_path, server))).outage == "tls"
+            assert refused(make(address(tmp_path, server))).outage == "tls_untrusted"
             shown = {name: secret for name, secret in SHOWN.items() if name != "caSecretRef"}
             reconnected(make(logged_in(tmp_path, server, tls=shown)))
         mounted(tmp_path, tls)
@@ -91,7 +91,9 @@ def test_a_client_trusts_the_authority_that_is_named_and_no_other_also_after_a_r
         with server.client() as redis:
             redis.config_set("tls-ca-cert-file", str(tls.ca), "tls-cert-file", str(tls.server.cert))
         cut(server)
-        assert refused(client).outage == "tls"  # the server has moved on, the mounted Secret not yet
+        assert (
+            refused(client).outage == "tls_untrusted"
+        )  # the server has moved on, the mounted Secret not yet
         mounted(tmp_path, tls)
         reconnected(client)
 
@@ -102,7 +104,7 @@ def test_the_name_in_the_certificate_is_the_hosts_or_the_one_expected(make: Make
         mounted(tmp_path, tls)
         for wrong in ({}, {"serverName": "other.test"}):
             error = refused(make(address(tmp_path, server, **wrong)))
-            assert error.outage == "tls"
+            assert error.outage == "tls_name"
             assert "mismatch" in str(error)
         reconnected(make(address(tmp_path, server, serverName="redis.test")))
         reconnected(make(f"{server.url}&ssl_server_name=redis.test"))

@@ -72,31 +72,6 @@ FSYNC_UNKNOWN: Final = (
     "should be everysec or always, and no-appendfsync-on-rewrite no."
 )
 
-_SPEC: Final = "check spec.redis"
-OUTAGES: Final = {
-    "refused": f"connection refused; {_SPEC}, and whether Redis runs",
-    "timeout": f"it does not answer in time; {_SPEC}, network policies, and how busy Redis is",
-    "dns": f"unknown host name; {_SPEC}",
-    "tls": f"TLS failed; {_SPEC}.tls, the CA and whether that port has TLS",
-    "auth": f"it refuses the password or the user; {_SPEC}.auth and the Secrets",
-    "denied": "it denies commands of delayq; compare the ACL of the user with the required one",
-    "no_database": f"it has no database of that number, by its setting `databases`; {_SPEC}.database",
-    "max_clients": "it accepts no more connections; raise its maxclients, or look for a client that leaks connections",
-    "rejected": "it rejects a call of delayq with an error of its own, which the logs of scanners have",
-    "loading": "it is loading its data; wait",
-    "read_only": f"it is a replica that takes no writes; {_SPEC}, it has to be the master",
-    "cannot_persist": "it takes no writes because it cannot write to its disk",
-    "no_replicas": "it takes no writes with fewer replicas than its min-replicas-to-write; repair those",
-    "no_master": f"its Sentinels name no server that is a master; wait for their fail-over, or {_SPEC}.sentinel",
-    "cluster_down": (
-        "its Cluster has no node for the slots of some shards, or serves none while any slot lacks one;"
-        " look at CLUSTER INFO, and set cluster-require-full-coverage no"
-    ),
-    "migrating": "its Cluster is moving the slots of some shards to another node; wait until that has ended",
-    "other": f"{_SPEC}, its Secret, network policies and the logs of scanners",
-}
-"""Label values of delayq_redis_down → cause, and what to check."""
-
 MOST_LISTED = 5
 
 

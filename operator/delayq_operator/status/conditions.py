@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from delayq.contract.outages import remedy
 from delayq.scaling.sentences import counted
 
 from delayq_operator.base import names
-from delayq_operator.base.phrases import FSYNC_UNKNOWN, OUTAGES, RISKS, listed, timestamp
+from delayq_operator.base.phrases import FSYNC_UNKNOWN, RISKS, listed, timestamp
 from delayq_operator.scrape.backlog import bucket
 from delayq_operator.status.reasons import condition
 from delayq_operator.status.sharding_conditions import unserved
@@ -73,7 +74,7 @@ def backend_available(view: View) -> Condition:
     if view.backlog is not None and view.backlog.redis_up:
         return _served(view.backlog.shards)
     if view.backlog is not None:
-        message = f"Scanners cannot reach Redis: {OUTAGES.get(view.backlog.outage, OUTAGES['other'])}."
+        message = f"Scanners cannot reach Redis: {remedy(view.backlog.outage)}."
         return condition(kind, "Unreachable", message)
     if view.scanner.ready:
         message = f"Scanners are ready, so they reach Redis. Their metrics cannot be read: {view.unread or 'not yet'}."

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.contract.outages import remedy
 from delayq.scaling.sentences import counted
 
-from delayq_operator.base.phrases import OUTAGES, listed
+from delayq_operator.base.phrases import listed
 from delayq_operator.status.reasons import condition
 
 if TYPE_CHECKING:
@@ -121,4 +122,4 @@ def unserved(down: Iterable[Down]) -> str:
 
 def _group(server: str, cause: str, shards: list[str]) -> str:
     where = f" at {server}" if server else ""
-    return f"shard {listed(shards)}{where} ({OUTAGES.get(cause, OUTAGES['other'])})"
+    return f"shard {listed(shards)}{where} ({remedy(cause)})"

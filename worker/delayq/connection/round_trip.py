@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-import socket
-import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import pack_command
-from redis.exceptions import AuthenticationError, NoScriptError, RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from delayq.connection import outages
 from delayq.errors import DelayQError, FormatTooNew, Unavailable
 from delayq.protocol.write_durability import worst
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
-    from delayq.contract.metrics import Outage
     from delayq.protocol.commands import Call
 
 Command = tuple[Any, ...]
@@ -46,45 +43,6 @@ _QUOTING = ", with args beginning with"  # Redis quotes the arguments of an unkn
 
 # redis-py: `Error 111 connecting to host:6379. Connection refused.` -- our message already has the host.
 _CONNECTING = re.compile(r"Error -?\d+ connecting to \S+\. (.+?)\.?")
-
-
-# The cause of an outage is one of a few words. It is a label of metrics, so it contains no user input.
-_REPLIES: Final[Mapping[str, Outage]] = {
-    "LOADING": "loading",
-    "READONLY": "read_only",
-    "MASTERDOWN": "read_only",
-    "WAIT": "read_only",  # cannot be used with replica instances
-    "WAITAOF": "read_only",
-    "MISCONF": "cannot_persist",
-    "NOREPLICAS": "no_replicas",
-    "CLUSTERDOWN": "cluster_down",
-    "TRYAGAIN": "migrating",
-    "MOVED": "migrating",
-    "ASK": "migrating",
-    "Script": "migrating",  # attempted to access a non local key, which has just migrated
-    "script": "migrating",
-    "NOAUTH": "auth",
-    "WRONGPASS": "auth",
-}
-"""First word of an error reply → cause."""
-
-DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
-"""Redis' errors for a missing right, of a call or, worded differently by each version, of a script."""
-
-_WORDS: Final[tuple[tuple[re.Pattern[str], Outage], ...]] = (
-    (DENIED, "denied"),
-    (re.compile(r"DB index|SELECT is not allowed"), "no_database"),
-    (re.compile(r"max number of clients"), "max_clients"),
-)
-"""Words of an error reply without a code of its own → cause."""
-
-_KINDS: Final[tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Outage], ...]] = (
-    (AuthenticationError, "auth"),
-    (ssl.SSLError, "tls"),
-    (socket.gaierror, "dns"),
-    (ConnectionRefusedError, "refused"),
-    ((TimeoutError, RedisTimeoutError), "timeout"),
-)
 
 
 def round_trip(
@@ -168,7 +126,7 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
     transient = _TRANSIENT.search(text)
     if transient:
         text = text[transient.start() :].partition(". script:")[0]
-        cause = _REPLIES.get(text.partition(" ")[0], "other")
+        cause = outages.of_reply(text)
         # The last error of a slot that does not arrive in time may be any of these codes.
         text = f"the slot of this shard is moving: {text}" if cause == "migrating" else text
         return Unavailable(where, text, answered=True, outage=cause)
@@ -176,27 +134,13 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
         return FormatTooNew(f"Redis at {where} refused {verb}", found=int(newer[1]), known=int(newer[2]))
     if isinstance(error, ResponseError):
         refusal = DelayQError(f"Redis at {where} refused {verb}: {text}")
-        refusal.outage = _worded(text) or "rejected"
+        refusal.outage = outages.of_reply(text)
         return refusal
     if isinstance(error, OSError):
         text = error.strerror or ""
     if isinstance(error, OSError) or _CONNECTING.fullmatch(text):
         text = reason(text)
-    return Unavailable(where, text or type(error).__name__, outage=_worded(text) or _outage(error))
-
-
-def _worded(text: str) -> Outage | None:
-    return next((cause for words, cause in _WORDS if words.search(text)), None)
-
-
-def _outage(error: BaseException | None) -> Outage:
-    """Return the cause for an exception; redis-py wraps the errors of sockets."""
-    while error is not None:
-        for kind, cause in _KINDS:
-            if isinstance(error, kind):
-                return cause
-        error = error.__cause__ or error.__context__
-    return "other"
+    return Unavailable(where, text or type(error).__name__, outage=outages.of_failure(error))
 
 
 def not_master(reply: object) -> bool:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
-from delayq.contract.metrics import OUTAGES as OUTAGES_THERE_ARE
+from delayq.contract.outages import REMEDIES
 from delayq.scaling import Sample
 from delayq_operator.base.names import worker
-from delayq_operator.base.phrases import OUTAGES, RISKS, timestamp
+from delayq_operator.base.phrases import RISKS, timestamp
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling import scaling
 from delayq_operator.scaling.capacity_forecast import Rush
@@ -343,6 +343,10 @@ def guarded(guard: dict[str, object]) -> View:
 LONG = "orders." * 10 + "eu"
 
 MESSAGES: list[tuple[str, View, str]] = [
+    *[
+        ("Ready", view(backlog=replace(UNREACHED, outage=cause)), f"cannot reach Redis: {REMEDIES[known]}.")
+        for cause, known in (("timeout", "timeout"), ("of a newer scanner", "other"))
+    ],
     # The last words of a pod first, then what keeps pods from being made, then what a running one waits for.
     ("Ready", view(worker=QUOTA, troubles=NO_IMAGE), NO_IMAGE["worker"]),
     ("Ready", view(worker=QUOTA, waiting=WAITING), "exceeded quota: compute."),
@@ -410,6 +414,5 @@ def test_an_image_is_asked_for_only_where_code_is_missing_and_none_was_given(kin
         assert SET_IMAGE not in told(seen, kind).message
 
 
-def test_there_are_words_for_all_that_scanners_tell_of() -> None:
-    assert tuple(OUTAGES) == OUTAGES_THERE_ARE
+def test_there_are_words_for_every_risk_that_scanners_tell_of() -> None:
     assert {*RISKS, "fsync_unknown", "unknown"} == set(DURABILITY_RISKS)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli.doctor import causes
-from delayq.cli.doctor.findings import MARKS, Finding, Level, failed, merged, ok, unreachable, warning
+from delayq.cli.doctor.findings import MARKS, Finding, Level, cures, failed, merged, ok, unreachable, warning
 from delayq.cli.doctor.guard import guard as check_guard
 from delayq.cli.doctor.handler import handler as check_handler
 from delayq.cli.doctor.poison import poison
@@ -164,7 +163,7 @@ def _gone(error: DelayQError) -> Finding:
         return unreachable(
             "connection", str(error), "Redis became unavailable during the checks: run them again"
         )
-    return failed("rights", str(error), causes.hint(str(error)))
+    return failed("rights", str(error), cures(error))
 
 
 def text(finding: Finding) -> str:

@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from delayq.contract.outages import remedy
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from delayq.errors import DelayQError
 
 
 class Level(StrEnum):
@@ -50,6 +54,11 @@ def failed(check: str, message: str, hint: str) -> Finding:
 def unreachable(check: str, message: str, hint: str) -> Finding:
     """Return a failure that prevents the later checks."""
     return Finding(check, Level.FAILED, message, hint, unreachable=True)
+
+
+def cures(*errors: DelayQError) -> str:
+    """Return what to do about these errors of Redis, each cure once."""
+    return "; ".join(dict.fromkeys(remedy(error.outage).cure for error in errors))
 
 
 def merged(found: Mapping[str, list[Finding]]) -> list[Finding]:

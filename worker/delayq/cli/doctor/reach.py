@@ -7,9 +7,9 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from delayq.cli.doctor import causes
-from delayq.cli.doctor.findings import Finding, ok, unreachable, warning
-from delayq.connection import reason
+from delayq.cli.doctor.findings import Finding, cures, ok, unreachable, warning
+from delayq.connection import reason, translated
+from delayq.contract.outages import remedy
 from delayq.errors import DelayQError, Unavailable
 from delayq.scanner import durability
 
@@ -63,15 +63,14 @@ def login(connection: SyncConnection) -> Finding:
         [reply] = connection.send([("PING",)])
     except Unavailable as error:
         if connection.address.tls is not None and _answers_without_tls(connection.address):
-            return unreachable(
-                "login", "Redis answers without TLS at this port, but TLS is configured", causes.NO_TLS
-            )
-        return unreachable("login", reason(error.why), causes.hint(error.why))
+            said = "Redis answers without TLS at this port, but TLS is configured"
+            return unreachable("login", said, remedy("tls_absent").cure)
+        return unreachable("login", reason(error.why), cures(error))
     except DelayQError as error:
-        hint = causes.hint(str(error), database=connection.address.database)
-        return unreachable("login", str(error), hint)
+        return unreachable("login", str(error), cures(error))
     if isinstance(reply, Exception):
-        return unreachable("login", f"PING: {reply}", causes.hint(str(reply)))
+        refusal = translated(reply, connection.address.where, "PING")
+        return unreachable("login", str(refusal), cures(refusal))
     secret = "with a password" if connection.address.login.password else "without a password"
     return ok("login", f"as {user}, {secret}")
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.cli.doctor.findings import Finding, failed, ok
+from delayq.cli.doctor.findings import Finding, cures, failed, ok
 from delayq.connection import DENIED
 from delayq.contract import acl
 from delayq.errors import DelayQError, Unavailable
@@ -23,8 +23,6 @@ OUTSIDE = ("blpop", "eval", "evalsha", "get", "ping", "time")  # commands that p
 CONFIRMING = {"None": (), "Replicated": ("wait",), "Fsynced": ("waitaof", "config|get")}  # more, for clients
 _NAMED = re.compile(r"'([\w|]+)' command")  # of an error reply
 LUA = "is that a Redis with Lua?"
-BUSY = "another client's script runs: wait, or end it with SCRIPT KILL"
-SAYS = "correct the cause that Redis names: docs/reference/redis-errors.md"
 UNASKED = "the right to each command was not checked: that needs Redis 7.0"
 
 
@@ -53,7 +51,7 @@ def _refused(connection: SyncConnection, held: Sequence[Keys], error: DelayQErro
     if isinstance(error, Unavailable):
         if not error.answered:
             raise error
-        return failed("scripts", why, BUSY if error.why.startswith("BUSY") else SAYS)
+        return failed("scripts", why, cures(error))
     if error.outage != "denied":
         return failed("scripts", why, LUA)
     if "keys" in why:

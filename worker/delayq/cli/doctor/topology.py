@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from delayq.cli.doctor import causes
-from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
-from delayq.connection import SyncConnection, reason
+from delayq.cli.doctor.findings import Finding, cures, failed, ok, unreachable, warning
+from delayq.connection import SyncConnection, reason, translated
 from delayq.connection import sentinels as saying
 from delayq.connection import slots as holding
 from delayq.errors import DelayQError, Unavailable
@@ -22,12 +21,16 @@ if TYPE_CHECKING:
     from delayq.protocol.keys import Keys
 
     Found = tuple[list[Finding], list[Address]]
+    Silent = dict[Place, DelayQError | None]
+    """Servers without a usable answer; the error, if that is what they answer."""
 
 STOPPED = (
     "does a majority of its masters run, and does each slot have one (redis-cli --cluster check)? "
     "With cluster-require-full-coverage no, the other slots stay available"
 )
-REACH = "do they run there, does a firewall or NetworkPolicy allow the connection, do spec.redis.tls and Secrets match?"
+NO_CLUSTER = "cluster support disabled"  # the reply of a server that is no node
+ONE_SERVER = "it is one server: use spec.redis.standalone, or redis://host:port"
+MASTER_NAME = "spec.redis.sentinel.masterName: do they monitor a master of this name?"
 
 
 def find(address: Address, shards: Sequence[Keys]) -> Found:
@@ -37,49 +40,53 @@ def find(address: Address, shards: Sequence[Keys]) -> Found:
     return _by_slots(address, shards) if address.is_cluster else ([], [address])
 
 
-def _replies(address: Address, commands: Sequence[Any]) -> list[Any] | str:
+def _replies(address: Address, commands: Sequence[Any]) -> list[Any] | DelayQError:
     """Return the replies of a server, or its error."""
     with closing(SyncConnection(address)) as connection:
         try:
             return connection.send(commands)
-        except Unavailable as error:
-            return reason(error.why)
         except DelayQError as error:
-            return str(error)
+            return error
 
 
 def _by_sentinels(address: Address) -> Found:
     masters: dict[Place, Master] = {}
-    silent: list[str] = []
+    silent: Silent = {}
     for sentinel in address.sentinels:
         place, replies = sentinel.places[0], _replies(sentinel, saying.queries(address.master_name))
-        master = None if isinstance(replies, str) else saying.parse(replies)
+        master = None if isinstance(replies, DelayQError) else saying.parse(replies)
         if master is not None:
             masters[place] = master
         else:
-            silent.append(f"{place}: {_why(replies, 0, f'knows no {address.master_name}')}")
+            silent[place] = _refusal(place, replies, 0)
     if not masters:
-        said = "; ".join(silent)
-        unknown = "spec.redis.sentinel.masterName: do they monitor a master of this name?"
-        return [
-            unreachable("sentinels", said, unknown if "knows no " in said else _hint(said, sentinel=True))
-        ], []
+        said = _told(silent, f"knows no {address.master_name}")
+        return [unreachable("sentinels", said, _hint(silent, MASTER_NAME))], []
     newest = max(masters.values(), key=lambda master: master.epoch or 0)
     return [_agreement(address.master_name, masters, silent)], [address.at(newest.place)]
 
 
-def _hint(said: str, *, sentinel: bool = False) -> str:
-    refused = any(word in said.lower() for word in ("auth", "pass", "ssl", "certificate", "perm"))
-    return causes.hint(said, sentinel=sentinel) if refused else REACH
-
-
-def _why(replies: list[Any] | str, at: int, otherwise: str) -> str:
-    if isinstance(replies, str):
+def _refusal(place: Place, replies: list[Any] | DelayQError, at: int) -> DelayQError | None:
+    """Return the error of a server, or its error reply at a position; None if it has another answer."""
+    if isinstance(replies, DelayQError):
         return replies
-    return str(replies[at]) if isinstance(replies[at], Exception) else otherwise
+    return translated(replies[at], str(place), "queries") if isinstance(replies[at], Exception) else None
 
 
-def _agreement(name: str, masters: dict[Place, Master], silent: list[str]) -> Finding:
+def _told(silent: Silent, otherwise: str) -> str:
+    return "; ".join(
+        f"{place}: {reason(error.why) if isinstance(error, Unavailable) else error or otherwise}"
+        for place, error in silent.items()
+    )
+
+
+def _hint(silent: Silent, otherwise: str) -> str:
+    """Return what to do about the errors; `otherwise` if a server answers, but not what was asked."""
+    errors = [error for error in silent.values() if error is not None and NO_CLUSTER not in str(error)]
+    return cures(*errors) if len(errors) == len(silent) else otherwise
+
+
+def _agreement(name: str, masters: dict[Place, Master], silent: Silent) -> Finding:
     named = sorted({str(master.place) for master in masters.values()})
     if len(named) > 1:
         said = f"they name {len(named)} masters of {name}: {', '.join(named)}"
@@ -88,25 +95,24 @@ def _agreement(name: str, masters: dict[Place, Master], silent: list[str]) -> Fi
         )
     said = f"{len(masters)} of {len(masters) + len(silent)} answer: {name} is {named[0]}"
     if silent:
-        hint = f"a failover needs a majority of them; {REACH}"
-        return warning("sentinels", f"{said}; {'; '.join(silent)}", hint)
+        hint = f"a failover needs a majority of them; {_hint(silent, MASTER_NAME)}"
+        return warning("sentinels", f"{said}; {_told(silent, f'knows no {name}')}", hint)
     return ok("sentinels", said)
 
 
 def _by_slots(address: Address, shards: Sequence[Keys]) -> Found:
     maps: dict[Place, SlotMap] = {}
-    silent: list[str] = []
+    silent: Silent = {}
     for place in address.places:
         replies = _replies(address.at(place), holding.QUERIES)
-        slots = None if isinstance(replies, str) else holding.parse(replies, place)
+        slots = None if isinstance(replies, DelayQError) else holding.parse(replies, place)
         if slots is not None:
             maps[place] = slots
         else:
-            silent.append(f"{place}: {_why(replies, 1, 'does not report its slots')}")
-    said, findings = "; ".join(silent), list[Finding]()
+            silent[place] = _refusal(place, replies, 1)
+    said, findings = _told(silent, "does not report its slots"), list[Finding]()
     if not maps:
-        one = "it is one server: use spec.redis.standalone, or redis://host:port"
-        return [unreachable("cluster", said, one if "cluster support disabled" in said else _hint(said))], []
+        return [unreachable("cluster", said, _hint(silent, ONE_SERVER))], []
     if silent:
         named = f"{len(maps)} of {len(address.places)} named nodes answer; {said}"
         findings.append(

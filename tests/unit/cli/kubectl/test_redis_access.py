@@ -3,38 +3,81 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq.cli.kubectl.kubectl import VARIABLE, Kubectl, Where
 from delayq.cli.kubectl.redis_access import RedisAccess, by_exec
 from delayq.cli.kubectl.remote_command import RemoteCommand
 
 if TYPE_CHECKING:
-    import pytest
+    from io import FileIO
 
 QUEUE = {"metadata": {"namespace": "shop", "name": "orders"}}
-STATUS = RemoteCommand(path=("status",), typed=("--",), sent=("--",))
+PROGRAM = r"""#!/bin/sh
+printf '%s ' "$@" > "$CALLED"
+printf 'due\t7\n\033]0;owned\007\302\2332Jdead\t0\n'
+"""
+RAW, FILTERED = "due\t7\n\x1b]0;owned\x07\x9b2Jdead\t0\n", "due\t7\n·]0;owned··2Jdead\t0\n"
 
 
-def output_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> bytes:
+def by(**more: bool) -> RemoteCommand:
+    return RemoteCommand(path=("doctor",), typed=("--",), sent=("--",), **more)
+
+
+def output_on_a_terminal(monkeypatch: pytest.MonkeyPatch, command: RemoteCommand, *, typing: bool) -> str:
     ours, theirs = os.openpty()
-    os.set_blocking(ours, False)
-    with os.fdopen(theirs, "w") as stdout, Path(os.devnull).open() as stdin:
+    with os.fdopen(theirs, "w") as stdout, Path(os.ttyname(theirs) if typing else os.devnull).open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(sys, "stdout", stdout)
-        assert by_exec(Kubectl(Where()), RedisAccess(queue=QUEUE, pod="orders-scanner-0"), STATUS) == 0
-        shown = os.read(ours, 4096)
-    os.close(ours)
-    return shown.replace(b"\r\n", b"\n")
+        stdio = os.dup(1)
+        os.dup2(theirs, 1)  # what a child inherits
+        try:
+            assert by_exec(Kubectl(Where()), RedisAccess(queue=QUEUE, pod="orders-scanner-0"), command) == 0
+        finally:
+            os.dup2(stdio, 1)
+            os.close(stdio)
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        return b"".join(iter(lambda: _read(screen), b"")).replace(b"\r\n", b"\n").decode()
 
 
+def _read(screen: FileIO) -> bytes:
+    """The next bytes; none once the other end is closed, and all of them are read."""
+    with suppress(OSError):
+        return screen.read(4096)
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("command", "typing", "shown", "exec_options"),
+    [
+        (by(), False, FILTERED, []),
+        (by(), True, FILTERED, []),
+        (by(reads_stdin=True), True, FILTERED, ["-i"]),
+        (by(long=True), True, FILTERED, ["-i"]),
+        (by(terminal=True), False, FILTERED, []),
+        (by(terminal=True, long=True), True, RAW, ["-it"]),
+    ],
+)
 def test_what_a_pod_prints_cannot_control_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    command: RemoteCommand,
+    typing: bool,
+    shown: str,
+    exec_options: list[str],
 ) -> None:
+    """Unless the command draws or asks: only then the pod gets the terminal."""
     program = tmp_path / "kubectl"
-    program.write_text("#!/bin/sh\nprintf 'due\\t7\\n\\033]0;owned\\007\\302\\2332Jdead\\t0\\n'\n")
+    program.write_text(PROGRAM)
     program.chmod(0o755)
     monkeypatch.setenv(VARIABLE, str(program))
-    assert output_on_a_terminal(monkeypatch).decode() == "due\t7\n·]0;owned··2Jdead\t0\n"
+    monkeypatch.setenv("CALLED", str(tmp_path / "called"))
+    assert output_on_a_terminal(monkeypatch, command, typing=typing) == shown
+    before, _, _ = (tmp_path / "called").read_text().partition(" -- ")
+    assert [word for word in before.split() if re.fullmatch("-[a-z]+", word)] == exec_options

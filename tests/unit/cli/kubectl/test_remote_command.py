@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from delayq.cli.kubectl import passed
 from delayq.cli.kubectl.passed import RAW, Passed
-from delayq.cli.kubectl.remote_command import RemoteCommand, remote_command
+from delayq.cli.kubectl.remote_command import ASKING, RemoteCommand, remote_command
 from delayq.cli.kubectl.root import PASSED, kubectl_dq
 
 if TYPE_CHECKING:
@@ -107,6 +107,36 @@ def test_a_file_that_is_written_is_stdout_there(tmp_path: Path) -> None:
     assert found.target is not None
     assert taken("orders", "-", path=("schedule",)).reads_stdin
     assert not taken("orders", "1", path=("schedule",)).reads_stdin
+
+
+@pytest.mark.parametrize(
+    ("words", "terminal", "long"),
+    [
+        ("top orders", True, True),
+        ("top orders -o json", False, True),
+        ("top orders --once", False, False),
+        ("task cancel orders --tag a", True, True),
+        ("task cancel orders --tag a --yes", False, True),
+        ("task cancel orders --tag a --dry-run", False, True),
+        ("task cancel orders order-7", False, False),
+        ("task reschedule orders --kind a --in 1h", True, True),
+        ("task reschedule orders order-7 --in 1h", False, False),
+        ("dlq purge orders --all", True, True),
+        ("dlq purge orders order-7", True, False),
+        ("dlq purge orders order-7 --yes", False, False),
+        ("dlq redrive orders --all", False, True),
+    ],
+)
+def test_only_what_draws_or_asks_takes_the_terminal(words: str, *, terminal: bool, long: bool) -> None:
+    """What takes long is ended in the pod, too, if it is interrupted here."""
+    path = next(path for path in leaves() if words.split()[: len(path)] == [*path])
+    found = taken(*words.split()[len(path) :], path=path)
+    assert (found.terminal, found.long) == (terminal, long)
+
+
+def test_every_command_that_may_ask_is_known() -> None:
+    asking = {path[-1] for path in leaves() if any(each.name == "yes" for each in leaf(*path).params)}
+    assert asking == {*ASKING, "schedule"}
 
 
 def test_every_command_has_the_options_of_the_cli() -> None:

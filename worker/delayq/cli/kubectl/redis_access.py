@@ -157,13 +157,8 @@ def service_of(host: str, namespace: str, port: int) -> Service | None:
 
 def by_exec(kubectl: Kubectl, found: RedisAccess, remote_command: RemoteCommand) -> int:
     """Run the command in the pod; return its exit code."""
-    terminal = (
-        sys.stdin.isatty()
-        and sys.stdout.isatty()
-        and remote_command.target is None
-        and remote_command.source is None
-    )
-    watched = remote_command.endless and not terminal
+    terminal = remote_command.terminal and sys.stdin.isatty() and sys.stdout.isatty()
+    watched = remote_command.long and not terminal
     how = ["-it"] if terminal else ["-i"] if remote_command.reads_stdin or watched else []
     words = [*(WATCHDOG if watched else ["delayq"]), *remote_command.argv(CONFIG_FILE)]
     argv = kubectl.argv(

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 OWN: Final = ("queue", "queues", "forwarded", "redis_namespace")
 PAYLOAD: Final = "payload"
+ASKING: Final = ("cancel", "reschedule", "purge")
+"""Commands that ask on a terminal without --yes. `schedule` does so only for a queue without a document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +31,10 @@ class RemoteCommand:
     """Local file to write stdout to."""
     reads_stdin: bool = False
     """Whether the command reads stdin."""
-    endless: bool = False
-    """Whether it runs until it is interrupted."""
+    terminal: bool = False
+    """Whether it draws on a terminal, or asks a question there."""
+    long: bool = False
+    """Whether it runs until it is interrupted, or for as long as there are tasks."""
 
     def argv(self, document: str, *, here: bool = False) -> list[str]:
         """Return the arguments of `delayq`, for this machine (`here`) or for a pod."""
@@ -49,6 +53,8 @@ def remote_command(
     source = next((values[name] for name, each in files.items() if "r" in each.type.mode), None)  # type: ignore[attr-defined]
     target = next((values[name] for name, each in files.items() if "w" in each.type.mode), None)  # type: ignore[attr-defined]
     payload = raw.get(PAYLOAD)
+    streams = command.name == "top" and not values["once"]
+    many = "dry_run" in values and not (values.get("ids") or values.get("task_id"))
     if isinstance(payload, str) and payload.startswith("@"):
         source = click.open_file(payload[1:], "rb")
     return RemoteCommand(
@@ -58,8 +64,16 @@ def remote_command(
         source=source,
         target=target if raw.get("file") != "-" else None,
         reads_stdin=source is not None or payload == "-",
-        endless=bool(raw.get("watch")) or (command.name == "top" and not raw.get("once")),
+        terminal=(streams and values["output"] == "table") or _asks(command, values, many=many),
+        long=streams or many,
     )
+
+
+def _asks(command: click.Command, values: Mapping[str, Any], *, many: bool) -> bool:
+    """Whether the command asks before it changes tasks: `dlq purge` also if these are named by ID."""
+    if command.name not in ASKING or values["yes"] or values["dry_run"]:
+        return False
+    return many or command.name == "purge"
 
 
 def _given(raw: Mapping[str, Any], param: click.Parameter) -> bool:

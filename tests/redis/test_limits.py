@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.redis.state import NOW, Shard, State, envelope, shard_on
+from tests.redis.working import finish, loop_of
 
 if TYPE_CHECKING:
     from delayq.protocol.results import Claimed, Wait
@@ -181,3 +182,26 @@ def test_a_negative_counter_permits_no_more_than_the_limit(shard: Shard) -> None
     """A queue that is older than the counter deletes tasks that it never counted."""
     shard.redis.hset(shard.keys.stats, "bytes", -1000)
     assert shard.store("a", "+1", BODY, "b", "+1", BODY, max_bytes=WEIGHT).notes == {1: Outcome.HEAVY}
+
+
+@pytest.mark.parametrize("limits", [{"burst": 3, "max_in_flight": 10}, {"burst": 10, "max_in_flight": 3}])
+async def test_a_worker_that_ends_its_tasks_before_the_rate_allows_more_comes_back_at_that_time(
+    shard: Shard, redis_url: str, limits: dict[str, int]
+) -> None:
+    """Without a scanner it would come back with the next poll, after a second: it settles, and claims in vain."""
+    due(shard, 1)
+    async with loop_of(shard.commands, redis_url) as (loop, group_state, _):
+        await finish(loop, group_state)  # loads the scripts: Redis runs an unknown one after the others
+    due(shard, 20)
+    declared = Limits(rate_per_second=10, **limits)
+    commands = Commands(shard.commands.queue, limits=declared)
+    async with loop_of(commands, redis_url, limits=declared) as (loop, group_state, connection):
+        pause = await finish(loop, group_state)
+        assert shard.whole().stats["acked"] == limits["burst"]
+        assert 0 < pause <= 0.1
+        shard.clock(NOW + 101)
+        connection.trips.clear()
+        while not connection.trips:
+            await loop.alarm.wait(await loop.step())
+        assert connection.scripts == [("claim", 0)]
+    assert shard.whole().stats["claimed"] == limits["burst"] + 1

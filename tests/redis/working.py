@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from delayq.connection import Address, AsyncConnection
+from delayq.contract import Limits
 from delayq.protocol.commands import Commands
 from delayq.service.counters import WorkerCounters
 from delayq.service.loop import Loop
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.contract import DelayQueue
+    from delayq.handlers.base import HandlerCall
     from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
     from delayq.protocol.write_durability import ConfirmCommands
 
 
+NO_LIMITS = Limits()
 LONGEST_LOOK_MS = 60_000  # a worker of a test looks when it is hinted, and otherwise not
 
 
@@ -112,3 +115,47 @@ async def working(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(connection.close() for pair in connections for connection in pair))
+
+
+async def quickly(_: Task) -> None:
+    pass
+
+
+async def ended(group_state: GroupState) -> None:
+    """Wait until every handler has ended."""
+    await asyncio.wait([running.handling for running in group_state.running.values() if running.handling])
+
+
+async def finish(loop: ClaimLoop, group_state: GroupState) -> float:
+    """Step until all tasks that may begin have ended; returns the pause after the last step."""
+    pause = 0.0
+    while not pause or group_state.running or group_state.has_work:
+        pause = await loop.step()
+        await asyncio.sleep(0)  # as the service loop does: handlers continue
+    return pause
+
+
+@asynccontextmanager
+async def loop_of(
+    commands: Commands,
+    url: str,
+    only: int | None = None,
+    *,
+    slots: int = 32,
+    call: HandlerCall = quickly,
+    overlapping: bool = False,
+    limits: Limits = NO_LIMITS,
+) -> AsyncIterator[tuple[ClaimLoop, GroupState, Recorded]]:
+    """A claim loop whose steps a test makes. `limits` are those of `commands`."""
+    counters = WorkerCounters("worker", "q")
+    document = replace(queue(slots, look_ms=LONGEST_LOOK_MS).spec, limits=limits)
+    connection, second = Recorded(url), Recorded(url)
+    connections = [connection, second] if overlapping else [connection]
+    group_state = GroupState(Slots(document, counters), ShardGroup(commands, only))
+    exchange = ClaimLoop(group_state, commands, connections, Executor(call, document.delivery, counters))
+    try:
+        await exchange.step()  # the first claim of a shard brings no task, but Redis' time
+        connection.trips.clear()
+        yield exchange, group_state, connection
+    finally:
+        await asyncio.gather(connection.close(), second.close())

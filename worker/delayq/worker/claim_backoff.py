@@ -25,16 +25,17 @@ class ClaimBackoff:
         self._refused_until: dict[int, float] = {}  # shard to its next try after a rejected call
         self._refused: dict[int, int] = {}  # shard to rejections in a row
 
-    def note(self, shard: int, claimed: Claimed, now: float) -> None:
-        """Record the result of a claim: the shard serves claims again.
+    def note(self, shard: int, claimed: Claimed, now: float, *, made_room: bool = False) -> None:
+        """Record the result of a claim: the shard serves claims again. A rejected settlement keeps its own time.
 
-        The worker whose claim exhausted the rate claims again when the rate allows more. Other workers need no timer:
-        they poll, and the scanner wakes them if that worker has no free slot. maxInFlight needs no timer either: the
-        worker that ends a task claims again, or wakes another. A rejected settlement keeps its own time.
+        One worker claims again when the rate allows more: the one whose claim exhausted it, even if it claims in vain
+        before that time. Other workers need no timer: they poll, and the scanner wakes them if that worker has no free
+        slot. maxInFlight needs no timer either: the worker that ends a task claims again, or wakes another. If the rate
+        stops that claim (`made_room`), no one else would come, so the worker waits for the rate.
         """
-        self._held_until.pop(shard, None)
+        waits = self._held_until.pop(shard, None) is not None
         self._refused.pop(shard, None)
-        if claimed.tasks and claimed.room_seconds is not None:
+        if claimed.room_seconds is not None and (claimed.tasks or waits or made_room):
             self._held_until[shard] = now + claimed.room_seconds
 
     def refuse(self, shard: int, now: float) -> int:

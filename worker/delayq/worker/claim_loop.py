@@ -343,19 +343,20 @@ class ClaimLoop:
         else:
             exchange.over.tickets.replied(answer.now_ms, exchange.sent_at)
             if not answer.abandoned:
-                self._note(claim.shard, answer)
+                self._note(exchange, claim.shard, answer)
                 return True
             if claim.ticket.number:
                 log.info("claim_abandoned", extra={"fields": {"shard": claim.shard}})
         self._slots.hinted.setdefault(claim.shard, self._group_state)
         return False
 
-    def _note(self, shard: int, answer: Claimed) -> None:
+    def _note(self, exchange: Exchange, shard: int, answer: Claimed) -> None:
         self._deep.discard(shard)
         if answer.more:
             self._deep.add(shard)
             self._slots.hinted.setdefault(shard, self._group_state)
-        self._backoff.note(shard, answer, time.monotonic())
+        made_room = self._slots.limited and exchange.settles(shard)
+        self._backoff.note(shard, answer, time.monotonic(), made_room=made_room)
         if answer.suspects or self._slots.suspects.waiting:
             self._note_suspects(shard, answer)
 

@@ -63,3 +63,7 @@ class Exchange(NamedTuple):
     reservation: Reservation
     sent_at: float  # monotonic seconds
     answering: Coroutine[Any, Any, list[Any]] | asyncio.Future[list[Any]]  # the latter once it is sent
+
+    def settles(self, shard: int) -> bool:
+        """Return whether it settles tasks of this shard."""
+        return any(batch[0].lease.shard == shard for _, batch in self.settling)

@@ -13,7 +13,6 @@ from delayq.protocol.results import Ticket
 from delayq.service.counters import WorkerCounters
 from delayq.service.shard_groups import ShardGroup
 from delayq.worker.backup_renewal import BackupRenewal
-from delayq.worker.claim_tickets import ClaimTickets
 from delayq.worker.exchange import Claim, ClaimConnection, Exchange
 from delayq.worker.executor import Executor
 from delayq.worker.lease_renewal import CLEANUP_SECONDS
@@ -108,7 +107,7 @@ async def test_the_lease_of_a_result_that_waits_or_is_on_its_way_is_renewed_too(
         outbox = worker.state.outbox
         waiting, refused, sent, late = outbox.waiting
         outbox.waiting, outbox.refused = [waiting, late], [refused]
-        over, reservation = ClaimConnection(connection, ClaimTickets()), worker.state.begin_exchange(0)
+        over, reservation = ClaimConnection(connection), worker.state.begin_exchange(0)
         worker.state.exchanges.append(
             Exchange(over, [(Any, [sent])], [], [], reservation, time.monotonic(), Any)  # type: ignore[list-item,arg-type]
         )
@@ -182,7 +181,7 @@ async def test_the_tasks_of_a_claim_that_the_loop_has_not_read_are_returned(
     """Only of a claim that is half a lease old. The loop takes its answer for a lost one."""
     async with blocking(shard, redis_url) as worker:
         shard.seed(State(delayed={"task": NOW}))
-        over = ClaimConnection(connection, ClaimTickets())
+        over = ClaimConnection(connection)
         ticket = Ticket(over.tickets.claimer, 1, NOW + 60_000)
         claim = Claim(shard.commands.claim(0, 1, LEASE_MS, ticket=ticket), 0, 1, ticket)
         shard.run(claim.call)

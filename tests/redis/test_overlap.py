@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from delayq.errors import Unavailable
+from delayq.worker import exchange
+from delayq.worker.exchange import ClaimConnection, Exchange
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.working import Recorded, finish, loop_of
@@ -15,19 +19,25 @@ from tests.redis.working import Recorded, finish, loop_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from delayq.connection import AsyncConnection
     from delayq.protocol.envelope import Task
     from delayq.worker.claim_loop import ClaimLoop
-    from delayq.worker.exchange import Exchange
+
+    from tests.servers import RedisServer
 
 
 def backlog(shard: Shard, count: int) -> None:
     shard.seed(State(delayed={f"t{nth}": NOW for nth in range(count)}))
 
 
+def second_of(loop: ClaimLoop) -> Recorded:
+    return cast("Recorded", loop._connections[1].connection)
+
+
 @asynccontextmanager
 async def one_under_way(loop: ClaimLoop) -> AsyncIterator[None]:
     """A step whose exchange gets its answer at the end of the block; tasks are due."""
-    connection = cast("Recorded", loop._connections[0].connection)
+    connection = cast("Recorded", loop._idle[0].connection)
     connection.asked.clear()
     connection.answering.clear()
     loop._group_state.hint(0)
@@ -37,6 +47,13 @@ async def one_under_way(loop: ClaimLoop) -> AsyncIterator[None]:
     yield
     connection.answering.set()
     await step
+
+
+@pytest.fixture
+def long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspend overlaps for longer than the test takes."""
+    monkeypatch.setattr(exchange, "FIRST_PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(exchange, "LONGEST_PAUSE_SECONDS", 3600.0)
 
 
 async def test_the_next_claim_of_a_backlog_is_sent_before_the_claimed_tasks_start(
@@ -99,3 +116,72 @@ async def test_exchanges_overlap_unless_there_is_a_reason_against_it(
             under_way = len(loop._exchanges)
         await asyncio.gather(*(cast("Any", each.answering) for each in loop._exchanges))
     assert under_way == (1 if why else 2)
+
+
+@pytest.mark.one_server
+@pytest.mark.usefixtures("long_pause")
+async def test_overlaps_are_suspended_while_the_connection_that_they_need_cannot_be_opened(
+    shard: Shard, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No step fails: the loop would pause after it, although the other connection works."""
+    backlog(shard, 1000)
+    with redis_server.client() as redis:
+        async with loop_of(shard.commands, redis_server.url, slots=128, overlapping=True) as (
+            loop,
+            group_state,
+            _,
+        ):
+            redis.config_set("maxclients", len(redis.client_list()))
+            async with one_under_way(loop):
+                loop._send_ahead()
+                assert len(loop._exchanges) == 2
+            await finish(loop, group_state)
+            assert len(second_of(loop).trips) == loop._counters.redis_errors == 1
+            assert shard.whole().stats["acked"] == 1000
+            redis.config_set("maxclients", 10_000)
+            loop._connections[1].retry_at = 0.0
+            backlog(shard, 1000)
+            async with one_under_way(loop):
+                loop._send_ahead()
+            await finish(loop, group_state)
+            assert second_of(loop).connects == 1
+    assert shard.whole().stats["acked"] == 1000
+    [told] = [vars(record)["fields"] for record in caplog.records if record.message == "overlap_suspended"]
+    assert "max number of clients reached" in told["error"]
+
+
+@pytest.mark.usefixtures("long_pause")
+async def test_a_connection_that_fails_does_not_delay_the_answer_of_the_other_which_then_serves_alone(
+    shard: Shard, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    backlog(shard, 1000)
+    async with loop_of(shard.commands, redis_url, slots=128, overlapping=True) as (loop, group_state, first):
+        loop._connections[1].tickets.replied(NOW, time.monotonic())
+        second = second_of(loop)
+        second.answering.clear()
+        async with one_under_way(loop):
+            loop._send_ahead()
+            await first.close()
+        assert [each.over.connection for each in loop._exchanges] == [second], "the step did not fail"
+        second.answering.set()
+        with pytest.raises(Unavailable, match="closed"):
+            await loop.step()
+        assert group_state.running, "the tasks of the second exchange have not started"
+        async with one_under_way(loop):
+            loop._send_ahead()
+        await finish(loop, group_state)
+    assert shard.whole().stats["acked"] == 1000
+    assert [record.message for record in caplog.records].count("overlap_suspended") == 1
+
+
+async def test_each_suspension_of_overlaps_in_a_row_is_twice_as_long_up_to_a_minute(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    over, pauses = ClaimConnection(connection), list[float]()
+    for nth in range(8):
+        assert over.suspend(100.0) == (nth == 0)
+        pauses.append(over.retry_at - 100.0)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    await over.answers([shard.commands.wake(0)])
+    assert over.suspend(100.0), "it has worked since"
+    assert over.retry_at == 101.0

@@ -19,7 +19,6 @@ from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
 from delayq.worker.claim_backoff import ClaimBackoff
-from delayq.worker.claim_tickets import ClaimTickets
 from delayq.worker.exchange import Claim, ClaimConnection, Exchange, LostClaim
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import OVERLAP_TASKS
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.results import Claimed
+    from delayq.worker.claim_tickets import ClaimTickets
     from delayq.worker.executor import Executor
     from delayq.worker.slots import GroupState
 
@@ -57,7 +57,7 @@ class ClaimLoop:
         self.name = group_state.group.named("claim_loop")
         self._group_state, self._slots = group_state, group_state.slots
         self._commands = commands
-        self._connections = [ClaimConnection(each, ClaimTickets()) for each in connections]
+        self._connections = [ClaimConnection(each) for each in connections]
         group_state.claims = [each.tickets for each in self._connections]
         self._delivery, self._counters = self._slots.delivery, self._slots.counters
         self._lease_ms = self._delivery.lease_duration_seconds * 1000
@@ -65,6 +65,7 @@ class ClaimLoop:
         self._poll_at = 0.0  # monotonic seconds
         self._backoff = ClaimBackoff()
         self._exchanges = group_state.exchanges
+        self._error: Exception | None = None  # to be raised once no exchange is under way
         self._deep: set[int] = set()  # shards where more tasks were due than their last answered claim took
         self._starter = TaskStarter(group_state, runner)
         self.alarm = group_state.exchange_alarm
@@ -81,6 +82,7 @@ class ClaimLoop:
             self._exchanges.append(exchange)
         if self._exchanges:
             await self._finish(await self._first_answered())
+            self._check()
         elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
             await self._probe()
         if self._exchanges or group_state.has_work:
@@ -115,9 +117,7 @@ class ClaimLoop:
             return
         reserve = self._commands.lock("", suspects.owner, RESERVED_MS, lock="isolation", shard=shard)
         try:
-            others_ms, counts = await self._connections[0].connection.run(
-                [reserve, self._commands.counts(shard)]
-            )
+            others_ms, counts = await self._idle[0].connection.run([reserve, self._commands.counts(shard)])
         except BaseException:
             suspects.give_up(shard, now, IDLE_WORKER_SECONDS)
             raise
@@ -137,7 +137,7 @@ class ClaimLoop:
         reservation = self._group_state.begin_exchange(0)
         answer: Any = Unavailable("", "cancelled")
         try:
-            [answer] = await self._connections[0].answers([self._commands.wake(shards[0])])
+            [answer] = await self._idle[0].answers([self._commands.wake(shards[0])])
         finally:
             self._group_state.end_exchange(reservation, served=not isinstance(answer, Exception))
         self._slots.check_empty()
@@ -176,8 +176,7 @@ class ClaimLoop:
 
     def _prepare(self) -> Exchange | None:
         """Return the next exchange, which is sent when its answers are awaited; None if there is nothing to send."""
-        busy = [exchange.over for exchange in self._exchanges]
-        over = next(each for each in self._connections if each not in busy)
+        over = self._idle[0]
         settling, claiming = list(self._settlements()), list(self._claimed_from(over))
         lost = [LostClaim(each, *claim) for each in self._group_state.claims for claim in each.lost.items()]
         if not (settling or claiming or lost):
@@ -190,7 +189,7 @@ class ClaimLoop:
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
         now, answering = time.monotonic(), over.answers(calls)
-        return Exchange(over, settling, lost, claiming, reservation, now, answering)
+        return Exchange(over, settling, lost, claiming, reservation, now, answering, bool(self._exchanges))
 
     def _send(self) -> bool:
         """Send the next exchange, and do not wait for its answers; returns whether there is one."""
@@ -204,11 +203,22 @@ class ClaimLoop:
         group_state = self._group_state
         if not self._deep or self._alone or group_state.lost_claims or group_state.unresponsive:
             return  # an unresponsive group has no slots reserved: two claims would be given the same
-        if len(self._exchanges) == len(self._connections) or self._slots.free < OVERLAP_TASKS:
+        if (
+            not any(each.retry_at <= time.monotonic() for each in self._idle)
+            or self._slots.free < OVERLAP_TASKS
+        ):
             return
         for shard in self._deep.intersection(group_state.group.shards):
             self._slots.hinted.setdefault(shard, group_state)
         self._send()
+
+    @property
+    def _idle(self) -> list[ClaimConnection]:
+        """The connections without an exchange under way, that with the fewest failures in a row first."""
+        busy = [exchange.over for exchange in self._exchanges]
+        return sorted(
+            [each for each in self._connections if each not in busy], key=lambda each: each.failures
+        )
 
     @property
     def _alone(self) -> bool:
@@ -251,7 +261,7 @@ class ClaimLoop:
         if errors:
             self._deep.clear()
         try:
-            if not (errors or self._exchanges):
+            if not (errors or self._error or self._exchanges):
                 await self._overlap([answer for _, answer in claimed])
         finally:
             for claim, answer in claimed:
@@ -263,7 +273,23 @@ class ClaimLoop:
         self._slots.offer()  # reserved slots that were not used
         self._slots.check_empty()
         if outages or (errors and self._backoff.all_refused(group_state.group.shards)):
-            raise (outages or errors)[0]
+            self._failed(exchange, (outages or errors)[0])
+
+    def _failed(self, exchange: Exchange, error: Exception) -> None:
+        """Suspend overlaps if the connection that they need fails, and another one works. Keep other errors."""
+        over = exchange.over
+        if not (exchange.ahead and over.failures and any(not each.failures for each in self._connections)):
+            self._error = error
+            return
+        self._counters.redis_errors += 1
+        if over.suspend(time.monotonic()):
+            log.warning("overlap_suspended", extra={"fields": {"error": str(error)}})
+
+    def _check(self) -> None:
+        """Raise the last error once no exchange is under way: the loop pauses, and would delay its answer."""
+        if self._error is not None and not self._exchanges:
+            error, self._error = self._error, None
+            raise error
 
     async def _overlap(self, claimed: list[Claimed]) -> None:
         """Send the next exchange before the claimed tasks start, if more tasks are due and slots are free for them."""

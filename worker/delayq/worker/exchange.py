@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from delayq.worker.claim_tickets import ClaimTickets
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
@@ -12,16 +14,22 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call
     from delayq.protocol.results import Claimed, Ticket
-    from delayq.worker.claim_tickets import ClaimTickets
     from delayq.worker.settlements import Settlement
     from delayq.worker.slots import Reservation
 
+# Before exchanges overlap again over a connection that failed while another one worked.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
-class ClaimConnection(NamedTuple):
+
+class ClaimConnection:
     """A connection, with at most one exchange under way, and the tickets of the claims that it carries."""
 
-    connection: AsyncConnection
-    tickets: ClaimTickets
+    def __init__(self, connection: AsyncConnection) -> None:
+        """Connect with the first exchange."""
+        self.connection, self.tickets = connection, ClaimTickets()
+        self.failures = 0  # in a row, of whole round trips
+        self.retry_at = 0.0  # when exchanges may overlap over it again; monotonic seconds
+        self._suspended = 0  # times in a row
 
     def ticket(self) -> Ticket:
         """Return the ticket of a claim that Redis may execute for less than the timeout of the reply."""
@@ -30,9 +38,18 @@ class ClaimConnection(NamedTuple):
     async def answers(self, calls: list[Call[Any]]) -> list[Any]:
         """Return each call's answer or error; an error of the whole round trip is repeated for every call."""
         try:
-            return await self.connection.answers(calls)
+            answers = await self.connection.answers(calls)
         except Exception as error:  # noqa: BLE001 -- the claim loop raises it after it has restored outbox and slots
+            self.failures += 1
             return [error] * len(calls)
+        self.failures = self._suspended = 0
+        return answers
+
+    def suspend(self, now: float) -> bool:
+        """Let no exchange overlap over it for a while; returns whether this is the first time in a row."""
+        pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._suspended, 10))
+        self.retry_at, self._suspended = now + pause, self._suspended + 1
+        return self._suspended == 1
 
 
 class Claim(NamedTuple):
@@ -63,6 +80,7 @@ class Exchange(NamedTuple):
     reservation: Reservation
     sent_at: float  # monotonic seconds
     answering: Coroutine[Any, Any, list[Any]] | asyncio.Future[list[Any]]  # the latter once it is sent
+    ahead: bool = False  # another one was under way when it was sent
 
     def settles(self, shard: int) -> bool:
         """Return whether it settles tasks of this shard."""

@@ -179,7 +179,7 @@ def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFle
             until(lambda: client.counts().dead == 2, "dead")
         where = {"DELAYQ_REDIS_URL": fleet.server.url, **environment}
         for verb in (("dlq", "get"), ("task", "get")):
-            for letter in ("letter", "letter-2"):
+            for letter in ("letter", "failing:letter-2"):
                 output += command(*verb, fleet.queue, letter, "-o", "json", **where)
         output += every_command(fleet) + everything(worker)
     assert "letter" in output

@@ -44,9 +44,9 @@ yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation of 
 
 
 def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa: ANN401 -- named in selection_options
-    """Return which tasks the options select; None when the command names IDs instead."""
+    """Return which tasks the options select; None when the command names IDs instead, maybe with their --kind."""
     chosen = Selection(**fields)
-    given = any(each is not None for each in chosen)
+    given = any(each is not None for each in (chosen._replace(kind=None) if ids else chosen))
     if given == bool(ids):
         got = "both" if ids else "neither"
         raise CommandError(f"expected IDs, or --tag, --kind, --due-from or --due-before, got {got}")

@@ -40,6 +40,13 @@ class Sweeping(Service, Protocol):
     passes: int  # completed passes
 
 
+@runtime_checkable
+class Waiting(Service, Protocol):
+    """A service that may wait for something besides Redis."""
+
+    waits_for: str  # not ready until it is empty
+
+
 class Loop:
     """Runs a service until stopped. Failures are logged, counted and retried with exponential backoff."""
 
@@ -67,6 +74,11 @@ class Loop:
         return self._counters.queue
 
     @property
+    def waits_for(self) -> str:
+        """What its service waits for besides Redis; empty for most."""
+        return self.service.waits_for if isinstance(self.service, Waiting) else ""
+
+    @property
     def stuck_seconds(self) -> float:
         """Seconds since the scheduled start of the current or next step."""
         return max(0.0, time.monotonic() - self._due)
@@ -78,6 +90,8 @@ class Loop:
         """
         if self.service.blocks:
             return True
+        if self.waits_for:
+            return False
         return not self._failures and self.last_success is not None and self.stuck_seconds < within_seconds
 
     async def run(self) -> None:

@@ -79,7 +79,7 @@ class Applier:
                 if all(owner["uid"] != resource.uid for owner in owners):
                     outcome.taken.append(label)
                     return
-                if differs(change.body, there) is None:
+                if not differs(change.body, there):
                     return  # its watch has not delivered it yet
             with self._children.written(change.kind, (resource.key.namespace, change.name)) as take:
                 wanted = _with_replicas(change, scale)
@@ -95,7 +95,7 @@ class Applier:
         if deployment and (reasons := changes(inputs_of(change.live.body), inputs_of(change.body))):
             outcome.rolled.append(f"{label}: {', '.join(reasons)}")
         elif _applied(change.live.body) in (None, _applied(change.body)):  # else the spec has changed
-            outcome.repaired.append(f"{label} ({change.why})")
+            outcome.repaired.append(f"{label} ({', '.join(change.why)})")
 
     async def _there(self, resource: Resource, change: Change) -> Object | None:
         """Read an object that the informer cache lacks; None if it does not exist."""

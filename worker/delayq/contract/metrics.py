@@ -246,7 +246,7 @@ RESHARDING: Final = (
 REDIS_UP: Final = _gauge("redis_up", "1 while this scanner reaches Redis, else 0.")
 REDIS_DOWN: Final = _gauge(
     "redis_down",
-    "1 for the cause of a Redis outage, else 0; no value while this scanner reaches Redis.",
+    "1 for the cause of a Redis outage, else 0; no value while this scanner, or `delayq erase`, reaches Redis.",
     "cause",
 )
 DURABILITY_RISK: Final = _gauge(

@@ -44,7 +44,6 @@ TICK_SECONDS = 5.0  # the longest sleep of a leader
 HELD_SECONDS = 0.005  # margin for the worker that a rate limit stopped to claim again by itself
 OVERDUE_SECONDS = 0.02  # between wakes while due tasks wait for no known reason
 RARELY_SECONDS = 0.5  # between wakes while no worker can claim: a stale wake token, or maxInFlight is reached
-HANGS_SECONDS = 5.0  # a step that takes longer counts as an outage of Redis
 # The last part of a sleep blocks, because timers of the event loop are up to 2 ms late.
 EXACT_SECONDS = 0.0025
 
@@ -275,7 +274,7 @@ class Scanner:
         """The shards that Redis does not serve, and why: the last call failed, or hangs."""
         found: dict[int, Outage] = {}
         for loop in self.loops:
-            service, why = loop.service, _outage(loop)
+            service, why = loop.service, loop.down
             if isinstance(service, LeaderElection):
                 found |= service.refused if why is None else dict.fromkeys(service.watches, why)
             elif why is None:
@@ -331,10 +330,3 @@ class Scanner:
                 await self._schedules.close()
             blocking_reads = (parts.blocking_reads.close() for parts in self._parts.values())
             await asyncio.gather(self._connection.close(), self._moving.close(), *blocking_reads)
-
-
-def _outage(loop: Loop) -> Outage | None:
-    """Return why Redis does not serve a loop; None when it does or no call has failed."""
-    if loop.stuck_seconds >= HANGS_SECONDS:
-        return "timeout"
-    return None if loop.served else loop.outage

@@ -148,3 +148,26 @@ async def test_a_settlement_refused_beside_a_claim_is_sent_again(
             assert group_state.outbox.unconfirmed == 0, "the settlement waits for its lease to expire"
         redis.execute_command("ACL", "DELUSER", "worker")
     assert set(shard.whole().dlq) == {"dies"}
+
+
+async def test_results_of_an_exchange_that_cannot_be_prepared_are_sent_with_the_next(
+    shard: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process may lack memory for it."""
+    shard.seed(State(delayed={"fails": NOW - 1, "runs": NOW - 1}))
+    async with loop_of(shard.commands, redis_url) as (exchange, group_state, _):
+        group_state.hint_all()
+        await exchange.step()
+        await ended(group_state)
+        with monkeypatch.context() as patched:
+            patched.setattr(shard.commands, "ack", lacking)
+            with pytest.raises(MemoryError):
+                await exchange.step()
+        while group_state.outbox.unconfirmed:
+            await exchange.step()
+    after = shard.whole()
+    assert (after.processing, list(after.retry)) == ({}, ["fails"])
+
+
+def lacking(*_: object) -> None:
+    raise MemoryError

@@ -176,18 +176,27 @@ class ClaimLoop:
 
     def _prepare(self) -> Exchange | None:
         """Return the next exchange, which is sent when its answers are awaited; None if there is nothing to send."""
+        outbox = self._group_state.outbox
+        waiting = outbox.waiting
+        try:
+            return self._gather()
+        except BaseException:  # for want of memory
+            outbox.waiting = waiting
+            raise
+
+    def _gather(self) -> Exchange | None:
         over = self._idle[0]
         settling, claiming = list(self._settlements()), list(self._claimed_from(over))
         lost = [LostClaim(each, *claim) for each in self._group_state.claims for claim in each.lost.items()]
         if not (settling or claiming or lost):
             return None
-        self._group_state.outbox.sent += sum([len(batch) for _, batch in settling])
-        reservation = self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
         calls: list[Call[Any]] = [call for call, _ in settling]
         for tickets, shard, number in lost:  # before new claims, which may then lease the tasks of lost ones
             calls.append(self._commands.unclaim(shard, tickets.claimer, number, self._lease_ms))
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
+        self._group_state.outbox.sent += sum([len(batch) for _, batch in settling])
+        reservation = self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
         now, answering = time.monotonic(), over.answers(calls)
         return Exchange(over, settling, lost, claiming, reservation, now, answering, bool(self._exchanges))
 

@@ -342,6 +342,8 @@ class ClaimLoop:
             self._count(Settled.ACKED, batch)
             return
         for settlement, outcome in zip(batch, answer, strict=True):
+            if outcome is Settled.LEASE_LOST and _released_before(settlement):
+                continue
             self._count(outcome, [settlement])
             if outcome is not Settled.ACKED:
                 self._log_outcome(settlement, outcome)
@@ -407,6 +409,11 @@ class ClaimLoop:
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
+
+
+def _released_before(settlement: Settlement) -> bool:
+    """Return whether backup_renewal.py has released this task at the same time; it has counted that."""
+    return settlement.verb == "release" and settlement.running is not None and settlement.running.handed_back
 
 
 def _death(settlement: Settlement) -> dict[str, object]:

@@ -8,7 +8,7 @@ from delayq import SyncClient
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import queue
+from tests.cluster.operator import condition, queue
 from tests.process.receiver import receiving
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def test_a_worker_waits_for_a_key_that_the_operator_never_reads(
         world.make("secrets", {"metadata": {"name": "shop-api"}, "stringData": {"other": TOKEN}})
         world.until("Accepted", "True")
         world.until("Ready", "False", "WorkersNotReady", timeout_s=40)
+        told = "Workers wait for key token of Secret shop-api."
+        eventually(lambda: told in condition(world.queue(), "Ready")["message"], timeout_s=40)
         pods = process_node.pods.values()
         [worker] = [pod for pod in pods if "-worker-" in pod.seen["metadata"]["name"]]
         eventually(lambda: "key token of Secret shop-api" in (worker.dir / "worker.log").read_text())

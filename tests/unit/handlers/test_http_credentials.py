@@ -61,7 +61,8 @@ def test_a_value_that_no_header_can_have_is_refused_and_not_quoted(
 ) -> None:
     mount(tmp_path, "shop", token=content)
     spec = HttpService(url="http://x", secret_headers={"X-Key": HeaderSecretRef(name="shop", key="token")})
-    [why] = Credentials(spec, field="spec.handler.http", secrets_dir=tmp_path).lacks()
+    [(file, why)] = Credentials(spec, field="spec.handler.http", secrets_dir=tmp_path).lacks().items()
+    assert file == "key token of Secret shop"
     assert why.startswith(
         f'spec.handler.http.secretHeaders["X-Key"]: {tmp_path}/shop/token: expected one line'
     )
@@ -189,6 +190,6 @@ async def test_nothing_is_sent_while_a_file_is_missing(tmp_path: Path) -> None:
             await handler.call(a_task())
         assert receiver.bodies == []
         mount(tmp_path, "shop", token=b"x")
-        assert handler.lacks() == []
+        assert handler.lacks() == {}
         await handler.call(a_task())
     assert receiver.headers[0]["Authorization"] == "Bearer x"

@@ -301,6 +301,13 @@ WORKER_UNUSABLE_SLOTS: Final = _gauge(
     "worker_unusable_slots",
     "Slots that this worker does not use, because it lacks threads, processes, descriptors or memory.",
 )
+MOST_AWAITED: Final = 16
+"""Most files that a worker reports as awaited."""
+WORKER_AWAITED_FILES: Final = _gauge(
+    "worker_awaited_files",
+    "1 for each file of an HTTP handler that this worker waits for, of the first 16; no value once all are there.",
+    "file",
+)
 WORKER_FIRST_CLAIM: Final = _gauge(
     "worker_first_claim_timestamp_seconds",
     "Unix time of the first answered claim of this worker; no value before.",

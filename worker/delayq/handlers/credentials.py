@@ -10,7 +10,7 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from delayq.contract.files import config_map_path, secret_path
+from delayq.contract.files import config_map_path, key_of, secret_path
 from delayq.contract.references import SecretRef
 from delayq.errors import InvalidDocument
 from delayq.handlers import signature
@@ -52,7 +52,7 @@ class Credentials:
         if ref is None:
             return None
         kind, path = ("Secret", secret_path) if isinstance(ref, SecretRef) else ("ConfigMap", config_map_path)
-        what = f"key {ref.key} of {kind} {ref.name}"
+        what = key_of(kind, ref.name, ref.key)
         where = path(self._secrets_dir, ref.name, ref.key)
         return Mounted(where, parse, field=f"{self._field}.{name}", what=what, awaited=True)
 
@@ -67,9 +67,12 @@ class Credentials:
         """Whether calls carry what a service may refuse: a secret header, or a signature."""
         return bool(self._headers) or self._key is not None
 
-    def lacks(self) -> list[str]:
-        """Return why files without which no call can be sent cannot be read; one that could once is not among them."""
-        return [why for each in self.files if (why := each.lack)]
+    def lacks(self) -> dict[str, str]:
+        """Return the files without which no call can be sent, and why each cannot be used.
+
+        One that could be used once is not among them.
+        """
+        return {each.what: why for each in self.files if (why := each.lack)}
 
     def headers(self) -> dict[str, str]:
         """Return the headers whose values are in files; InvalidDocument while one is lacking, as below."""
@@ -86,11 +89,8 @@ class Credentials:
 
 def lacking(services: Iterable[tuple[str, HttpService]], secrets_dir: Path) -> list[str]:
     """Return what is wrong with the files of several services, each with its path in the document."""
-    return [
-        why
-        for field, spec in services
-        for why in Credentials(spec, field=field, secrets_dir=secrets_dir).lacks()
-    ]
+    made = (Credentials(spec, field=field, secrets_dir=secrets_dir) for field, spec in services)
+    return [why for each in made for why in each.lacks().values()]
 
 
 def redacted(body: bytes, values: Iterable[str]) -> bytes:

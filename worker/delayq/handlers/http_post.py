@@ -98,13 +98,13 @@ class Post:
         self._static = _static(spec, field)
         self.credentials = Credentials(spec, field=field, secrets_dir=secrets_dir)
 
-    def lacks(self) -> list[str]:
-        """Return why mounted files that no call can do without cannot be read yet."""
+    def lacks(self) -> dict[str, str]:
+        """Return the mounted files that no call can do without and that cannot be used yet, and why."""
         return self.credentials.lacks()
 
     async def start(self) -> None:
         """Make the pool; nothing is sent. Files that are lacking are awaited."""
-        for why in self.lacks():
+        for why in self.lacks().values():
             log.error("secret_awaited", extra={"fields": {"problem": why}})
         self._session = aiohttp.ClientSession(
             connector=Pool(self._connections),

@@ -51,6 +51,7 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
     }
     for metric, value in plain.items():
         yield _family(metric, {(queue,): value})
+    yield _family(m.WORKER_AWAITED_FILES, {(queue, file): 1 for file in counters.awaited_files})
     first: dict[Labels, float] = {} if counters.first_claim is None else {(queue,): counters.first_claim}
     yield _family(m.WORKER_FIRST_CLAIM, first)
     yield _family(m.WORKER_SETTLED, {(queue, outcome): counters.settled[outcome] for outcome in m.OUTCOMES})

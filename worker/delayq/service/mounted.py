@@ -37,7 +37,7 @@ class Mounted(Generic[T]):
 
         `parse` raises it, too, without quoting the value. Errors name the `field` of the document, and `what` to mount.
         """
-        self._path, self._parse, self._field, self._what = path, parse, field, what
+        self._path, self._parse, self._field, self.what = path, parse, field, what
         self._version: tuple[int, int, int] | None = None  # None: no value has been read yet
         if not awaited:
             self._read_first()
@@ -56,7 +56,7 @@ class Mounted(Generic[T]):
             version = _version(self._path.stat())
             self._value = self._parse(self._path.read_bytes())
         except OSError as error:
-            hint = f"mount {self._what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
+            hint = f"mount {self.what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
             raise InvalidDocument(
                 f"{self._field}: cannot read {self._path}: {error.strerror} ({hint})"
             ) from error

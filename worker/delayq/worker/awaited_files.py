@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from delayq.contract.metrics import MOST_AWAITED
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     from delayq.worker.slots import Slots
 
@@ -27,16 +28,23 @@ class AwaitedFiles:
 
     name, blocks = "awaited_files", False
 
-    def __init__(self, lacks: Callable[[], Sequence[str]], slots: Slots) -> None:
-        """`lacks` looks at the files, and returns what is wrong with each."""
+    def __init__(self, lacks: Callable[[], Mapping[str, str]], slots: Slots) -> None:
+        """`lacks` looks at the files, and returns those that cannot be used and why."""
         self._lacks, self._slots = lacks, slots
-        self.waits_for, slots.awaiting = "; ".join(lacks()), True
+        self.waits_for = ""
         self.alarm = Alarm()
+        slots.awaiting = True
+        self._look()
+
+    def _look(self) -> None:
+        lacks = self._lacks()
+        self.waits_for = "; ".join(lacks.values())
+        self._slots.counters.awaited_files = tuple(lacks)[:MOST_AWAITED]
 
     async def step(self) -> float:
         """Look again; returns the pause until the next look."""
         if self._slots.awaiting:
-            self.waits_for = "; ".join(self._lacks())
+            self._look()
             if self.waits_for:
                 return LOOK_SECONDS
             log.info("secrets_found")

@@ -110,7 +110,7 @@ class Worker:
         self.services.add(Unparking(commands, self._renewal_connection, self.slots, kinds))
         self.services.open()
 
-    def await_files(self, lacks: Callable[[], Sequence[str]]) -> None:
+    def await_files(self, lacks: Callable[[], Mapping[str, str]]) -> None:
         """Claim nothing until `lacks`, which looks at the handler's mounted files, returns nothing."""
         if lacks():
             self.services.add(AwaitedFiles(lacks, self.slots))

@@ -74,7 +74,7 @@ def files(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
         scans = SCANNERS_VARIABLE in os.environ
         services = (each for each in services if each[0].startswith("spec.recovery") == scans)
     made = [Credentials(spec, field=field, secrets_dir=secrets_dir()) for field, spec in services]
-    lacks = [why for each in made for why in each.lacks()]
+    lacks = [why for each in made for why in each.lacks().values()]
     if not lacks and any(each.files for each in made):
         yield ok(FILES, "the mounted files of HTTP services can be read")
     for why in lacks:

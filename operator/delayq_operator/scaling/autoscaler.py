@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.backlog import Reading
+    from delayq_operator.scrape.worker_stats import Fleet
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +141,9 @@ class Autoscaler:
         if last is None or replicas is None or policy is None or now - last.at > stale_seconds:
             queue.reported = None
             return None
-        if last.policy == policy and replicas in (last.before, last.replicas):
+        if last.policy == policy and replicas == last.replicas:
+            return _with(last, queue.stats.fleet(self.workers(key), now))
+        if last.policy == policy and replicas == last.before:
             return last
         # The same sample again: it must not count twice.
         previous = replace(last.previous, replicas=replicas, changes=queue.changes)
@@ -219,6 +222,18 @@ class Autoscaler:
             if queue.reported_at < now:  # otherwise an enqueue is still scheduled
                 queue.reported_at = max(now, queue.reported_at + NUMBERS_SECONDS)
             self._work.enqueue_in(key, max(0.0, queue.reported_at - now))
+
+
+def _with(decision: Decision, fleet: Fleet) -> Decision:
+    """Return a decision that was carried out, with the workers that are there by now: for its message."""
+    seen = decision.sample
+    if seen is None or (seen.ready, seen.starting) == (fleet.ready, fleet.starting):
+        return decision
+    age = fleet.starting_seconds
+    return replace(
+        decision,
+        sample=replace(seen, ready=fleet.ready, starting=fleet.starting, starting_seconds=age),
+    )
 
 
 def _reported(queue: _Queue, decision: Decision) -> _Reported:

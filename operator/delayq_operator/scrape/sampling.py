@@ -48,6 +48,7 @@ def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet
         quickest_seconds=min(stats.kinds.seconds.values(), default=None),
         lead_seconds=stats.lead.seconds,
         leads=stats.lead.by_starts,
+        likely=stats.lead.likely,
         soonest_seconds=stats.lead.soonest_seconds,
         whole=reading.whole,
     )

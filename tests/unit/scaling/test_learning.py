@@ -182,6 +182,16 @@ def test_more_at_once_than_were_ever_seen_take_half_as_much_again() -> None:
     assert (learnt.of(1), learnt.of(3), learnt.of(4)) == (20.0, 24.0, 36.0)
 
 
+def test_the_likely_time_has_no_margin_and_no_least_time() -> None:
+    learnt = LeadTime(since=9.0)
+    assert learnt.likely == ((1, 9.0), (2, 13.5), (4, 13.5), (8, 13.5), (16, 13.5), (32, 13.5))
+    for number, seconds in enumerate((2.6, 3.0, 3.6)):
+        learnt.take(f"worker-{number}", seconds)
+    assert learnt.likely[0] == (1, 3.6)
+    assert learnt.likely[3][1] == pytest.approx(5.4)
+    assert (learnt.of(1), learnt.of(8)) == (9.0, 15.0)
+
+
 @given(
     st.lists(st.tuples(st.floats(0.1, 100), st.integers(1, 200)), max_size=60), st.none() | st.floats(1, 60)
 )
@@ -189,6 +199,7 @@ def test_more_starts_never_take_less(starts: list[tuple[float, int]], since: flo
     learnt = LeadTime(since)
     for number, (seconds, together) in enumerate(starts):
         learnt.take(f"worker-{number}", seconds, together)
-    found = [seconds for _, seconds in learnt.by_starts]
-    assert found == sorted(found)
+    found, likely = ([seconds for _, seconds in each] for each in (learnt.by_starts, learnt.likely))
+    assert (found, likely) == (sorted(found), sorted(likely))
+    assert all(one <= other for one, other in zip(likely, found, strict=True))
     assert bool(found) == (bool(starts) or since is not None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from delayq.contract.autoscaling import Fallback
 from delayq.scaling import replayed, sentence
+from delayq.scaling.learning import LeadTime
+from delayq.scaling.record import recorded
 from delayq.scaling.sentences import seconds
 
 from tests.unit.scaling.looks import decided, policy, sample
@@ -47,6 +50,25 @@ FALLS_BACK = policy(fallback=Fallback(failure_threshold=3, replicas=5))
 )
 def test_a_decision_is_told_with_its_inputs(decision: Decision, says: str) -> None:
     assert says in sentence(decision)
+
+
+def test_the_lateness_is_that_of_workers_that_start_as_they_did() -> None:
+    """Every start so far took 2.6 to 3.6 s, alone. A decision relies on 15 s for six at once; the reader need not."""
+    starts = LeadTime()
+    for number, took in enumerate((2.6, 3.0, 3.6)):
+        starts.take(f"worker-{number}", took)
+    known = {"ready": 1, "lead_seconds": starts.seconds, "leads": starts.by_starts}
+    rules = policy(slots=10, max_replicas=6)
+    cautious, found = (
+        decided(sample((10.0, 150), **known, likely=likely), before=1, rules=rules)
+        for likely in ((), starts.likely)
+    )
+    assert (found.replicas, found.lead_seconds) == (cautious.replicas, cautious.lead_seconds) == (6, 15.0)
+    assert cautious.late_seconds == pytest.approx(5.0)
+    assert found.late_seconds == pytest.approx(1.0)
+    assert replayed(recorded(found)) == found
+    told = replace(found, policy=replace(rules, lead_seconds=15.0))
+    assert told.late_seconds == cautious.late_seconds, "leadTimeSeconds says how long it takes"
 
 
 def test_of_kinds_no_lateness_is_told() -> None:

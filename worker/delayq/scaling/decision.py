@@ -78,7 +78,7 @@ class Decision:
 
     @property
     def late_seconds(self) -> float | None:
-        """The greatest lateness, due tasks included; None if it is unknown.
+        """The greatest lateness, due tasks included, if workers start as they did; None if it is unknown.
 
         It is if a shard is missing, with limits.ratePerSecond, and if kinds of task differ in their handler times.
         """
@@ -87,7 +87,8 @@ class Decision:
             return None
         due = load(sample, self.unforeseen_rate, policy.window(self.lead_seconds))
         most = policy.limits.max_in_flight or inf
-        ramp = fleet(sample, policy, self.lead_seconds).ramp(self.replicas - self.absent)
+        lead = policy.lead(sample.likely_lead(max(1, self.replicas - sample.ready)))
+        ramp = fleet(sample, policy, min(lead, self.lead_seconds)).ramp(self.replicas - self.absent)
         return latest(due, [(at, int(min(slots, most))) for at, slots in ramp])
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 TASKS_REMEMBERED: Final = 500
 STARTS_REMEMBERED: Final = 20
@@ -149,25 +149,20 @@ class LeadTime:
     def by_starts(self) -> tuple[tuple[int, float], ...]:
         """Minimum of simultaneous starts → seconds; empty without data."""
         learnt = {size: seconds for size in range(SIZES) if (seconds := self._learnt(size)) is not None}
-        if not learnt:
-            return ()
-        unmeasured = max(LEAD_SECONDS, UNSEEN_FACTOR * max(learnt.values()))
-        found, least = list[tuple[int, float]](), 0.0
-        for size in range(SIZES):
-            # More starts are no quicker than fewer, so the next larger measured class is an upper bound.
-            least = max(
-                least, next((learnt[each] for each in range(size, SIZES) if each in learnt), unmeasured)
-            )
-            found.append((1 << size, least))
-        return tuple(found)
+        return _rising(learnt, LEAD_SECONDS)
+
+    @property
+    def likely(self) -> tuple[tuple[int, float], ...]:
+        """The same as measured, without the margins: what a reader should expect, not what a decision may rely on."""
+        measured = {size: _p95(starts) for size, starts in self._starts.items()}
+        return _rising(self._since | measured, 0.0)
 
     def _learnt(self, size: int) -> float | None:
-        since = self._since.get(size)
-        ranked = sorted(self._starts.get(size, ()))
-        if not ranked:
+        since, starts = self._since.get(size), self._starts.get(size)
+        if not starts:
             return since
-        found = ranked[ceil(PERCENTILE * len(ranked)) - 1] * (1 + 1 / (len(ranked) + 1))
-        return found if since is None or len(ranked) >= STARTS_ENOUGH else max(since, found)
+        found = _p95(starts) * (1 + 1 / (len(starts) + 1))
+        return found if since is None or len(starts) >= STARTS_ENOUGH else max(since, found)
 
     @property
     def soonest_seconds(self) -> float | None:
@@ -187,3 +182,20 @@ class LeadTime:
     def forget(self, but: Collection[str]) -> None:
         """Drop the names of all workers but these."""
         self._known &= set(but)
+
+
+def _p95(starts: Collection[float]) -> float:
+    return sorted(starts)[ceil(PERCENTILE * len(starts)) - 1]
+
+
+def _rising(learnt: Mapping[int, float], least_unmeasured: float) -> tuple[tuple[int, float], ...]:
+    """Return minimum of simultaneous starts → seconds, of all classes; empty without data."""
+    if not learnt:
+        return ()
+    unmeasured = max(least_unmeasured, UNSEEN_FACTOR * max(learnt.values()))
+    found, least = list[tuple[int, float]](), 0.0
+    for size in range(SIZES):
+        # More starts are no quicker than fewer, so the next larger measured class is an upper bound.
+        least = max(least, next((learnt[each] for each in range(size, SIZES) if each in learnt), unmeasured))
+        found.append((1 << size, least))
+    return tuple(found)

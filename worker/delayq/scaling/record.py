@@ -42,9 +42,13 @@ def replayed(record: str) -> Decision:
 
 
 def _sample(found: dict[str, Any]) -> Sample:
-    leads = tuple((int(starts), float(seconds)) for starts, seconds in found.get("leads", ()))
+    leads, likely = (
+        tuple((int(starts), float(seconds)) for starts, seconds in found.get(name, ()))
+        for name in ("leads", "likely")
+    )
     kinds = tuple((float(share), float(seconds)) for share, seconds in found.get("kinds", ()))
-    return Sample(**{**found, "due_within": _pairs(found["due_within"]), "leads": leads, "kinds": kinds})
+    learnt = {"leads": leads, "likely": likely, "kinds": kinds}
+    return Sample(**{**found, "due_within": _pairs(found["due_within"]), **learnt})
 
 
 def _pairs(found: list[list[float]]) -> tuple[tuple[float, int], ...]:

@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 FINE_BINS: Final = 40
 FINEST_SECONDS: Final = 0.5
@@ -67,6 +67,8 @@ class Sample:
     """From creating a single worker to its first claim, with a margin; None: not measured yet."""
     leads: tuple[tuple[int, float], ...] = ()
     """Minimum of simultaneous starts → lead time. Empty: `lead_seconds` for any number."""
+    likely: tuple[tuple[int, float], ...] = ()
+    """The same without margins, for messages only. Empty: as `leads`."""
     soonest_seconds: float | None = None
     """The shortest measured start; None: not measured yet."""
     whole: bool = True
@@ -74,9 +76,11 @@ class Sample:
 
     def lead(self, starts: int) -> float | None:
         """Return the lead time of so many simultaneous starts; None: not measured yet."""
-        return next(
-            (seconds for least, seconds in reversed(self.leads) if least <= starts), self.lead_seconds
-        )
+        return _of(self.leads, starts, self.lead_seconds)
+
+    def likely_lead(self, starts: int) -> float | None:
+        """Return the same without a margin."""
+        return _of(self.likely, starts, self.lead(starts))
 
     @property
     def mean_seconds(self) -> float | None:
@@ -98,6 +102,10 @@ class Sample:
         for horizon, tasks in self.due_within:
             yield start, horizon, max(0, tasks - before)
             start, before = horizon, max(before, tasks)
+
+
+def _of(by_starts: Sequence[tuple[int, float]], starts: int, otherwise: float | None) -> float | None:
+    return next((seconds for least, seconds in reversed(by_starts) if least <= starts), otherwise)
 
 
 @lru_cache(maxsize=256)

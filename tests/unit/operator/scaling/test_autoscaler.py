@@ -222,6 +222,19 @@ def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kep
     assert world.scaler.decision(KEY, NOW + 3) is None, "there was no look since"
 
 
+def test_workers_that_have_become_ready_are_in_the_next_message_without_another_reading() -> None:
+    """A reconciliation that reports them ready must not say how late tasks are without them."""
+    world = World(replicas=5)
+    world.pods += [replace(POD, component="worker", name=f"w{n}", created_at=NOW - 1) for n in range(5)]
+    before = world.evaluate(NOW, due=5, due_within={1000: 0, 10_000: 150})
+    assert "late (objective" in sentence(before)
+    world.carry_out(before)
+    world.pods = [replace(pod, ready=True) for pod in world.pods]
+    after = world.decision(NOW + 1)
+    assert "begin them on time" in sentence(after)
+    assert replace(after, sample=before.sample) == before, "the number is decided from the next reading"
+
+
 def test_a_reconciliation_without_a_decision_is_followed_by_one_that_has_the_same_as_before() -> None:
     """Otherwise status says NotEvaluated until the next change, after a pause or a guard that came back."""
     world = World(replicas=2)

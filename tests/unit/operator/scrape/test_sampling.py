@@ -45,6 +45,7 @@ def test_a_look_has_everything_that_is_known() -> None:
         starting_seconds=3,
         lead_seconds=8.0,
         leads=((1, 8.0), (2, 15.0), (4, 15.0), (8, 15.0), (16, 15.0), (32, 15.0)),
+        likely=((1, 8.0), (2, 12.0), (4, 12.0), (8, 12.0), (16, 12.0), (32, 12.0)),
     )
 
 

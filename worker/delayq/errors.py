@@ -23,6 +23,7 @@ For handlers to raise: Bury, Seen and
 Retry
 ├── GuardBusy                  another run holds the task's guard
 ├── GuardLost                  the guard was lost while the handler ran
+├── ArgumentsRefused           the arguments do not fit this worker's function, but may fit another worker's
 ├── NotStarted                 the process lacks a thread, a descriptor, … : the handler has not begun
 └── GuardUnavailable           the guard's store is unreachable or does not serve
 """
@@ -256,6 +257,14 @@ class GuardUnavailable(Retry):
         """`where` and `why` never hold a password: they are logged, and exported as a condition."""
         super().__init__(f"guard at {where} is not available ({why})", delay_ms=delay_ms, charge=False)
         self.where, self.why = where, why
+
+
+class ArgumentsRefused(Retry):
+    """The arguments do not fit this worker's function; the task waits for another worker, and no attempt is charged."""
+
+    def __init__(self, reason: str) -> None:
+        """The worker decides how long the task waits, and when it has waited enough."""
+        super().__init__(reason, charge=False)
 
 
 class NotStarted(Retry):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import zip_longest
 
 import pytest
+from delayq.protocol.commands import Commands
 from delayq.protocol.quota import part
 from delayq.protocol.shard_map import ShardMap
 from delayq.resharding.coordinator import DesiredShards
@@ -112,3 +114,25 @@ def test_a_document_without_a_stamp_asks_once() -> None:
     assert wish.next(ShardMap.first(8)) is None
     assert wish.next(ShardMap.first(4)) is None
     assert "asked later" in wish.refused(ShardMap.first(4))
+
+
+@pytest.mark.parametrize(
+    ("assumed", "read", "logged"),
+    [
+        (4, ["1 4 4 4 4 u:1"], []),
+        (1, ["1 4 4 4 4 u:1"], [(1, 4, 4, 4)]),
+        (4, ["2 4 4 8 8 u:2"], [(2, 4, 4, 8)]),
+        (4, ["1 4 4 4 4 u:1", "2 4 4 8 8 u:2", "3 8 4 8 8 u:2"], [(2, 4, 4, 8), (3, 8, 4, 8)]),
+        (8, ["3 8 4 8 8 u:2", "4 8 8 8 8 u:2"], [(3, 8, 4, 8), (4, 8, 8, 8)]),
+    ],
+)
+def test_only_changes_of_the_shard_map_are_logged(
+    assumed: int, read: list[str], logged: list[tuple[int, ...]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not that a process which starts reads what its document says."""
+    caplog.set_level(logging.INFO, "delayq")
+    commands = Commands("orders", shards=assumed)
+    for text in read:
+        assert commands.apply_shard_map(ShardMap.parse(text))
+    events = [record.__dict__["fields"] for record in caplog.records if record.message == "shard_map_changed"]
+    assert [tuple(each[name] for name in ("epoch", "now", "was", "target")) for each in events] == logged

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from delayq.app import App, BatchContext, Context
 from delayq.app.arguments import ITEM, InvalidArguments
 from delayq.contract import Backoff
-from delayq.errors import Bury
+from delayq.errors import ArgumentsRefused, Bury
 from delayq.guards.coverage import EVERY_TASK
 from delayq.handlers.base import Batch, Handler, HandlerSetupError
 from delayq.handlers.guarded import (
@@ -123,7 +123,7 @@ class AppHandler(Handler):
             for task in tasks:
                 try:
                     items.append(arguments(task)[ITEM])
-                except Bury as error:
+                except (ArgumentsRefused, Bury) as error:
                     outcomes.append(error)
                 else:
                     outcomes.append(None)
@@ -208,7 +208,7 @@ def _decoder(kind: TaskKind[..., Any]) -> Callable[[Task], dict[str, Any]]:
         try:
             return decode(task.body)
         except InvalidArguments as error:
-            raise Bury(f"task {kind.name}: {error}") from error
+            raise ArgumentsRefused(f"task {kind.name}: {error}") from error
 
     return arguments
 

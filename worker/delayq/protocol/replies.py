@@ -197,7 +197,8 @@ def _leases(
         task_id = raw_id.decode(errors="replace")
         try:
             content = decode(envelope)
-            failures, crashes = _counted(retried[token]) if token in retried else (0, 0)
+            entry = retried.get(token, b"")
+            failures, crashes = _counted(entry) if entry else (0, 0)
         except (EnvelopeError, ValueError) as error:
             task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
             unreadable.append((Lease(task, shard, member, 0), error))
@@ -207,7 +208,7 @@ def _leases(
         task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags, last)
         if occurrence is not None:
             _of_schedule(task, occurrence)
-        leases.append(Lease(task, shard, member, failures))
+        leases.append(Lease(task, shard, member, failures, entry))
         if before:
             leases[-1].run_before = before.get(token, b"")
     return Leases(leases, unreadable)

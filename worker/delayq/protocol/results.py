@@ -319,6 +319,7 @@ class Lease:
     shard: int
     member: bytes  # raw, so that an id that is not UTF-8 can be settled
     failures: int = 0  # charged before this run; task.attempt also counts crashes
+    entry: bytes = b""  # of `attempts`, with the last error; empty for a task that was not retried
     run_before: bytes = b""  # that the record of its schedule named, for park.lua
 
 

@@ -9,14 +9,24 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import Bury, GuardBusy, GuardLost, GuardUnavailable, NotStarted, Retry, Seen, check_retry
+from delayq.errors import (
+    ArgumentsRefused,
+    Bury,
+    GuardBusy,
+    GuardLost,
+    GuardUnavailable,
+    NotStarted,
+    Retry,
+    Seen,
+    check_retry,
+)
 from delayq.handlers.base import NO_BATCHES
 from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.handlers.forked_children import end_if_forked
 from delayq.service import logs
 from delayq.worker import backoff
 from delayq.worker.batches import size_of
-from delayq.worker.settlements import Settlement
+from delayq.worker.settlements import REFUSED_MS, Settlement, of_refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,9 +44,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Raised by a guard, or before the handler: no failure, and no sample of the handler's duration.
-_REFUSED = (Seen, GuardBusy, GuardUnavailable, NotStarted)
+_REFUSED = (Seen, ArgumentsRefused, GuardBusy, GuardUnavailable, NotStarted)
 _EVENTS: dict[type[Retry], str] = {
     Retry: "handler_failed",
+    ArgumentsRefused: "arguments_refused",
     GuardBusy: "guard_busy",
     GuardLost: "guard_lost",
     GuardUnavailable: "guard_unavailable",
@@ -197,9 +208,6 @@ class Executor:
         return Settlement("ack", running.lease)
 
     def _failed(self, running: Running, error: BaseException) -> Settlement:
-        if isinstance(error, NotStarted):
-            self._lacking(running, error)
-            return _released(running)
         if running.shared and isinstance(error, (Seen, Bury)):  # raised, so of which task?
             return self._retried(running, error, described(error))
         if isinstance(error, Seen):
@@ -207,15 +215,33 @@ class Executor:
         if isinstance(error, Bury):
             return self._bury(running, error)
         if isinstance(error, Retry):
-            check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called Retry.__init__
-            event = _EVENTS.get(type(error), _EVENTS[Retry])
-            return self._retried(
-                running, error, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
-            )
+            return self._asked(running, error)
         cancelled_itself = isinstance(error, asyncio.CancelledError)
         return self._retried(
             running, error, "the handler cancelled itself" if cancelled_itself else described(error)
         )
+
+    def _asked(self, running: Running, error: Retry) -> Settlement:
+        if isinstance(error, NotStarted):
+            self._lacking(running, error)
+            return _released(running)
+        if isinstance(error, ArgumentsRefused):
+            return self._unfit(running, error)
+        check_retry(error.delay_ms, charge=error.charge)  # a subclass may not have called Retry.__init__
+        event = _EVENTS.get(type(error), _EVENTS[Retry])
+        return self._retried(
+            running, error, described(error), delay_ms=error.delay_ms, charge=error.charge, event=event
+        )
+
+    def _unfit(self, running: Running, error: ArgumentsRefused) -> Settlement:
+        why = bounded(message_of(error))
+        waits = of_refused(running.lease, why)
+        if waits is None:
+            said = f"{why}; no worker that they fit has come within {REFUSED_MS // 60_000} minutes"
+            return self._bury(running, Bury(said))
+        delay_ms, text = waits
+        event = _EVENTS[ArgumentsRefused]
+        return self._retried(running, error, text, delay_ms=delay_ms, charge=False, event=event)
 
     def _retried(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Verb = Literal["ack", "retry", "bury", "release", "park"]
-# The shortest and the longest retry delay of a task that only a newer worker can read.
+# The shortest and the longest retry delay of a task that only another worker can run.
 TOO_NEW_PAUSE_MS = (30_000, 600_000)
+# How long a task waits for a worker that its arguments fit: a rolling update takes less.
+REFUSED_MS = 3_600_000
+REFUSED = "waits for a worker that its arguments fit"
+_REFUSED = re.compile(rf"{REFUSED}, for (\d+) s ".encode())
 
 
 @dataclass(slots=True)
@@ -84,6 +89,20 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
     return {"bury": commands.bury, "release": commands.release}[verb](shard, flat)
 
 
+def of_refused(lease: Lease, why: str) -> tuple[int, str] | None:
+    """Return the delay, and the error, of a task whose arguments this worker refuses; None if it has waited enough.
+
+    The error has the sum of the delays, so that the next worker continues with it. Any other error begins anew.
+    """
+    found = _REFUSED.search(lease.entry)
+    waited_ms = int(found[1]) * 1000 if found else 0
+    if waited_ms >= REFUSED_MS:
+        return None
+    delay_ms = _pause_ms(waited_ms)
+    told = f"{REFUSED}, for {(waited_ms + delay_ms) // 1000} s of {REFUSED_MS // 1000} s so far"
+    return delay_ms, f"{told}: {why}"
+
+
 def of_unreadable(claimed: Claimed) -> Iterator[Settlement]:
     """Log tasks that cannot be decoded, and yield their settlements: those of a newer delayq wait for its workers."""
     too_new = [(lease, error) for lease, error in claimed.unreadable if isinstance(error, EnvelopeTooNew)]
@@ -94,7 +113,8 @@ def of_unreadable(claimed: Claimed) -> Iterator[Settlement]:
     for lease, error in claimed.unreadable:
         text = f"unreadable: {error}"
         if isinstance(error, EnvelopeTooNew):
-            yield Settlement("retry", lease, (_too_new_pause_ms(lease.task.body, claimed.now_ms), 0, text))
+            waited_ms = claimed.now_ms - int.from_bytes(lease.task.body[-DUE_BYTES:], "big")
+            yield Settlement("retry", lease, (_pause_ms(waited_ms), 0, text))
         else:
             log.error(
                 "envelope_unreadable", extra={"fields": {"task_id": lease.task.id, "error": str(error)}}
@@ -102,8 +122,7 @@ def of_unreadable(claimed: Claimed) -> Iterator[Settlement]:
             yield Settlement("bury", lease, (text,))
 
 
-def _too_new_pause_ms(envelope: bytes, now_ms: int) -> int:
-    """Return the time that the task has waited already, within bounds, so that the delay doubles each time."""
-    waited_ms = now_ms - int.from_bytes(envelope[-DUE_BYTES:], "big")
+def _pause_ms(waited_ms: int) -> int:
+    """Return the time that a task has waited already, within bounds, so that the delay doubles each time."""
     shortest, longest = TOO_NEW_PAUSE_MS
     return min(max(shortest, waited_ms), longest)

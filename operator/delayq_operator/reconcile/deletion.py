@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
-from delayq.contract.outages import remedy
 from delayq.kube.errors import Conflict, NotFound, Unavailable
 from delayq.scaling.sentences import counted
 
@@ -220,11 +219,7 @@ class Deletion:
         troubles = [
             pod.trouble for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble
         ]
-        trouble = _trouble(job, outcome, f"{troubles[-1]}." if troubles else "")
-        backlog = self._scraper.backlog(resource.key)
-        if not trouble and backlog is not None and backlog.outage:
-            trouble = f"Job {job.name} cannot reach Redis, and tries again: {remedy(backlog.outage)}."
-        if trouble:
+        if trouble := _trouble(job, outcome, f"{troubles[-1]}." if troubles else ""):
             made = _failed(resource, trouble)
         return replace(made, erased_shards=erased, shards=shards)
 

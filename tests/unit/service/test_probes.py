@@ -21,7 +21,6 @@ class StillLoop:
     part: bool = False
     stuck_seconds: float = 0.0
     queue: str = "orders"
-    waits_for: str = ""
 
     @property
     def service(self) -> StillLoop:

@@ -10,7 +10,6 @@ import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from delayq.errors import InvalidDocument
 from delayq.handlers.http_post import BODY_BYTES, Post
 from delayq.handlers.text import excerpt
 from delayq.recovery.checks.base import Answer, CheckFailed, verdict_of
@@ -46,11 +45,8 @@ class HttpCheck(Post):
         )
 
     async def ask(self, task: Task) -> Answer:
-        """Send the task, and parse the response. CheckFailed while a mounted file is lacking."""
-        try:
-            return read(await self.send(task, HEADERS))
-        except InvalidDocument as error:
-            raise CheckFailed(str(error)) from None
+        """Send the task, and parse the response."""
+        return read(await self.send(task, HEADERS))
 
 
 def read(response: Response) -> Answer:

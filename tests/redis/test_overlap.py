@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from delayq.errors import Unavailable
-from delayq.worker import exchange
+from delayq.worker import exchange, suspects
 from delayq.worker.exchange import ClaimConnection, Exchange
+from delayq.worker.slots import OVERLAP_TASKS
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.working import Recorded, finish, loop_of
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from delayq.worker.claim_loop import ClaimLoop
 
     from tests.servers import RedisServer
+
+
+REMOVED_SHARD = 7
 
 
 def backlog(shard: Shard, count: int) -> None:
@@ -43,7 +47,7 @@ async def one_under_way(loop: ClaimLoop) -> AsyncIterator[None]:
     loop._group_state.hint(0)
     step = asyncio.create_task(loop.step())
     await connection.asked.wait()
-    loop._deep = {0}
+    loop._deep = {0, REMOVED_SHARD}
     yield
     connection.answering.set()
     await step
@@ -96,7 +100,17 @@ async def test_an_exchange_does_not_wait_for_the_connection_of_another(shard: Sh
 
 
 @pytest.mark.parametrize(
-    "why", ["", "the server is slow", "it drains", "suspects wait", "suspects run", "a claim was lost"]
+    "why",
+    [
+        "",
+        "the server is slow",
+        "it drains",
+        "suspects wait",
+        "suspects run",
+        "a claim was lost",
+        "few slots",
+        "no more is due",
+    ],
 )
 async def test_exchanges_overlap_unless_there_is_a_reason_against_it(
     shard: Shard, redis_url: str, why: str
@@ -110,12 +124,37 @@ async def test_exchanges_overlap_unless_there_is_a_reason_against_it(
                 slots.suspects.note(0, 1, 0.0)
             elif why == "suspects run":
                 slots.suspects.begin()
+            elif why == "no more is due":
+                loop._deep.clear()
+                group_state.hint(0)
+            elif why == "few slots":
+                slots.reserved += slots.free - OVERLAP_TASKS + 1
             elif why == "a claim was lost":
                 group_state.claims[1].lost[0] = 1
             loop._send_ahead()
             under_way = len(loop._exchanges)
         await asyncio.gather(*(cast("Any", each.answering) for each in loop._exchanges))
+        assert {shard for _, shard in second_of(loop).scripts} == (set() if why else {0})
     assert under_way == (1 if why else 2)
+
+
+async def test_suspects_get_a_worker_while_a_backlog_lasts(
+    shard: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can stop claiming for them only while no exchange is under way."""
+    monkeypatch.setattr(suspects, "IDLE_WORKER_SECONDS", 0.0)
+    shard.seed(State(delayed={f"t{nth}": NOW for nth in range(1000)}, suspect={"crashed": 7}))
+    async with loop_of(shard.commands, redis_url, slots=64, overlapping=True) as (
+        loop,
+        group_state,
+        connection,
+    ):
+        group_state.hint(0)
+        while ("isolate", 0) not in connection.scripts:
+            await loop.step()
+            await asyncio.sleep(0)
+        assert shard.whole().delayed
+        await finish(loop, group_state)
 
 
 @pytest.mark.one_server

@@ -201,12 +201,15 @@ class ClaimLoop:
     def _send_ahead(self) -> None:
         """Send an exchange while another is under way, if it can claim enough tasks where more were due before."""
         group_state = self._group_state
-        if not self._deep or self._alone or group_state.lost_claims or group_state.unresponsive:
-            return  # an unresponsive group has no slots reserved: two claims would be given the same
         if (
-            not any(each.retry_at <= time.monotonic() for each in self._idle)
-            or self._slots.free < OVERLAP_TASKS
+            not self._deep
+            or self._slots.suspects.waiting
+            or group_state.lost_claims
+            or group_state.unresponsive
         ):
+            return  # an unresponsive group has no slots reserved: two claims would be given the same
+        able = [each for each in self._idle if each.retry_at <= time.monotonic()]
+        if not able or self._slots.free < OVERLAP_TASKS:
             return
         for shard in self._deep.intersection(group_state.group.shards):
             self._slots.hinted.setdefault(shard, group_state)
@@ -219,11 +222,6 @@ class ClaimLoop:
         return sorted(
             [each for each in self._connections if each not in busy], key=lambda each: each.failures
         )
-
-    @property
-    def _alone(self) -> bool:
-        """Whether exchanges do not overlap: suspects run alone, and a worker that drains releases what it claims."""
-        return self._slots.draining or bool(self._slots.suspects.waiting) or self._slots.suspects.running
 
     async def _first_answered(self) -> Exchange:
         """Return the exchange under way to finish next. Tasks of one must not wait for a connection that stalls."""
@@ -294,8 +292,8 @@ class ClaimLoop:
     async def _overlap(self, claimed: list[Claimed]) -> None:
         """Send the next exchange before the claimed tasks start, if more tasks are due and slots are free for them."""
         leases = sum(answer.tasks for answer in claimed)
-        if not (self._deep and 0 < leases < self._slots.free) or self._alone:
-            return
+        if not (self._deep and 0 < leases < self._slots.free) or self._slots.suspects.waiting:
+            return  # suspects: this worker must come to an end of its exchanges, so that it can make room
         self._slots.reserved += leases
         try:
             if self._send():

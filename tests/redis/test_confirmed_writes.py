@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+import logging
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -19,14 +20,21 @@ from delayq import (
     TaskExists,
     Unavailable,
 )
-from delayq.connection import Address
+from delayq.client.document import read
+from delayq.connection import Address, AsyncConnection
+from delayq.protocol.commands import Commands
+from delayq.protocol.due_histogram import ALWAYS
 from delayq.protocol.results import Outcome
+from delayq.scanner.durability_check import DurabilityCheck
+from delayq.scanner.exporter import Exporter
+from delayq.scanner.scanner import Scanner
 
-from tests.process.fleet import until
+from tests.process import fleet
 from tests.redis.commands import document
 from tests.redis.proxy import proxy_to
+from tests.redis.recovering import until
 from tests.redis.state import known, tasks
-from tests.servers import RedisServer
+from tests.servers import USER, RedisServer
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
@@ -59,7 +67,7 @@ def replica_of(server: RedisServer, directory: Path) -> Iterator[RedisServer]:
             redis.config_set("repl-diskless-sync-delay", 0)  # it would wait for more replicas to come
         with replica.client() as redis:
             redis.replicaof("127.0.0.1", server.port)
-        until(lambda: online(server) == 1, "the replica is online", timeout_s=60)
+        fleet.until(lambda: online(server) == 1, "the replica is online", timeout_s=60)
         yield replica
     finally:
         replica.resume()
@@ -220,6 +228,51 @@ def test_a_disk_confirms_only_where_redis_waits_for_it(make: Make, fsyncing: Red
             with pytest.raises(DelayQError, match=said):
                 make(fsyncing.url, durability=fsynced()).schedule(1, delay_ms=60_000)
     assert client.counts().waiting == 1202
+
+
+async def test_scanner_and_doctor_find_out_what_a_client_does(
+    fsyncing: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the server's version says: at risk is what a client refuses, and no more."""
+    caplog.set_level(logging.INFO)
+    path = document(tmp_path, fsyncing.port, "  durability: {confirm: Fsynced, timeoutMilliseconds: 30000}\n")
+    queue = read(path)
+    commands, address = Commands(queue.queue), Address.from_url(fsyncing.url)
+    scanner = Scanner(queue.spec, commands, address, owner="me")
+    connection = AsyncConnection(address)
+    exporter = Exporter(scanner, commands, connection, queue.spec)
+    check = next(loop.service for loop in scanner.loops if isinstance(loop.service, DurabilityCheck))
+    stop = asyncio.Event()
+    running = asyncio.create_task(scanner.run(stop, stop))
+    await until(lambda: check._next_at > 0 and not scanner.down)
+    with fsyncing.client() as redis:
+        redis.config_set("hz", 100)
+        for appendfsync, right, refused in (
+            ("always", "+", ""),
+            ("everysec", "+", "before its file is on the disk"),
+            ("always", "+", ""),
+            ("always", "-", "this user may not run CONFIG GET"),
+        ):
+            redis.execute_command("ACL", "SETUSER", USER, f"{right}config|get")
+            redis.config_set("appendfsync", appendfsync)
+            check._next_at = exporter._read_at = 0.0
+            check.alarm.ring()
+            await until(lambda: check._next_at > 0)
+            risk = next(
+                each for each in await exporter.families(ALWAYS) if each.name == "delayq_durability_risk"
+            )
+            at_risk = {each.labels["risk"] for each in risk.samples if each.value}
+            assert ("fsync_unconfirmed" in at_risk) is bool(refused)
+            told = await asyncio.to_thread(run, "doctor", path, DELAYQ_REDIS_URL=fsyncing.url)
+            assert ("✓ durability  Fsynced, within 30,000 ms" in told.stdout) is not bool(refused)
+            async with Client.from_document(queue, url=address) as client:
+                with pytest.raises(DelayQError, match=refused) if refused else nullcontext():
+                    await client.schedule(1, delay_ms=60_000)
+    stop.set()
+    await running
+    await connection.close()
+    events = [record.message for record in caplog.records if record.message.startswith("writes_")]
+    assert events == ["writes_unconfirmed", "writes_confirmed", "writes_unconfirmed"]
 
 
 def test_a_replica_is_left_for_the_master_that_the_address_has_by_then(

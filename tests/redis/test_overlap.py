@@ -15,7 +15,7 @@ from delayq.worker.exchange import ClaimConnection, Exchange
 from delayq.worker.slots import OVERLAP_TASKS
 
 from tests.redis.state import NOW, Shard, State
-from tests.redis.working import Recorded, finish, loop_of
+from tests.redis.working import Handler, Recorded, finish, loop_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,6 +81,23 @@ async def test_the_next_claim_of_a_backlog_is_sent_before_the_claimed_tasks_star
     assert claims_at_start[0] == 2, "the first tasks started after the second claim was sent"
     assert len(claims_at_start) == shard.whole().stats["acked"] == 200
     assert most <= 64, "no slot is used twice"
+
+
+async def test_the_next_claim_leaves_slots_to_the_tasks_that_were_claimed_and_do_not_run_yet(
+    shard: Shard, redis_url: str
+) -> None:
+    backlog(shard, 200)
+    handler = Handler()
+    async with loop_of(shard.commands, redis_url, slots=64, call=handler.handle) as (loop, group_state, _):
+        group_state.slots.reserved = 16  # by another shard group
+        group_state.hint(0)
+        while len(group_state.running) < 48:
+            await loop.step()
+        assert len(group_state.running) == 48
+        handler.may_end.set()
+        group_state.slots.reserved = 0
+        await finish(loop, group_state)
+    assert "released" not in shard.whole().stats
 
 
 async def test_an_exchange_does_not_wait_for_the_connection_of_another(shard: Shard, redis_url: str) -> None:

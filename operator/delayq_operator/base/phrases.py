@@ -38,8 +38,10 @@ RISKS: Final = {
     "fsync_unconfirmed": (
         "FsyncUnconfirmed",
         (
-            "Redis cannot confirm what durability.confirm Fsynced waits for. It takes appendonly yes, appendfsync "
-            "always and WAITAOF, of Redis 7.2; with everysec, Valkey confirms too early."
+            "Redis cannot confirm what durability.confirm Fsynced waits for: every schedule call fails, and stores "
+            "nothing. It takes appendonly yes, appendfsync always, WAITAOF (Redis 7.2, Valkey), and the right to "
+            "CONFIG GET; with everysec some versions confirm too early, which the scanner tests. Its log says why "
+            "(writes_unconfirmed)."
         ),
     ),
     "replicas_missing": (

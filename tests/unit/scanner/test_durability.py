@@ -83,8 +83,7 @@ def test_fewer_replicas_than_asked_for_are_a_risk(wanted: int, risks: set[str]) 
         (SAFE, EVERYSEC, False, False),
         (SAFE, {"appendfsync": "no"}, True, False),
         (SAFE | OFF, EVERYSEC, True, False),
-        (SAFE | {"valkey_version": "9.1.2"}, EVERYSEC, True, False),
-        (SAFE | {"valkey_version": "9.1.2"}, ALWAYS, True, True),
+        (SAFE, {}, True, True),
     ],
 )
 def test_a_disk_that_confirms_nothing_is_a_risk_where_it_is_asked_to(

@@ -283,6 +283,13 @@ class Client(QueueClient):
         """Return everything that is stored about a task; None when it is not in the queue."""
         return await self._do(self._operations.get(task_id))
 
+    async def check_durability(self) -> None:
+        """Raise DelayQError if Redis cannot confirm writes as `durability` asks, as the first `schedule` would.
+
+        Does nothing without `durability`, or if this client has found before that Redis can.
+        """
+        await self._do(self._operations.writer.check())
+
     async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
         """Count tasks by state, and those that fall due within each horizon and by each instant."""
         return await self._do(self._operations.counts(horizons_ms, instants_ms))

@@ -205,6 +205,10 @@ class SyncClient(QueueClient):
         """See Client.get."""
         return self._do(self._operations.get(task_id))
 
+    def check_durability(self) -> None:
+        """See Client.check_durability."""
+        self._do(self._operations.writer.check())
+
     def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
         """See Client.counts."""
         return self._do(self._operations.counts(horizons_ms, instants_ms))

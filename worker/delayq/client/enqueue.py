@@ -150,6 +150,12 @@ class TaskWriter:
         """Whether each round trip waits for a confirmation."""
         return self._confirming is not None
 
+    def check(self) -> Operation[None]:
+        """Check that the servers of all shards can confirm writes; DelayQError if not."""
+        if self._confirming is not None:
+            pinned = yield from self._router.fetch_shard_map()
+            yield from self._confirming.check(range(pinned.shard_map.shards))
+
     def store(
         self,
         chunk: Chunk,

@@ -139,8 +139,8 @@ def fsync_problem(appendfsync: object) -> str:
 
 
 EARLY_WAITAOF: Final = (
-    "this Redis answers WAITAOF before its file is on the disk, as Valkey 9.1 does with appendfsync everysec; "
-    "set appendfsync always, or durability Replicated"
+    "this Redis answers WAITAOF before its file is on the disk, as Valkey 9.1, and Redis 7.2 and 7.4 before their "
+    "fix of 2025, do with appendfsync everysec; update Redis, set appendfsync always, or use durability Replicated"
 )
 """Problem of a server that confirms twice within a millisecond, although it syncs its file once a second."""
 

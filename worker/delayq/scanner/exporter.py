@@ -95,13 +95,17 @@ class Exporter:
             *metrics.shard_families(queue, self._commands.shard_map, down, self._progress()),
             *metrics.backend_families(
                 queue,
-                found.risks(self._asked) if serves else None,
+                self._risks(found) if serves else None,
                 next(iter(found.down.values()), "other"),
                 replicas=found.replicas if serves else None,
                 clock_offset_seconds=found.clock_offset_seconds if serves else None,
             ),
             *metrics.process_families(self._scanner.counters),
         ]
+
+    def _risks(self, found: Found) -> set[DurabilityRisk] | None:
+        risks = found.risks(self._asked)
+        return risks if risks is None or not self._scanner.unconfirmed else risks | {"fsync_unconfirmed"}
 
     def _progress(self) -> dict[int, tuple[int, int, int, int]]:
         return {

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.protocol.alarm import Alarm
@@ -16,6 +17,7 @@ from delayq.protocol.shard_map import UNSTAMPED
 from delayq.protocol.write_durability import Durability, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
 from delayq.resharding import ANNOUNCE_SECONDS, DesiredShards, Migrator, ReshardingCoordinator, ShardMapSync
+from delayq.scanner.durability_check import DurabilityCheck
 from delayq.scanner.leader_election import LeaderElection
 from delayq.scanner.schedule_keeper import ScheduleKeeper
 from delayq.service.counters import ProcessCounters
@@ -202,7 +204,24 @@ class Scanner:
         )
         self.services.add(self._reshard)
         self.services.add(ShardMapSync(commands, self._moving, once=True))
+        self._durability_check = self._check_durability() if spec.durability.confirm == "Fsynced" else None
         self.services.open()
+
+    def _check_durability(self) -> DurabilityCheck:
+        """Test whether Redis confirms writes. A queue that does not ask for it does not pay for the client."""
+        from delayq.client.aio import Client  # noqa: PLC0415
+
+        spec = self._spec
+        options: dict[str, Any] = {"key_prefix": spec.redis.key_prefix, "durability": self._durability}
+        client = partial(Client, self._address, queue=self._commands.queue, shards=spec.shards, **options)
+        found = DurabilityCheck(client, self._connection)
+        self.services.add(found)
+        return found
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether Redis did not confirm writes as spec.durability asks, when that was last tested."""
+        return self._durability_check is not None and bool(self._durability_check.problem)
 
     @property
     def loops(self) -> Sequence[Loop]:

@@ -16,7 +16,7 @@ from delayq.cli.doctor.queue import queue as check_queue
 from delayq.cli.doctor.queue import serving
 from delayq.cli.doctor.reach import clock, connect, latency, login, mode
 from delayq.cli.doctor.rights import run_scripts
-from delayq.cli.doctor.server import server
+from delayq.cli.doctor.server import fsynced, server
 from delayq.cli.doctor.topology import find
 from delayq.cli.exits import FAILED, UNAVAILABLE
 from delayq.cli.formats import clean
@@ -106,7 +106,8 @@ def _redis(target: Target) -> Iterator[Finding]:
     reached = any(each.check == "login" and not each.unreachable for each in findings)
     other = any(each.check == "mode" for each in findings)
     if servers and not other and (reached or not any(each.unreachable for each in findings)):
-        yield from _together(target, _commands(target))
+        refuted = any(each.check == "durability" and each.level is Level.FAILED for each in findings)
+        yield from _together(target, _commands(target), refuted=refuted)
 
 
 def _commands(target: Target) -> Commands:
@@ -140,8 +141,8 @@ def _server(address: Address, asked: DurabilitySpec, *, is_cluster: bool) -> Ite
             yield _gone(error)
 
 
-def _together(target: Target, commands: Commands) -> Iterator[Finding]:
-    """Check the queue across all servers."""
+def _together(target: Target, commands: Commands, *, refuted: bool) -> Iterator[Finding]:
+    """Check the queue across all servers. `refuted`: Redis says that it cannot confirm writes."""
     with closing(SyncConnection(target.address)) as connection:
         try:
             away, served = serving(connection, commands)
@@ -153,6 +154,8 @@ def _together(target: Target, commands: Commands) -> Iterator[Finding]:
             scripts = run_scripts(connection, commands, target.durability, served)
             yield scripts
             if scripts.level is not Level.FAILED:
+                if target.durability.confirm == "Fsynced" and not refuted:
+                    yield fsynced(target)
                 yield from check_queue(connection, commands, target, served)
         except DelayQError as error:
             yield _gone(error)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from delayq.cli.doctor.findings import Finding, failed, ok, warning
+from delayq.cli.doctor.findings import Finding, Level, failed, ok, warning
+from delayq.client.blocking import SyncClient
 from delayq.contract.durability import DurabilitySpec
+from delayq.errors import DelayQError, Unavailable
+from delayq.protocol.write_durability import Durability
 from delayq.scanner import durability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from delayq.cli.target import Target
     from delayq.connection import SyncConnection
     from delayq.contract.metrics import DurabilityRisk
     from delayq.scanner.durability import ServerInfo
@@ -21,6 +25,7 @@ TESTED = (6, 2)
 NEARLY_FULL = 0.8
 PATIENT_MS = 3000  # two syncs of appendfsync everysec, and one second for a busy disk
 UNTOLD = "not known: on the server, redis-cli CONFIG GET appendfsync should return everysec or always"
+FSYNC = "appendonly yes, appendfsync always, and a Redis with WAITAOF (7.2, Valkey); or Replicated"
 NEVER_LOST = "tasks can be lost when Redis restarts"
 
 
@@ -35,7 +40,11 @@ def server(connection: SyncConnection, asked: DurabilitySpec) -> Iterator[Findin
     yield role(info)
     yield from persistence(info)
     if asked.confirm != "None":
-        yield confirmed(info, asked)
+        found = confirmed(info, asked)
+        if (
+            asked.confirm == "Replicated" or found.level is not Level.OK
+        ):  # otherwise a test follows: fsynced()
+            yield found
     yield eviction(info)
     yield memory(info.facts)
 
@@ -117,8 +126,8 @@ def confirmed(info: ServerInfo, asked: DurabilitySpec) -> Finding:
     if "fsync_unconfirmed" in found:
         return failed(
             "durability",
-            "Fsynced: this Redis cannot confirm it, or confirms too early, so every schedule fails",
-            "appendonly yes, appendfsync always, and a Redis with WAITAOF (7.2, Valkey); or Replicated",
+            "Fsynced: this Redis cannot confirm it, so every schedule fails",
+            FSYNC,
         )
     said = f"{asked.confirm}, within {asked.timeout_milliseconds:,} ms"
     everysec = info.settings.get("appendfsync") == "everysec"
@@ -129,6 +138,25 @@ def confirmed(info: ServerInfo, asked: DurabilitySpec) -> Finding:
             f"durability.timeoutMilliseconds {PATIENT_MS} or more, or appendfsync always",
         )
     return ok("durability", said)
+
+
+def fsynced(target: Target) -> Finding:
+    """Test whether Redis confirms that writes are on its disk, as a client does before its first write."""
+    asked = target.durability
+    try:
+        with SyncClient(
+            target.address,
+            queue=target.queue,
+            key_prefix=target.key_prefix,
+            shards=target.shards,
+            durability=Durability.of(asked),
+        ) as client:
+            client.check_durability()
+    except Unavailable:
+        raise
+    except DelayQError as error:
+        return failed("durability", f"{error}: every schedule fails", FSYNC)
+    return ok("durability", f"Fsynced, within {asked.timeout_milliseconds:,} ms")
 
 
 def eviction(info: ServerInfo) -> Finding:

@@ -209,6 +209,23 @@ def test_without_autoscaling_the_workers_are_those_there_are(orders: Shard, tmp_
     assert "9 workers are needed from Tue 06:30 on; the maximum of 9 workers is enough." in what_if
 
 
+def test_workers_that_meet_the_objective_are_not_called_too_few(orders: Shard, tmp_path: Path) -> None:
+    """The number of workers has a reserve; 6 of them begin the second half after 1 s, the objective."""
+    spec = "  worker: {concurrency: 50}\n  autoscaling: {maxReplicas: 6, leadTimeSeconds: 5}\n"
+    path = document(tmp_path, 1, f"  objective: {{latenessMilliseconds: 1000}}\n{spec}")
+    orders.seed(State(delayed=tasks("rush", NOW + HOUR, 600)))
+    said = on(orders, "forecast", path, "--handler-time", "1s").stdout.splitlines()
+    assert said[-1] == (
+        "600 tasks within 1d: the maximum of 6 workers is enough, and tasks start up to 1 s late; "
+        "12 workers from Tue 06:30 on leave a reserve for handlers that take 10 % longer."
+    )
+    fewer = on(orders, "forecast", path, "--handler-time", "1s", "--max", "5").stdout
+    assert (
+        "12 workers are needed from Tue 06:30 on; with at most 5 workers, tasks start up to 2 s late."
+        in fewer
+    )
+
+
 def test_options_that_cannot_be_are_refused(orders: Shard, limited: str) -> None:
     for option, value, said in (
         ("--within", "0s", "expected a time above 0 and up to 366d"),

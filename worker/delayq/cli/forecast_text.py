@@ -10,6 +10,7 @@ from delayq.cli.formats import length, tasks
 from delayq.cli.output import Table
 from delayq.cli.views import instant
 from delayq.forecast import label, offset
+from delayq.scaling.model import RESERVE
 from delayq.scaling.sentences import seconds
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ GUESSES: Final = {
     "lead_ms": "lead time (--lead)",
 }
 """Keys of assumed defaults → their descriptions."""
+
+RESERVED: Final = f"leave a reserve for handlers that take {round((RESERVE - 1) * 100)} % longer"
 
 
 class Terms(NamedTuple):
@@ -209,9 +212,12 @@ def summary(found: Forecast) -> str:
     if found.terms.fixed:
         have, enough = limit, f"{limit} {'is' if supply.workers == 1 else 'are'} enough"
     are = "is" if peak.workers == 1 else "are"
-    needed = f"{tasks(peak.workers, 'worker')} {are} needed {_needed_at(found, peak)}"
+    most, when = tasks(peak.workers, "worker"), _needed_at(found, peak)
+    needed = f"{most} {are} needed {when}"
     if isinf(worst.late_seconds):
         result = "without workers, no task starts"
+    elif peak.workers > supply.workers and worst.late_seconds <= supply.lateness_seconds:
+        needed, result = f"{enough}, and tasks {late}", f"{most} {when} {RESERVED}"
     elif peak.workers > supply.workers:
         result = f"with {have}, tasks {late}"
     elif worst.late_seconds > supply.lateness_seconds:

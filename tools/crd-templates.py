@@ -14,7 +14,7 @@ from textwrap import indent
 from typing import Any, Final
 
 import yaml
-from delayq.contract.pod_template import DELETE, FIELDS
+from delayq.contract.pod_template import DELETE, FIELDS, QUANTITY
 
 CRD: Final = Path(__file__).parents[1] / "crds" / "delayqueue.yaml"
 OPEN: Final = {"x-kubernetes-preserve-unknown-fields": True}
@@ -24,7 +24,7 @@ PLAIN: Final = {
     "bool": {"type": "boolean"},
     "port": {"x-kubernetes-int-or-string": True},
     "open": {"type": "object", **OPEN},
-    "amount": OPEN,
+    "amount": OPEN | {"pattern": f"^{QUANTITY}$"},
 }
 NULL: Final = {"nullable": True}
 """null deletes: the API server drops it where it is not allowed."""

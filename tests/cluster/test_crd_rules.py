@@ -29,6 +29,8 @@ HTTP = {"url": "https://shop/"}
 DATABASE = {"databaseSecretRef": {"name": "orders-database"}}
 REF = {"name": "redis"}
 STANDALONE = {"standalone": HOST}
+TOKEN = {"name": "shop", "key": "token", "scheme": "Bearer"}
+ONE_HEADER = "headers and secretHeaders must not name the same header"
 LABELS = "expected names of labels, such as release or example.com/team"
 GUARDS = "expected exactly one of redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
 LEDGER = "recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
@@ -121,6 +123,10 @@ CASES: dict[tuple[str, str], Case] = {
     ("spec.handler.http.headers", HEADERS): Case(
         {"handler": {"http": HTTP | {"headers": {"X-Shop": "1", "!#$%&'*+.^_`|~-": "2"}}}},
         {"handler": {"http": HTTP | {"headers": {"X Shop": "1"}}}},
+    ),
+    ("spec.handler.http", ONE_HEADER): Case(
+        {"handler": {"http": HTTP | {"headers": {"X-Shop": "1"}, "secretHeaders": {"Authorization": TOKEN}}}},
+        {"handler": {"http": HTTP | {"headers": {"X-Shop": "1"}, "secretHeaders": {"X-Shop": TOKEN}}}},
     ),
     ("spec.handler.exec.env", VARIABLES): Case(
         {"handler": {"exec": {"command": ["true"], "env": {"_SHOP_1": "a"}}}},

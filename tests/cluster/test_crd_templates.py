@@ -165,10 +165,17 @@ def test_kubectl_apply_and_the_model_refuse_a_typo_and_name_its_path(
     done = cluster.kubectl(*apply, "--server-side", input=json.dumps(body), check=False)
     assert done.returncode
     assert ".template." in done.stderr
-    container = {"env": [{"name": "A", "value": 1}], "args": "a", "ports": [{"name": "a"}]}
+    limits = {"cpu": "banana", "memory": "1.5Gi"}
+    container = {
+        "env": [{"name": "A", "value": 1}],
+        "args": "a",
+        "ports": [{"name": "a"}],
+        "resources": {"limits": limits},
+    }
     template = {"spec": {"containers": [{"name": "worker", **container}]}}
     with pytest.raises(Refused) as refused:
         cluster.rest.create(delayqueues(namespace), document(worker={"template": template}))
-    for path in ("env[0].value", "args", "ports[0].containerPort"):
+    for path in ("env[0].value", "args", "ports[0].containerPort", "resources.limits.cpu"):
         assert f"spec.worker.template.spec.containers[0].{path}: " in str(refused.value)
+    assert "memory" not in str(refused.value)
     assert cluster.rest.items(delayqueues(namespace)) == []

@@ -43,6 +43,10 @@ EDITS: Final[dict[str, tuple[tuple[str, str], Object]]] = {
     "account": (("serviceaccounts", "orders-delayq"), {"automountServiceAccountToken": True}),
     "all labels": (WORKER, {"metadata": {"labels": None}}),
     "owner": (WORKER, {"metadata": {"ownerReferences": None}}),
+    "schedule, suspension, owner": (
+        ("cronjobs", "orders-reaper"),
+        {"spec": {"schedule": "@yearly", "suspend": True}, "metadata": {"ownerReferences": None}},
+    ),
     "our mark": (SERVICE, {"metadata": {"annotations": {"delayq.dev/applied": None}}}),
 }
 
@@ -91,6 +95,9 @@ def test_an_edited_child_is_put_right(drifting: World) -> None:
         eventually(as_before, timeout_s=WITHIN_S, what=f"{edit} is put right")
         eventually(lambda told=told: repairs(world) > told, what=f"{edit} is told")  # type: ignore[misc]
         assert writes(world, mark) == [f"patch {plural}/{name}"], edit
+    world.event(
+        "Repaired", "CronJob orders-reaper (metadata.ownerReferences[", "], spec.schedule, spec.suspend)"
+    )
     although_our_mark_is_on_it(world)
 
 

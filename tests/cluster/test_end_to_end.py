@@ -11,6 +11,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from delayq import SyncClient
+from delayq.contract.outages import remedy
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
@@ -63,8 +64,9 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
 ) -> None:
     """Without Redis the DelayQueue says so, and restarts no pod; with Redis back it is ready again.
 
-    With deletionPolicy Delete it goes when its keys are gone from Redis, and nothing else's are. Deleted in the
-    foreground, it goes after its children; the Job that erases the tasks is none.
+    With deletionPolicy Delete it goes when its keys are gone from Redis, and nothing else's are. While the Job that
+    erases them cannot reach Redis, the DelayQueue says so, long before the Job gives up. Deleted in the foreground, it
+    goes after its children; the Job is none.
     """
     world.make(names.PLURAL, document(world, redis, deletionPolicy="Delete"))
     world.until("Ready", "True", timeout_s=40)
@@ -80,7 +82,13 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
     with redis.client() as connection:
         connection.set("somebody:else", "1")
         assert connection.dbsize() > 1
-        world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
+    redis.kill()
+    world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
+    refused = f"Job orders-erase cannot reach Redis, and tries again: {remedy('refused')}. To delete it without erasing"
+    world.event("EraseFailed", refused)
+    assert world.queue()["status"]["erase"]["message"].startswith(refused)
+    redis.restart()
+    with redis.client() as connection:
         eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=60, what="it is gone")
         # What says for a week that the queue was erased is no key of a queue.
         assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == ["somebody:else"]

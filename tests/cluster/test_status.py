@@ -230,7 +230,7 @@ def test_numbers_are_what_scanners_count(shop: Shop) -> None:
         eventually(lambda: client.counts().parked == 1, what="the task is parked")
         said = world.until("UnknownKinds", "True", "TasksParked", timeout_s=30)["message"]
         assert "kind or version of 1 task: push version 2 (1 task, the oldest due 20" in said
-        client.cancel("unknown")
+        client.cancel("unknown", kind="push")
         world.until("UnknownKinds", "False", timeout_s=30)
         for _ in range(4):
             client.schedule({"do": "hang"}, delay_ms=0)

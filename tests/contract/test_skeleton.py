@@ -84,7 +84,7 @@ WITH_EFFECTS = {
     "__main__", "handlers", "runtime", "polling", "kube",
     "base.metrics", "base.limiter", "base.supervision", "base.work_queue",
     "cache.watches", "cache.watch_verifier", "scrape.exposition", "scaling.autoscaler", "scaling.victims",
-    "status.events", "status.guards", "status.lateness",
+    "status.awaited", "status.events", "status.guards", "status.lateness",
     "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.optional",
     "reconcile.reconcile", "reconcile.report", "reconcile.scaler",
     "reconcile.unserved",

@@ -32,7 +32,7 @@ def test_the_app_of_the_page_runs_its_kinds_and_parks_others(tmp_path: Path) -> 
             orders.schedule({}, delay_ms=0, kind="refund", task_id="unknown")
             run.wait_line("kind_unknown.*kind=refund version=1 tasks=1")
             run.wait_line("parked 1")
-            found = orders.get("unknown")
+            found = orders.get("unknown", kind="refund")
     assert found is not None
     assert (found.state, found.kind, found.failed.failures) == ("parked", "refund", 0)
 

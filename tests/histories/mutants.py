@@ -244,5 +244,5 @@ def mutated(mutant: Mutant, directory: Path) -> Iterator[None]:
 
 
 def _forget() -> None:
-    scripts.load.cache_clear()
-    scripts.prelude.cache_clear()
+    for cached in (scripts._files, scripts.load, scripts.prelude):
+        cached.cache_clear()

@@ -159,15 +159,16 @@ def test_a_sentinels_password_is_told_by_nobody(new_fleet: NewFleet, tmp_path: P
 
 
 def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFleet, tmp_path: Path) -> None:
-    """Where nobody listens, and where a server fails. The token is the document's own, and of it alone."""
-    mount(tmp_path, "signing", key=CANARY.encode())
+    """Where nobody listens, and where a server fails. One token is the document's own, and of it alone."""
+    mount(tmp_path, "signing", key=CANARY.encode(), token=b"canary-mounted-3b1c5d")
     environment = {"DELAYQ_SECRETS_DIR": str(tmp_path), "PYTHONASYNCIODEBUG": "1"}
     output, token = "", "canary-token-9f8e7d"
     http = {
         "signingSecretRef": {"name": "signing"},
         "headers": {"Authorization": f"Bearer {token}"},
+        "secretHeaders": {"X-Token": {"name": "signing", "key": "token"}},
     }
-    with receiving(500) as (failing, _):
+    with receiving(500) as (failing, seen):
         handler = {"http": http | {"url": "http://127.0.0.1:1/take"}}
         kinds = {"failing": {"http": http | {"url": failing}}}
         spec = {"handler": handler | {"kinds": kinds}, "delivery": {"maxAttempts": 1}}
@@ -177,13 +178,15 @@ def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFle
             client.schedule({"n": 1}, delay_ms=0, task_id="letter")
             client.schedule({"n": 1}, delay_ms=0, task_id="letter-2", kind="failing", version=1)
             until(lambda: client.counts().dead == 2, "dead")
+        assert ("X-Token", "canary-mounted-3b1c5d") in seen[0][0]
+        mount(tmp_path, "signing", token=b"canary-mounted-3b1c5d\n\n")  # which is no value of a header
         where = {"DELAYQ_REDIS_URL": fleet.server.url, **environment}
         for verb in (("dlq", "get"), ("task", "get")):
-            for letter in ("letter", "letter-2"):
+            for letter in ("letter", "failing:letter-2"):
                 output += command(*verb, fleet.queue, letter, "-o", "json", **where)
         output += every_command(fleet) + everything(worker)
     assert "letter" in output
-    assert told({CANARY, token}, output) == set()
+    assert told({CANARY, token, "canary-mounted-3b1c5d"}, output) == set()
 
 
 def test_the_password_of_a_guards_database_is_told_by_nobody(new_fleet: NewFleet, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from delayq.connection import Address, SyncConnection
 from delayq.protocol.commands import Commands
 from delayq.protocol.shard_map import ShardMap
 
-from tests.process.fleet import wait_said
+from tests.process.fleet import samples, wait_said
 from tests.processes import Process, delayq
 from tests.unit.cli.runner import run
 
@@ -85,6 +85,8 @@ def test_redis_is_waited_for_and_an_early_end_is_no_success(fleet: Fleet) -> Non
     hasty, stopped, patient = begin(fleet, "--patience", "1s"), begin(fleet), begin(fleet)
     for process in (stopped, patient):
         wait_said(process, "redis_unavailable")
+    causes = [labels["cause"] for labels, value in samples(patient)["delayq_redis_down"] if value]
+    assert causes == ["refused"], "the operator reports it before the process gives up"
     stopped.send(signal.SIGTERM)
     assert stopped.wait() == 1
     assert "stopped before everything was erased" in stopped.output

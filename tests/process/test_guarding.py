@@ -133,7 +133,7 @@ def test_kinds_without_the_guard_go_on_while_it_cannot_serve(new_fleet: NewFleet
             assert client.counts().dead == 0
         effects = [task for (task,) in postgres.sql("SELECT task FROM effects")]
         assert sorted(effects) == sorted(
-            f"{name}-refund-{n}" for name in ("early", "late") for n in range(20)
+            f"refund:{name}-{n}" for name in ("early", "late") for n in range(20)
         )
 
 
@@ -141,7 +141,7 @@ def shop_tasks(name: str, count: int) -> list[NewTask]:
     """Tasks of three kinds, `count` of each."""
     payloads: dict[str, dict[str, int]] = {"refund": {"order": 1}, "report": {}, "push": {}}
     return [
-        NewTask(payload, delay_ms=0, task_id=f"{name}-{kind}-{n}", kind=kind)
+        NewTask(payload, delay_ms=0, task_id=f"{name}-{n}", kind=kind)
         for kind, payload in payloads.items()
         for n in range(count)
     ]

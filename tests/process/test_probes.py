@@ -21,7 +21,14 @@ BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_"
 BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
 # Reported only while there is trouble, or a change of shards, or tasks have kinds.
 SELDOM = {
-    *(m.REDIS_DOWN, m.SHARD_DOWN, m.PARKED_TASKS, m.PARKED_OLDEST_DUE, m.DUE_KIND_TASKS),
+    *(
+        m.WORKER_AWAITED_FILES,
+        m.REDIS_DOWN,
+        m.SHARD_DOWN,
+        m.PARKED_TASKS,
+        m.PARKED_OLDEST_DUE,
+        m.DUE_KIND_TASKS,
+    ),
     *(each for each in m.METRICS if "_resharding_" in each.name or "_worker_kind_" in each.name),
 }
 HEAVY = {

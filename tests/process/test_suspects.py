@@ -72,13 +72,13 @@ def test_only_the_task_that_ends_the_process_halfway_through_a_call_is_buried(ne
     rows = range(8)
     with fleet.client() as client, fleet.server.client() as redis:
         client.schedule_many(
-            NewTask(row, task_id=f"store:{row}", delay_ms=0, kind="store", version=1) for row in rows
+            NewTask(row, task_id=str(row), delay_ms=0, kind="store", version=1) for row in rows
         )
         died = work_until(fleet, lambda: settled(fleet, redis), "all is done but the poison task")
         fleet.snapshot(redis).check()
         assert fleet.snapshot(redis).dlq == [f"store:{POISON}"]
         assert fleet.stats(redis)["acked"] == len(rows) - 1
-        dead = client.get(f"store:{POISON}")
+        dead = client.get(str(POISON), kind="store")
     assert dead is not None
     assert (dead.failed.reason, dead.failed.crashes, dead.failed.failures) == ("crashes", died, 0)
     stored = {int(line) for line in (fleet.ledger_dir / "rows").read_text().split()}

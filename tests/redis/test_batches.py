@@ -125,7 +125,7 @@ async def test_under_a_sql_guard_each_task_of_a_call_has_one_effect_and_is_count
     await client.schedule_many(
         NewTask(row, task_id=str(row), delay_ms=0, kind="pay", version=1) for row in rows
     )
-    seen = await guard.begin(task("200", token=1))  # an earlier run, whose ack was lost
+    seen = await guard.begin(task("pay:200", token=1))  # an earlier run, whose ack was lost
     await guard.finish(seen)
     async with working(redis_url, made=made, guard=guard) as worker:
         await has(client, waiting=0, in_flight=0, dead=1)

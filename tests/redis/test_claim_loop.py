@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from delayq.errors import Bury
 from delayq.protocol.commands import Commands
+from delayq.protocol.results import Settled
 from delayq.worker import claim_backoff
-from delayq.worker.settlements import TOO_NEW_PAUSE_MS
+from delayq.worker.settlements import TOO_NEW_PAUSE_MS, Settlement
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_deadlines import within
@@ -148,3 +149,52 @@ async def test_a_settlement_refused_beside_a_claim_is_sent_again(
             assert group_state.outbox.unconfirmed == 0, "the settlement waits for its lease to expire"
         redis.execute_command("ACL", "DELUSER", "worker")
     assert set(shard.whole().dlq) == {"dies"}
+
+
+async def test_results_of_an_exchange_that_cannot_be_prepared_are_sent_with_the_next(
+    shard: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process may lack memory for it."""
+    shard.seed(State(delayed={"fails": NOW - 1, "runs": NOW - 1}))
+    async with loop_of(shard.commands, redis_url, call=handle) as (exchange, group_state, _):
+        group_state.hint_all()
+        await exchange.step()
+        await ended(group_state)
+        with monkeypatch.context() as patched:
+            patched.setattr(shard.commands, "ack", lacking)
+            with pytest.raises(MemoryError):
+                await exchange.step()
+        while group_state.outbox.unconfirmed:
+            await exchange.step()
+    after = shard.whole()
+    assert (after.processing, list(after.retry)) == ({}, ["fails"])
+
+
+async def test_a_task_that_the_loop_and_its_stand_in_release_at_once_is_no_lost_lease(
+    shard: Shard, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a lock both may do so: see backup_renewal.py."""
+    shard.seed(State(delayed={"waits": NOW - 1}))
+    async with loop_of(shard.commands, redis_url, call=never) as (exchange, group_state, _):
+        group_state.hint_all()
+        await exchange.step()
+        [running] = group_state.running.values()
+        assert running.handling is not None
+        running.handling.cancel()
+        await asyncio.wait([running.handling])
+        running.handed_back = True
+        released = (running.lease.member, running.lease.task.due_ms)
+        shard.run(shard.commands.release(0, released))
+        group_state.outbox.waiting = [Settlement("release", running.lease, released[1:], running=running)]
+        await exchange.step()
+        counters = group_state.slots.counters
+    assert "lease_lost" not in caplog.messages
+    assert not counters.settled[Settled.LEASE_LOST]
+
+
+async def never(_: Task) -> None:
+    await asyncio.Event().wait()
+
+
+def lacking(*_: object) -> None:
+    raise MemoryError

@@ -240,14 +240,37 @@ def test_a_handler_that_no_worker_could_start_with_is_a_failure(
         ("{exec: {command: [no-such-command]}}", '"no-such-command" is not on the PATH'),
         ("{exec: {command: [cat]}}", ""),
         ("{http: {url: 'http://x'}, kinds: {a: {exec: {command: [no-such-command]}}}}", 'kinds["a"].exec'),
-        (
-            "{exec: {command: [cat]}, kinds: {a: {http: {url: 'http://x', signingSecretRef: {name: x}}}}}",
-            "",
-        ),
+        ("{exec: {command: [cat]}, kinds: {a: {http: {url: 'http://x'}}}}", ""),
     ):
         path = document(tmp_path, aof_server.port, handler=handler)
         found = findings(path, code=int(bool(said)))["handler"]
         assert (found["level"], said in found["message"]) == ("failed" if said else "ok", True), handler
+
+
+def test_a_missing_file_of_an_http_service_is_a_failure_where_workers_read_it(
+    aof_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only Redis is given, the files may be elsewhere; a scanner's pod has those of the check alone."""
+    handler = "{http: {url: 'http://x', secretHeaders: {X-Key: {name: shop, key: token}}}}"
+    path = document(tmp_path, aof_server.port, handler=handler)
+
+    def found(*args: str, **env: str) -> tuple[int, str, str]:
+        result = run("doctor", path, "-o", "json", *args, DELAYQ_SECRETS_DIR=str(tmp_path), **env)
+        one = next((each for each in json.loads(result.stdout) if each["check"] == "credentials"), None)
+        return (result.exit_code, one["level"], one["message"]) if one else (result.exit_code, "", "")
+
+    code, level, message = found()
+    assert (code, level) == (1, "failed")
+    missing = f'spec.handler.http.secretHeaders["X-Key"]: cannot read {tmp_path}/shop/token: No such file'
+    assert message.startswith(missing)
+    assert found("--redis", aof_server.url)[:2] == (0, "warning")
+    with monkeypatch.context() as pod:
+        pod.setattr("delayq.cli.doctor.handler.CONFIG_FILE", path)
+        assert found()[:2] == (1, "failed")
+        assert found(DELAYQ_HORIZONS_PORT="18080") == (0, "", "")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "token").write_text("x")
+    assert found() == (0, "ok", "the mounted files of HTTP services can be read")
 
 
 def test_a_document_that_is_wrong_is_a_failed_check(tmp_path: Path) -> None:

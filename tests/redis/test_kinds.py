@@ -167,8 +167,8 @@ async def test_a_payload_that_does_not_fit_is_a_dead_letter_at_once(client: Clie
     async with working(redis_url, APP):
         await has(client, dead=2)
     errors = {each.id: each.failed.error for each in await client.dlq_list()}
-    assert "task refund: order: Input should be a valid integer" in errors["a"]
-    assert "task refund: expected a JSON payload, got application/octet-stream" in errors["b"]
+    assert "task refund: order: Input should be a valid integer" in errors["refund:a"]
+    assert "task refund: expected a JSON payload, got application/octet-stream" in errors["refund:b"]
     assert [name for name, _ in shop.RAN] == ["began", "ended"]
 
 
@@ -239,9 +239,9 @@ async def test_one_queue_serves_an_app_a_service_and_a_command_each_with_its_kin
             await has(client, dead=1)
         assert receiver.bodies[1:] == [b'{"order":8}'] * 2
     assert (receiver.headers[0]["Delayq-Kind"], receiver.headers[0]["Delayq-Kind-Version"]) == ("push", "9")
-    assert (tmp_path / "out").read_text() == '{"to":8} thumbnail thumbnail 1\n'
+    assert (tmp_path / "out").read_text() == '{"to":8} thumbnail:thumbnail thumbnail 1\n'
     assert ("refund", 3) in shop.RAN
-    assert {each.id for each in await client.list(In.PARKED)} == {"other"}
+    assert {each.id for each in await client.list(In.PARKED)} == {"other:other"}
 
 
 async def test_kinds_are_counted_and_logged(

@@ -66,7 +66,12 @@ def test_a_reminder_of_30_days_with_three_retries_takes_less_than_a_second(queue
     assert queue.run_due() == []
     queue.advance(hours=1)
     [first] = queue.run_due()
-    assert (first.kind, first.id, first.attempt, first.outcome) == ("remind", "order-7", 1, Settled.RETRIED)
+    assert (first.kind, first.id, first.attempt, first.outcome) == (
+        "remind",
+        "remind:order-7",
+        1,
+        Settled.RETRIED,
+    )
     assert "attempt 1" in first.error
     assert queue.run_due() == []
     queue.advance(hours=1)
@@ -105,9 +110,9 @@ def test_tasks_run_in_due_order_and_each_outcome_is_told(queue: Queue) -> None:
     queue.advance(seconds=2)
     runs = queue.run_due()
     assert [(run.kind, run.id, run.outcome, run.error) for run in runs] == [
-        ("report", "sooner", Settled.BURIED, "a: no such order"),
-        ("unheard", "x", Settled.PARKED, ""),
-        ("report", "later", Settled.ACKED, ""),
+        ("report", "report:sooner", Settled.BURIED, "a: no such order"),
+        ("unheard", "unheard:x", Settled.PARKED, ""),
+        ("report", "report:later", Settled.ACKED, ""),
     ]
     counts = queue.client.counts()
     assert (counts.parked, counts.dead, counts.waiting) == (1, 1, 0)
@@ -141,10 +146,10 @@ def test_limits_hold_nothing_back_and_shards_run_in_one_due_order(
     delayq_queue: Callable[[App, DelayQueue], Queue],
 ) -> None:
     queue = delayq_queue(app, sharded(limits={"ratePerSecond": 1, "burst": 3, "maxInFlight": 3}))
-    ids = [f"n{n:02d}" for n in range(30)]
+    ids = [f"report:n{n:02d}" for n in range(30)]
     for n, each in enumerate(ids):
         report.options(delay=timedelta(milliseconds=60_000 + n), id=each).schedule_sync("a", order=1)
-    assert len({queue.commands.shard_of(f"report:{each}") for each in ids}) == 3
+    assert len({queue.commands.shard_of(each) for each in ids}) == 3
     queue.advance(minutes=2)
     assert [run.id for run in queue.run_due()] == ids
 
@@ -305,9 +310,9 @@ def test_due_tasks_of_a_batch_are_one_call_and_others_run_in_their_order(queue: 
     pack.options(delay="1d").schedule_sync(2)
     queue.advance(seconds=3)
     assert [(run.kind, run.id, run.outcome, run.error) for run in queue.run_due()] == [
-        ("pack", "a", Settled.ACKED, ""),
-        ("pack", "c", Settled.BURIED, "no order 14"),
-        ("report", "b", Settled.ACKED, ""),
+        ("pack", "pack:a", Settled.ACKED, ""),
+        ("pack", "pack:c", Settled.BURIED, "no order 14"),
+        ("report", "report:b", Settled.ACKED, ""),
     ]
     assert PACKED == [[1, 14]]
     assert queue.assert_scheduled(pack, {"item": 2}).attempt == 1
@@ -337,7 +342,7 @@ def test_time_that_passes_counts_for_a_debounced_task(queue: Queue) -> None:
         assert queue.run_due() == []
         queue.advance(minutes=40 if step else 30)
     [run] = queue.run_due()
-    assert (run.kind, run.id, queue.scheduled()) == ("report", "x", [])
+    assert (run.kind, run.id, queue.scheduled()) == ("report", "report:x", [])
 
 
 def test_a_late_task_that_a_claim_meets_does_not_end_run_due(
@@ -350,7 +355,7 @@ def test_a_late_task_that_a_claim_meets_does_not_end_run_due(
         expire = Commands.expire
         patched.setattr(Commands, "expire", lambda commands, shard: expire(commands, shard, limit=0))
         queue.advance(hours=2)
-    assert [run.id for run in queue.run_due()] == ["next"]
+    assert [run.id for run in queue.run_due()] == ["report:next"]
     assert queue.client.counts().dead == 1
 
 

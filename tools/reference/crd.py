@@ -97,7 +97,7 @@ def _rules(schema: Schema) -> Iterator[str]:
     for path, rule in _validations(schema, ""):
         same.setdefault((rule["message"], rule["rule"]), []).append(f"`{path or 'the whole'}`")
     for (message, expression), paths in same.items():
-        yield f"- {', '.join(paths)}: {message}\n\n  ```text\n  {expression}\n  ```"
+        yield f"- {', '.join(paths)}: {message}\n  ```text\n  {expression}\n  ```"
     yield STORED.rstrip("\n")
 
 

@@ -46,8 +46,8 @@ A field that is left out has its default. An unknown field is an error, and so i
 `delayq validate` lists all of them. YAML means what it means to `kubectl`, with and without Kubernetes: `1e3` is
 1000, `0o17` is 15, `yes` is true, and `12:30:00` is text. Put text that looks like a number or a word into quotes.
 Times are whole numbers in the unit that the name ends in. Secrets are never in the
-document: a field whose name ends in `Ref` names the Secret. What Kubernetes adds (`status`, columns, rules as CEL) is
-in [crd](crd.md). Further sections have pages of their own:
+document: a field whose name ends in `Ref`, or an entry of `secretHeaders`, names the Secret. What Kubernetes adds
+(`status`, columns, rules as CEL) is in [crd](crd.md). Further sections have pages of their own:
 """
 
 

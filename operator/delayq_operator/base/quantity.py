@@ -6,12 +6,12 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from delayq.contract.pod_template import QUANTITY
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_QUANTITY: Final = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?"
-)
+_QUANTITY: Final = re.compile(QUANTITY)
 _FACTORS: Final[Mapping[str, Decimal]] = {
     "": Decimal(1),
     **{unit: Decimal(1000) ** power for power, unit in zip(range(-3, 0), "num", strict=True)},
@@ -26,7 +26,7 @@ def same_quantity(one: str, other: str) -> bool:
 
 
 def _amount(text: str) -> Decimal | None:
-    found = _QUANTITY.fullmatch(text.strip())
+    found = _QUANTITY.fullmatch(text)
     if found is None:
         return None
     number, unit = found[1], found[2] or ""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from delayq_operator.base.names import Component
     from delayq_operator.desired.facts import Setting
-    from delayq_operator.desired.mounts import Keys
 
 HOST: Final = "*"  # the kubelet's probes and Prometheus come from outside the pod, by IPv4 or IPv6
 LISTEN: Final = ("--host", HOST)
@@ -51,8 +50,8 @@ class Role:
     image: str
     resources: Object
     grace_seconds: int
-    mounted: Keys
-    """Secrets and ConfigMaps of the document that these pods read, with the keys."""
+    mounted: tuple[object, ...]
+    """Parts of the document whose Secrets and ConfigMaps these pods read."""
     template: Mapping[str, object] | None
     """The user's template, spec.<component>.template."""
     probes: Object

@@ -12,7 +12,7 @@ from delayq.contract import Problem, SpecError
 
 from delayq_operator.base import names
 from delayq_operator.base.objects import mapping, mappings
-from delayq_operator.desired.mounts import CONFIG_MAP, SECRET, mounted_keys
+from delayq_operator.desired.mounts import CONFIG_MAP, SECRET, awaited_keys, mounted_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +41,16 @@ class References:
 
     secrets: frozenset[str] = frozenset()
     config_maps: frozenset[str] = frozenset()
+    awaited: frozenset[Named] = frozenset()
+    """Those that only HTTP services need: the operator looks whether they exist, and reads none."""
+
+    def named(self, kind: str) -> frozenset[str]:
+        """Return the names of those that are awaited, of one kind."""
+        return frozenset(name for found, name in self.awaited if found == kind)
 
 
 def by_anybody(spec: Spec) -> Keys:
-    """Return everything that pods of the queue need."""
+    """Return everything that pods of the queue need to start."""
     return mounted_keys(spec.redis, spec.handler, spec.guard, spec.recovery.check)
 
 
@@ -58,12 +64,14 @@ def referenced(queue: DelayQueue) -> References:
     for template in (spec.scanner.template, spec.worker.template, spec.reaper.template):
         found |= of_template(template or {})
     found.discard((CONFIG_MAP, names.config(queue.metadata.name)))
-    if len(found) > MOST:
-        problem = f"expected at most {MOST} Secrets and ConfigMaps in all pod templates, got {len(found):,}"
+    awaited = awaited_keys(spec.handler, spec.recovery.check).keys() - found
+    if (number := len(found) + len(awaited)) > MOST:
+        problem = f"expected at most {MOST} Secrets and ConfigMaps in all pod templates, got {number:,}"
         raise SpecError((Problem("spec", problem),))
     return References(
         secrets=frozenset(name for kind, name in found if kind == SECRET),
         config_maps=frozenset(name for kind, name in found if kind == CONFIG_MAP),
+        awaited=frozenset(awaited),
     )
 
 

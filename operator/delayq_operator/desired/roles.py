@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq_operator.base import names
 from delayq_operator.base.objects import mapping, mappings
 from delayq_operator.desired import pod
-from delayq_operator.desired.mounts import mounted_keys
 from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def scanner(queue: DelayQueue, setting: Setting, *, watches_schedules: bool) -> 
         queue,
         setting,
         "scanner",
-        mounted=mounted_keys(queue.spec.redis, *_read_by_check(queue.spec)),
+        mounted=(queue.spec.redis, *_read_by_check(queue.spec)),
         template=queue.spec.scanner.template,
         probes=_of_server(queue),
         # No argument: a check runs in the user's image, whose version may not have it.
@@ -65,7 +64,7 @@ def worker(queue: DelayQueue, setting: Setting) -> Role:
         image=section.image or setting.worker_image,
         resources=pod.OF_CODE,
         grace_seconds=section.termination_grace_period_seconds,
-        mounted=mounted_keys(spec.redis, spec.handler, spec.guard),
+        mounted=(spec.redis, spec.handler, spec.guard),
         template=section.template,
         probes=_of_server(queue),
         container={"lifecycle": {"preStop": {"sleep": {"seconds": YOUNG_SECONDS}}}} if waits else {},
@@ -82,7 +81,7 @@ def reaper(queue: DelayQueue, setting: Setting) -> Role:
         queue,
         setting,
         "reaper",
-        mounted=mounted_keys(queue.spec.redis, ledger, *_read_by_check(queue.spec)),
+        mounted=(queue.spec.redis, ledger, *_read_by_check(queue.spec)),
         template=queue.spec.reaper.template,
         probes=_of_run(queue),
         pod={"restartPolicy": "Never"},
@@ -95,7 +94,7 @@ def erase(queue: DelayQueue, setting: Setting) -> Role:
         reaper(queue, setting),
         image=setting.worker_image,  # only a Secret of Redis can block the deletion, not user code
         resources=pod.SMALL,
-        mounted=mounted_keys(queue.spec.redis),
+        mounted=(queue.spec.redis,),
         under={},
         document=names.DOCUMENT,
         process="erase",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.backlog import Backlog
     from delayq_operator.scrape.exposition import Client
+    from delayq_operator.status.awaited import AwaitedFiles
     from delayq_operator.status.guards import Guards
     from delayq_operator.status.lateness import Latenesses
 
@@ -72,11 +73,13 @@ class ScannerPoller:
         *,
         guards: Guards,
         lateness: Latenesses,
+        awaited: AwaitedFiles,
         work: WorkQueue,
     ) -> None:
         """Enqueue a queue in `work` when a reading of it has changed."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
-        self._configs, self.autoscaler, self.guards, self.lateness = configs, autoscaler, guards, lateness
+        self._configs, self.autoscaler = configs, autoscaler
+        self.guards, self.lateness, self.awaited = guards, lateness, awaited
         self._caches: dict[Key, BacklogCache] = {}
         self._children, self._poller = inventory.children, Poller(self._queues, self._visit)
         self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
@@ -99,6 +102,7 @@ class ScannerPoller:
     def forget(self, key: Key) -> None:
         self.guards.forget(key)
         self.lateness.forget(key)
+        self.awaited.forget(key)
         self._caches.pop(key, None)
 
     async def run(self) -> None:

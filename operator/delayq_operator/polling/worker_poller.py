@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.exposition import Client
     from delayq_operator.scrape.worker_stats import WorkerStats
+    from delayq_operator.status.awaited import Awaited, AwaitedFiles
     from delayq_operator.status.guards import Guards, Watch
     from delayq_operator.status.lateness import Lateness, Latenesses
 
@@ -52,10 +53,11 @@ class WorkerPoller:
         *,
         guards: Guards,
         lateness: Latenesses,
+        awaited: AwaitedFiles,
     ) -> None:
-        """Feed the worker statistics of `autoscaler`, `guards` and `lateness`."""
+        """Feed the worker statistics of `autoscaler`, and `guards`, `lateness` and `awaited`."""
         self._configs, self._autoscaler = configs, autoscaler
-        self._guards, self._lateness = guards, lateness
+        self._guards, self._lateness, self._awaited = guards, lateness, awaited
         self._places = Limiter(*AT_ONCE)
         self._poller = Poller(inventory.queues, self._visit)
 
@@ -65,7 +67,8 @@ class WorkerPoller:
     async def _visit(self, client: Client, key: Key) -> float:
         known = None if self._configs.of(key).policy is None else self._autoscaler.stats(key)
         guarded = self._guards.watch(key)
-        consumers = [each for each in (known, guarded, self._lateness.watch(key)) if each is not None]
+        watches = (known, guarded, self._lateness.watch(key), self._awaited.watch(key))
+        consumers = [each for each in watches if each is not None]
         if not consumers:
             return IDLE_SECONDS
         workers, now = self._autoscaler.workers(key), time.time()
@@ -79,6 +82,7 @@ class WorkerPoller:
                 _take(consumers, pod, answer, key)
         self._guards.enqueue_on_change(key)
         self._lateness.enqueue_on_change(key)
+        self._awaited.enqueue_on_change(key)
         if len(pods) >= worker_stats.MOST_AT_ONCE:
             return FULL_SECONDS
         return IDLE_SECONDS if known is None and guarded is None else worker_stats.SOON_SECONDS
@@ -106,7 +110,10 @@ class WorkerPoller:
 
 
 def _take(
-    consumers: Iterable[WorkerStats | Lateness | Watch], pod: Pod, answer: Sequence[Sample], key: Key
+    consumers: Iterable[WorkerStats | Lateness | Watch | Awaited],
+    pod: Pod,
+    answer: Sequence[Sample],
+    key: Key,
 ) -> None:
     try:
         for each in consumers:

@@ -33,6 +33,9 @@ Not Conflict: it means that the informer cache is stale, and the next reconcilia
 """
 
 
+NO_PATH: Final = "quantities must match"
+
+
 @dataclass(slots=True)
 class Outcome:
     """The result of a plan."""
@@ -79,13 +82,13 @@ class Applier:
                 if all(owner["uid"] != resource.uid for owner in owners):
                     outcome.taken.append(label)
                     return
-                if differs(change.body, there) is None:
+                if not differs(change.body, there):
                     return  # its watch has not delivered it yet
             with self._children.written(change.kind, (resource.key.namespace, change.name)) as take:
                 wanted = _with_replicas(change, scale)
                 take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
         except REFUSED as error:
-            outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
+            outcome.failures.append(f"{label}: {error.message.rstrip('.')}.{_where(change, error.message)}")
             return
         if change.live is None:
             again = self._children.found_again(change.kind, (resource.key.namespace, change.name))
@@ -95,7 +98,7 @@ class Applier:
         if deployment and (reasons := changes(inputs_of(change.live.body), inputs_of(change.body))):
             outcome.rolled.append(f"{label}: {', '.join(reasons)}")
         elif _applied(change.live.body) in (None, _applied(change.body)):  # else the spec has changed
-            outcome.repaired.append(f"{label} ({change.why})")
+            outcome.repaired.append(f"{label} ({', '.join(change.why)})")
 
     async def _there(self, resource: Resource, change: Change) -> Object | None:
         """Read an object that the informer cache lacks; None if it does not exist."""
@@ -115,6 +118,12 @@ class Applier:
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
         self._children.gone(child.kind, (namespace, child.name), ours=True)
+
+
+def _where(change: Change, refusal: str) -> str:
+    """Name the template: the API server gives no path of a quantity that it cannot read."""
+    component = change.body["metadata"]["labels"][names.COMPONENT_LABEL]
+    return f" It is in spec.{component}.template." if NO_PATH in refusal else ""
 
 
 def _with_replicas(change: Change, scale: Scale) -> Object:

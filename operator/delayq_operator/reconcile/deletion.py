@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
+from delayq.contract.outages import remedy
 from delayq.kube.errors import Conflict, NotFound, Unavailable
 from delayq.scaling.sentences import counted
 
@@ -219,7 +220,11 @@ class Deletion:
         troubles = [
             pod.trouble for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble
         ]
-        if trouble := _trouble(job, outcome, f"{troubles[-1]}." if troubles else ""):
+        trouble = _trouble(job, outcome, f"{troubles[-1]}." if troubles else "")
+        backlog = self._scraper.backlog(resource.key)
+        if not trouble and backlog is not None and backlog.outage:
+            trouble = f"Job {job.name} cannot reach Redis, and tries again: {remedy(backlog.outage)}."
+        if trouble:
             made = _failed(resource, trouble)
         return replace(made, erased_shards=erased, shards=shards)
 

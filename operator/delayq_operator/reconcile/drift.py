@@ -1,4 +1,4 @@
-"""Compares a live object with the desired one, and returns the path of the first difference.
+"""Compares a live object with the desired one, and returns the paths of the differences.
 
 The API server adds defaults, drops zeroes, rewrites quantities, and other managers add fields: none of that is drift.
 Drift is a desired field that is missing or different, or one that is no longer desired. The fingerprint of the last
@@ -104,69 +104,63 @@ def stamped(desired: Object) -> Object:
     return {**desired, "metadata": {**metadata, "annotations": annotations}}
 
 
-def differs(desired: Object, live: Object) -> str | None:
-    """Return the path of the first field of `desired` that differs in `live`; None if none does."""
-    wanted, found = (_annotations(each).get(names.APPLIED) for each in (desired, live))
-    if wanted is not None and wanted != found:
-        return f"metadata.annotations[{names.APPLIED}]"
+def differs(desired: Object, live: Object) -> bool:
+    """Whether a field of `desired` differs in `live`."""
+    return next(differences(desired, live), None) is not None
+
+
+def differences(desired: Object, live: Object) -> Iterator[str]:
+    """Yield the path of each field of `desired` that differs in `live`."""
     for field, value in desired.items():
-        if field not in _IGNORED and (path := _differs(value, live.get(field), field, field)):
-            return path
-    return None
+        if field not in _IGNORED:
+            yield from _differences(value, live.get(field), field, field)
 
 
-def _annotations(body: Object) -> Mapping[str, str]:
-    return body.get("metadata", {}).get("annotations") or {}
-
-
-def _differs(wanted: object, found: object, path: str, field: str) -> str | None:
+def _differences(wanted: object, found: object, path: str, field: str) -> Iterator[str]:
     """Compare two values; `field` is the name of the field that contains them."""
     if isinstance(wanted, Mapping):
-        return _mapping_differs(wanted, found, path, field)
-    if isinstance(wanted, list):
-        return _list_differs(wanted, found, path, field)
-    if found is None:
-        return path if wanted or field in _POINTERS else None
-    return None if _same(wanted, found, field) else path
+        yield from _of_mapping(wanted, found, path, field)
+    elif isinstance(wanted, list):
+        yield from _of_list(wanted, found, path, field)
+    elif found is None:
+        if wanted or field in _POINTERS:
+            yield path
+    elif not _same(wanted, found, field):
+        yield path
 
 
-def _mapping_differs(wanted: Mapping[str, object], found: object, path: str, field: str) -> str | None:
+def _of_mapping(wanted: Mapping[str, object], found: object, path: str, field: str) -> Iterator[str]:
     if found is None and not wanted and field in _MAPS:
-        return None
+        return
     if not isinstance(found, Mapping) or (field in _WHOLE and found.keys() - wanted.keys()):
-        return path
+        yield path
+        return
     for key, value in wanted.items():
-        below = _ENTRIES.get(field, key)
-        if different := _differs(value, found.get(key), _join(path, key), below):
-            return different
-    return None
+        yield from _differences(value, found.get(key), _join(path, key), _ENTRIES.get(field, key))
 
 
 def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if key.isidentifier() else f"{path}[{key}]"
 
 
-def _list_differs(wanted: Sequence[object], found: object, path: str, field: str) -> str | None:
-    if not isinstance(found, list | None):
-        return path
-    theirs = found or []
-    if field in _KEYS and not path.startswith("spec.ingress"):
-        return _items_differ(wanted, theirs, path, field)
-    if len(wanted) != len(theirs):
-        return path
-    pairs = enumerate(zip(wanted, theirs, strict=True))
-    return next(
-        filter(None, (_differs(ours, other, f"{path}[{at}]", "") for at, (ours, other) in pairs)), None
-    )
+def _of_list(wanted: Sequence[object], found: object, path: str, field: str) -> Iterator[str]:
+    theirs = [] if found is None else found
+    if not isinstance(theirs, list):
+        yield path
+    elif field in _KEYS and not path.startswith("spec.ingress"):
+        yield from _of_items(wanted, theirs, path, field)
+    elif len(wanted) != len(theirs):
+        yield path
+    else:
+        for at, (ours, other) in enumerate(zip(wanted, theirs, strict=True)):
+            yield from _differences(ours, other, f"{path}[{at}]", "")
 
 
-def _items_differ(wanted: Sequence[object], found: Sequence[object], path: str, field: str) -> str | None:
+def _of_items(wanted: Sequence[object], found: Sequence[object], path: str, field: str) -> Iterator[str]:
     known = {_identity(item, field): item for item in found}
     for item in wanted:
         who = _identity(item, field)
-        if different := _differs(item, known.get(who), f"{path}[{_title(who)}]", ""):
-            return different
-    return None
+        yield from _differences(item, known.get(who), f"{path}[{_title(who)}]", "")
 
 
 def _identity(item: object, field: str) -> tuple[object, ...]:

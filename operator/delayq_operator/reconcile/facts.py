@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delayq.kube.errors import NotFound
 
@@ -16,7 +16,7 @@ from delayq_operator.desired.mounts import SECRET
 from delayq_operator.reconcile.plan import inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from delayq.contract import DelayQueue
     from delayq.kube.objects import Kind, Name
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from delayq_operator.cache.resource import Resource
     from delayq_operator.cache.schedules import Schedules
     from delayq_operator.cache.versions import Versions
+    from delayq_operator.desired.reads import References
     from delayq_operator.kube.api import Api
+
+UNREAD: Final = "unread"
 
 
 class Referents:
@@ -43,10 +46,8 @@ class Referents:
     ) -> Facts:
         """Gather the facts about one queue; a change of a referent enqueues it."""
         references = referenced(queue)
-        secrets = await self._digests(names.SECRET, self._secrets, resource, references.secrets)
-        config_maps = await self._digests(
-            names.CONFIG_MAP, self._config_maps, resource, references.config_maps
-        )
+        secrets = await self._digests(names.SECRET, self._secrets, resource, references)
+        config_maps = await self._digests(names.CONFIG_MAP, self._config_maps, resource, references)
         # Missing keys that the document names. For keys in a pod template, the pod's status reports it.
         lacking = tuple(
             (name, key)
@@ -72,14 +73,19 @@ class Referents:
         )
 
     async def _digests(
-        self, kind: Kind, versions: Versions, resource: Resource, wanted: Iterable[str]
+        self, kind: Kind, versions: Versions, resource: Resource, references: References
     ) -> dict[str, str]:
-        """Return digests of the contents; "" for what does not exist.
+        """Return digests of the contents; "" for what does not exist, UNREAD for what processes wait for by themselves.
 
         Each is salted with the queue's UID: annotations do not reveal that two queues have the same password.
         """
-        wanted, found = sorted(wanted), {}
-        versions.refer(resource.key, wanted)
+        wanted = sorted(references.secrets if kind == names.SECRET else references.config_maps)
+        awaited = references.named(kind.kind)
+        versions.refer(resource.key, {*wanted, *awaited})
+        found = {
+            name: UNREAD if versions.exists((resource.key.namespace, name)) else ""
+            for name in sorted(awaited)
+        }
         for name in wanted:
             digest = await self._digest(kind, versions, (resource.key.namespace, name))
             salted = hashlib.sha256(f"{resource.uid}/{digest}".encode()).hexdigest()[:16]

@@ -26,8 +26,8 @@ class Change:
     kind: Kind
     body: Object
     live: Child | None
-    why: str
-    """The path where the live object differs; empty for a new one."""
+    why: tuple[str, ...] = ()
+    """The paths where the live object differs; empty for a new one."""
 
     @property
     def name(self) -> str:
@@ -64,8 +64,8 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
         if live is not None and live.owner_uid not in (None, uid):
             leaving.append(live)
             continue
-        why = "" if live is None else drift.differs(body, live.body)
-        if why is not None:
+        why = () if live is None else tuple(drift.differences(body, live.body))
+        if live is None or why:
             changes.append(Change(kind=_KINDS[body["kind"]], body=body, live=live, why=why))
         if live is not None:
             foreign += [f"{what} of {body['kind']} {live.name}" for what in drift.foreign(body, live.body)]

@@ -249,6 +249,7 @@ class Reconciler:
             unread=self._scraper.read_error(key),
             guard_counts=self._scraper.guards.seen(key),
             started=self._scraper.lateness.seen(key),
+            awaited=self._scraper.awaited.seen(key),
             observed=self._autoscaler.observed(key, time.time()),
         )
         await self._reporter.report(seen)

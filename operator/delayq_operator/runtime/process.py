@@ -38,6 +38,7 @@ from delayq_operator.runtime.health import Health
 from delayq_operator.scaling.autoscaler import Autoscaler
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scaling.victims import Victims
+from delayq_operator.status.awaited import AwaitedFiles
 from delayq_operator.status.events import Recorder
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
@@ -103,11 +104,17 @@ class Operator:
         configs = ScalingConfigs(self.queues)
         autoscaler = Autoscaler(self.inventory, configs, self.work)
         guards = Guards(configs, self.work)
-        lateness = Latenesses(configs, self.work)
+        lateness, awaited = Latenesses(configs, self.work), AwaitedFiles(configs, self.work)
         self.scraper = ScannerPoller(
-            self.inventory, configs, autoscaler, guards=guards, lateness=lateness, work=self.work
+            *(self.inventory, configs, autoscaler),
+            guards=guards,
+            lateness=lateness,
+            awaited=awaited,
+            work=self.work,
         )
-        self.survey = WorkerPoller(self.inventory, configs, autoscaler, guards=guards, lateness=lateness)
+        self.survey = WorkerPoller(
+            self.inventory, configs, autoscaler, guards=guards, lateness=lateness, awaited=awaited
+        )
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:

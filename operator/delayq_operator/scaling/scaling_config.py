@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delayq.contract import SpecError, parse
+from delayq.contract.files import key_of
 from delayq.contract.queue import MOST_SHARDS
 from delayq.scaling import Policy
+
+from delayq_operator.desired.mounts import awaited_keys
 
 if TYPE_CHECKING:
     from delayq_operator.base.names import Key
@@ -26,6 +29,8 @@ class ScalingConfig:
     """Whether mode Internal applies, also while the queue is on hold or paused."""
     guarded: bool = False
     """Whether the spec has a guard."""
+    awaited_files: frozenset[str] = frozenset()
+    """Files of HTTP handlers, for which workers wait."""
     lateness_seconds: float = math.inf
     percentile: float = 100.0
     shards: int = MOST_SHARDS
@@ -44,6 +49,11 @@ def scaling_config(resource: Resource) -> ScalingConfig:
         policy=Policy.of(spec) if ours and not kept else None,
         ours=ours,
         guarded=spec.guard is not None,
+        awaited_files=frozenset(
+            key_of(kind, name, key)
+            for (kind, name), keys in awaited_keys(spec.handler).items()
+            for key in keys
+        ),
         lateness_seconds=spec.objective.lateness_seconds,
         percentile=spec.objective.percent,
         shards=spec.shards,

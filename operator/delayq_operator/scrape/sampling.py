@@ -45,6 +45,7 @@ def sample(reading: Reading, asked: Collection[float], stats: WorkerStats, fleet
         starting_seconds=fleet.starting_seconds,
         handler_seconds=stats.handler.seconds,
         kinds=_kinds(reading, stats),
+        quickest_seconds=min(stats.kinds.seconds.values(), default=None),
         lead_seconds=stats.lead.seconds,
         leads=stats.lead.by_starts,
         likely=stats.lead.likely,

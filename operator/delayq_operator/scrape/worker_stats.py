@@ -34,6 +34,7 @@ NEEDED: Final = frozenset(
     {
         table.WORKER_BUSY_SLOTS.name,
         table.WORKER_FIRST_CLAIM.name,
+        table.WORKER_AWAITED_FILES.name,
         table.WORKER_GUARD_UP.name,
         table.WORKER_KIND_RUNS.name,
         table.WORKER_KIND_HANDLER_SECONDS.name,

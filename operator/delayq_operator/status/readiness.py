@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
+from delayq_operator.base.phrases import listed
 from delayq_operator.status import conditions, scaling_conditions, sharding_conditions
 from delayq_operator.status.conditions import (
     accepted,
@@ -76,6 +77,8 @@ def _why(view: View, component: str, load: Workload) -> str:
         return f"{found.rstrip('.')}.{no_image(view) if component == 'worker' else ''}"
     if load.refused:
         return refused(component, load)
+    if component == "worker" and view.awaited:
+        return f"Workers wait for {listed(view.awaited)}."
     if found := view.waiting.get(component):
         return f"{found}."
     if not load.pods:

@@ -94,6 +94,8 @@ class View:
     """Worker pods with something wrong."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Component → what a running pod of it that is not ready waits for."""
+    awaited: tuple[str, ...] = ()
+    """Files of HTTP handlers that workers wait for, such as "key token of Secret shop"."""
     podless_run: bool = False
     """Whether the last run of the reaper has no pod after POD_SECONDS."""
     reaper: dict[str, Any] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import sys
@@ -26,7 +27,7 @@ class NotYetError(Exception):
 
 
 class Mounts:
-    """Volumes of one pod as directories, read once: an edit of a ConfigMap does not reach a running pod here."""
+    """Volumes of one pod as directories, read once, but for optional sources: other edits reach no running pod here."""
 
     def __init__(self, cluster: Cluster, pod: Object, directory: Path, images: Mapping[str, Path]) -> None:
         """`images`: the builds that some images stand for; all others are the build under test."""
@@ -35,13 +36,19 @@ class Mounts:
         self._dir = directory
         self._namespace: str = pod["metadata"]["namespace"]
 
+    @property
+    def has_optional_sources(self) -> bool:
+        return '"optional": true' in json.dumps(self._pod["spec"].get("volumes", ()))
+
     def write(self) -> None:
         for volume in self._pod["spec"].get("volumes", ()):
             at = self._dir / volume["name"]
             at.mkdir(parents=True, exist_ok=True)
             for path, content in self._files(volume):
                 (at / path).parent.mkdir(parents=True, exist_ok=True)
-                (at / path).write_bytes(content)
+                new = (at / path).with_name(f"..{(at / path).name}")
+                new.write_bytes(content)
+                new.replace(at / path)  # whole, as in a pod
 
     def paths(self, container: Object) -> dict[str, str]:
         """Path in the container → path on this host, of volumes that are written for it.
@@ -101,10 +108,14 @@ class Mounts:
             chosen = next((part["items"] for part in source.values() if "items" in part), None)
             if chosen is None:
                 yield from content.items()
-            elif missing := [item["key"] for item in chosen if "key" in item and item["key"] not in content]:
+            elif (
+                missing := [item["key"] for item in chosen if "key" in item and item["key"] not in content]
+            ) and not any(part.get("optional") for part in source.values()):
                 raise NotYetError(f"references non-existent keys: {missing}")
             else:
-                yield from ((item["path"], content[item["key"]]) for item in chosen if "key" in item)
+                yield from (
+                    (item["path"], content[item["key"]]) for item in chosen if item.get("key") in content
+                )
 
     def _source(self, source: Object) -> dict[str, bytes]:
         """The content of a ConfigMap or Secret, as volumes refer to them; nothing for other kinds."""

@@ -51,7 +51,7 @@ class Pod(threading.Thread):
         self._waiting = ""
         self._reported: Object = {}
         self._transitions: dict[str, tuple[str, str]] = {}
-        self._kill_at = 0.0
+        self._kill_at = self._remount_at = 0.0
 
     def run(self) -> None:
         try:
@@ -80,6 +80,10 @@ class Pod(threading.Thread):
             self._close(now)
         elif not self.containers and not self._create():
             time.sleep(RETRY_SECONDS)
+        if self.containers and self._mounts.has_optional_sources and now >= self._remount_at:
+            self._remount_at = now + RETRY_SECONDS
+            with suppress(mounts.NotYetError, urllib3.exceptions.HTTPError):
+                self._mounts.write()
         for container in self.containers:
             container.step(now)
         self._report()

@@ -42,7 +42,7 @@ def test_a_task_of_a_batch_is_one_item_and_a_call_takes_a_list_of_them() -> None
     failed, done = count(BatchContext([], "state"), [0, 7])
     assert (str(failed), done) == ("state", None)
     task = insert.options(id="order-7", delay="1s").task(Row(7, DAY))
-    assert (task.payload, task.task_id, task.kind) == (text, "insert:order-7", "insert")
+    assert (task.payload, task.task_id, task.kind) == (text, "order-7", "insert")
 
 
 @pytest.mark.parametrize("args", [(), ("seven",), ([Row(7, DAY)],), (Row(7, DAY), Row(8, DAY))])

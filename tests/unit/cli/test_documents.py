@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from delayq.contract.words import HEADER_SCHEME
 
 from tests.processes import DELAYQ
 from tests.unit.cli.runner import run
@@ -25,6 +26,7 @@ spec:
   worker: {concurrency: many}
 """
 RIGHT = WRONG.replace("maxAtempts", "maxAttempts").replace("many", "32")
+TOKEN = {"name": "shop", "key": "token"}
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +63,45 @@ def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
     assert result.stdout.startswith("all.yaml: document 2: spec.delivery.maxAtempts: unknown field")
     (here / "all.yaml").write_text(f"{RIGHT}---\n{RIGHT.replace('orders', 'mails')}")
     assert run("validate", "all.yaml").stdout == "all.yaml: valid\n"
+
+
+@pytest.mark.parametrize(
+    ("http", "problem"),
+    [
+        ({"headers": {"delayq-token": "1"}}, '.headers: "delayq-token" is set by delayq itself'),
+        (
+            {"secretHeaders": {"Content-Type": TOKEN}},
+            '.secretHeaders: "Content-Type" is set by delayq itself',
+        ),
+        (
+            {"headers": {"x-key": "1"}, "secretHeaders": {"X-Key": TOKEN}},
+            ": headers and secretHeaders must not name the same header",
+        ),
+        (
+            {"caSecretRef": {"name": "a"}, "caConfigMapRef": {"name": "a"}},
+            ": caSecretRef and caConfigMapRef exclude each other",
+        ),
+        (
+            {"secretHeaders": {"Authorization": TOKEN | {"scheme": "Bearer s3cret"}}},
+            f'.secretHeaders["Authorization"].scheme: expected {HEADER_SCHEME.expected}, got text',
+        ),
+    ],
+)
+def test_validate_reads_headers_as_a_worker_does(here: Path, http: dict[str, object], problem: str) -> None:
+    """Of a handler and of the check; a secret that stands in the document by mistake is not printed."""
+    service = {"url": "https://shop/", **http}
+    head, _, _ = RIGHT.partition("  handler:")
+    for path, parts in (
+        ("spec.handler.http", {"handler": {"http": service}}),
+        (
+            "spec.recovery.check.http",
+            {"handler": {"exec": {"command": ["a"]}}, "recovery": {"check": {"http": service}}},
+        ),
+    ):
+        more = "".join(f"  {name}: {json.dumps(part)}\n" for name, part in parts.items())
+        (here / "queue.yaml").write_text(head + more)
+        result = run("validate", "queue.yaml")
+        assert (result.exit_code, result.stdout) == (3, f"queue.yaml: {path}{problem}\n")
 
 
 def test_validate_reads_statements_as_a_worker_does(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

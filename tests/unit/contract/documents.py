@@ -52,7 +52,7 @@ PLAINS: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "port": st.sampled_from((0, 8080, "http")),
     "open": ANYTHING,
-    "amount": st.sampled_from((0, 1, 0.5, "100m")),
+    "amount": st.sampled_from((0, 1, 0.5, "100m", " .5e3")),
 }
 
 

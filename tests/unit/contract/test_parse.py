@@ -175,6 +175,19 @@ PROBE = ".startupProbe"
         ({"tty": "yes"}, ".tty: expected true or false, got text"),
         ({"args": "a"}, ".args: expected a list, got text"),
         ({"env": [{"name": "A", "value": 1}]}, ".env[0].value: expected text, got a number"),
+        *[
+            (
+                {"resources": {"limits": {"memory": amount}}},
+                f'.resources.limits["memory"]: expected a quantity, such as 500m or 1Gi, got {what}',
+            )
+            for amount, what in (
+                ("banana", "text"),
+                ("1 Gi", "text"),
+                ("", "text"),
+                (True, "true or false"),
+                ({}, "a mapping"),
+            )
+        ],
         (
             {"startupProbe": {"httpGet": {"port": 1.5}}},
             f"{PROBE}.httpGet.port: expected a whole number or text, got a number",

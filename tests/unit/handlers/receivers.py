@@ -14,6 +14,7 @@ from delayq.handlers.http import HttpHandler
 from tests.unit.handlers.support import NO_SECRETS_DIR, PATIENCE_SECONDS, document
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -36,12 +37,12 @@ class Receiver:
 
     @classmethod
     @asynccontextmanager
-    async def listening(cls) -> AsyncIterator[Receiver]:
+    async def listening(cls, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
         receiver = cls()
         runner = web.ServerRunner(web.Server(receiver._answer))
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/cancel"
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        receiver.url = f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}/cancel"
         try:
             yield receiver
         finally:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from delayq.errors import Bury, InvalidDocument, Retry
+from delayq.errors import Bury, Retry
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.http_response import HTTPStatusError
-from delayq.handlers.signature import InvalidSignatureError, verify
 
 from tests.unit.handlers.receivers import Receiver, http_handler
 from tests.unit.handlers.support import a_task
@@ -107,46 +106,15 @@ async def test_cookies_and_proxies_of_the_environment_are_not_used(
     assert receiver.connections == 1
 
 
-async def test_a_signature_follows_its_secret(receiver: Receiver, tmp_path: Path) -> None:
-    """Each call is signed with the secret as it is now: rotation needs no restart."""
-    secret = tmp_path / "shop" / "key"
-    secret.parent.mkdir()
-    secret.write_text("old\n")
-    reference = {"name": "shop", "key": "key"}
-    async with http_handler(receiver.url, tmp_path, signingSecretRef=reference) as handler:
-        await handler.call(a_task(task_id="é"))
-        rotate(secret, b"new\n")
-        await handler.call(a_task())
-    verify(receiver.headers[0], receiver.bodies[0], secrets=[b"old"], target="/cancel")
-    verify(receiver.headers[1], receiver.bodies[1], secrets=[b"new"], target="/cancel")
-    with pytest.raises(InvalidSignatureError):
-        verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"], target="/cancel")
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"), [(None, "cannot read .*shop/key"), ("\n", ".*an empty file")]
-)
-async def test_without_its_secret_nothing_starts(tmp_path: Path, content: str | None, problem: str) -> None:
-    """An unsigned call is never sent in place of a signed one."""
-    (tmp_path / "shop").mkdir()
-    if content is not None:
-        (tmp_path / "shop" / "key").write_text(content)
-    reference = {"name": "shop", "key": "key"}
-    with pytest.raises(InvalidDocument, match=f"^spec.handler.http.signingSecretRef: {problem}"):
-        async with http_handler("http://127.0.0.1:1/", tmp_path, signingSecretRef=reference):
-            pass
-
-
 async def test_headers_that_delayq_sets_are_not_the_documents(tmp_path: Path) -> None:
     """A document cannot put another task id or content type on every call."""
-    for name in ("delayq-task-id", "Content-Type"):
-        with pytest.raises(HandlerSetupError, match=f'^spec.handler.http.headers: "{name}" is set by delayq'):
-            async with http_handler("http://127.0.0.1:1/", tmp_path, headers={name: "x"}):
+    secret = {"name": "shop", "key": "token"}
+    for field, name, value in (
+        ("headers", "delayq-task-id", "x"),
+        ("headers", "Content-Type", "x"),
+        ("secretHeaders", "Delayq-Token", secret),
+    ):
+        spec: dict[str, Any] = {field: {name: value}}
+        with pytest.raises(HandlerSetupError, match=f'^spec.handler.http.{field}: "{name}" is set by delayq'):
+            async with http_handler("http://127.0.0.1:1/", tmp_path, **spec):
                 pass
-
-
-def rotate(secret: Path, value: bytes) -> None:
-    """As Kubernetes does: a new file takes the old one's place."""
-    fresh = secret.with_suffix(".new")
-    fresh.write_bytes(value)
-    fresh.replace(secret)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from contextlib import suppress
@@ -221,3 +223,15 @@ async def test_a_thread_that_returned_as_its_task_was_cancelled_is_not_left_over
         await running
     assert events("handler_thread_abandoned") == []
     assert (threads.abandoned, len(threads._idle)) == (0, 1)
+
+
+def test_a_library_that_imports_django_without_settings_changes_nothing() -> None:
+    """Then there is no connection to close, and to ask for one is an error."""
+    script = (
+        "import asyncio, django.db\n"
+        "from delayq.handlers.python import in_thread\n"
+        "from delayq.handlers.threads import Threads\n"
+        "print(asyncio.run(in_thread(lambda task: 'ran', Threads(1))(None)))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert found.stdout == "ran\n"

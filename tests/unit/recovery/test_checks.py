@@ -76,7 +76,6 @@ SECRET = {"name": "keys", "key": "key"}
         (python("nowhere_at_all:state"), CALLABLE, 'no module "nowhere_at_all"'),
         (python(f"{__name__}:state_on"), CALLABLE, "takes a connection: a check is given the task alone"),
         (http(headers={"Delayq-Check": "0"}), SERVICE, 'headers: "Delayq-Check" is set by delayq'),
-        (http(signingSecretRef=SECRET), SERVICE, "signingSecretRef: cannot read"),
     ],
 )
 async def test_a_check_that_cannot_be_asked_is_told_with_the_field(
@@ -155,7 +154,7 @@ class Books:
 
 
 async def test_a_check_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
-    """The service is not there, answers without end, or elsewhere; a function raises what cannot even be read."""
+    """The service, or its key, is not there, it answers without end, or elsewhere; a function raises nonsense."""
     verdict, reason, cause = await ask(build(http(), tmp_path))
     assert (verdict, cause) == (Verdict.REQUEUE, "failed")
     assert reason.startswith("the check failed: ClientConnectorError: Cannot connect to host 127.0.0.1:1")
@@ -175,6 +174,10 @@ async def test_a_check_that_does_not_answer_is_a_failure(tmp_path: Path) -> None
         judged = await ask(build(http(url=receiver.url), tmp_path))
         assert len(receiver.bodies) == 1, "a redirect is not followed"
     assert judged.reason.startswith("the check failed: expected status 200, got 307")
+    judged = await ask(build(http(signingSecretRef=SECRET), tmp_path))
+    assert judged.reason.startswith(
+        f"the check failed: {SERVICE}signingSecretRef: cannot read {tmp_path}/keys/key"
+    )
     judged = await ask(build(python(f"{__name__}:breaks"), tmp_path))
     assert judged.reason == "the check failed: it raised an exception that cannot be read"
 

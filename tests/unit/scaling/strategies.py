@@ -74,6 +74,7 @@ def looks(draw: st.DrawFn, policy: Policy, *, whole: bool = True) -> Sample:
         kinds=draw(
             st.sampled_from([(), (), ((1.0, 0.5),), ((0.25, 30.0), (0.75, 0.01)), ((0.5, 0.0), (0.5, 3.0))])
         ),
+        quickest_seconds=draw(st.none() | st.sampled_from([0.0, 0.01, 3.0])),
         lead_seconds=lead,
         leads=leads,
         soonest_seconds=draw(st.none() | st.sampled_from([1.0, 10.0])),

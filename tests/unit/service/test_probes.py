@@ -21,6 +21,7 @@ class StillLoop:
     part: bool = False
     stuck_seconds: float = 0.0
     queue: str = "orders"
+    waits_for: str = ""
 
     @property
     def service(self) -> StillLoop:

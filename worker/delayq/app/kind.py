@@ -161,16 +161,12 @@ class Call(Generic[P]):
 
     def _task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         kind, options = self.kind, self.options
-        if options.id is not None and (type(options.id) is not str or not options.id):
-            expected = "expected a string that is not empty"
-            raise InvalidTask("", f"task {kind.name}: id: {expected}, got {options.id!r:.60}")
-        task_id = None if options.id is None else f"{kind.name}:{options.id}"
         delay_ms, due_ms = options.moment()
         deadline_ms = kind.policy.deadline_ms
         if options.deadline is not None:
             deadline_ms = milliseconds(options.deadline, "deadline")
         return NewTask(
-            *(kind.encode(args, kwargs), delay_ms, due_ms, task_id, options.headers, JSON_TYPE),
+            *(kind.encode(args, kwargs), delay_ms, due_ms, options.id, options.headers, JSON_TYPE),
             *(kind.name, kind.version, deadline_ms),
             None if options.debounce is None else milliseconds(options.debounce, "debounce"),
             options.tags,

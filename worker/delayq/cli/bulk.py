@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli import inputs, unstored
+from delayq.cli import inputs
 from delayq.cli.exits import CommandError
 from delayq.cli.formats import iso, length, tasks
-from delayq.cli.output import emit, note
+from delayq.cli.output import emit
 from delayq.client.blocking import SyncClient
 from delayq.protocol.results import Bulk, Selection
 
@@ -44,9 +44,9 @@ yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation of 
 
 
 def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa: ANN401 -- named in selection_options
-    """Return which tasks the options select; None when the command names IDs instead."""
+    """Return which tasks the options select; None when the command names IDs instead, maybe with their --kind."""
     chosen = Selection(**fields)
-    given = any(each is not None for each in chosen)
+    given = any(each is not None for each in (chosen._replace(kind=None) if ids else chosen))
     if given == bool(ids):
         got = "both" if ids else "neither"
         raise CommandError(f"expected IDs, or --tag, --kind, --due-from or --due-before, got {got}")
@@ -54,17 +54,9 @@ def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa:
 
 
 def count(client: SyncClient, chosen: Selection, output: Output) -> None:
-    """Print how many tasks are selected, and occurrences of schedules up to a time that are stored later."""
-    found, until_ms, extra = client.count_many(**chosen._asdict()), chosen.due_before_ms, None
-    if until_ms is not None:  # a schedule may have occurrences without end
-        extra = unstored.unstored(client, client.counts().now_ms, until_ms, chosen)
-    more = unstored.text(extra)
-    text = (
-        f"{tasks(found.tasks)} wait{_follow_ups(found)}{_left_alone(found)}{f', and {more}' if more else ''}"
-    )
-    emit(output, {**found._asdict(), **unstored.view(extra)}, text)
-    for each in unstored.notes(extra):
-        note(each)
+    """Print how many tasks are selected."""
+    found = client.count_many(**chosen._asdict())
+    emit(output, found._asdict(), f"{tasks(found.tasks)} wait{_follow_ups(found)}{_left_alone(found)}")
 
 
 def change(

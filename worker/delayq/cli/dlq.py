@@ -14,8 +14,8 @@ from delayq.cli.exits import NOT_FOUND, CommandError, print_error
 from delayq.cli.formats import length, seconds, tasks
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, one_line, output_option
-from delayq.cli.task import described, listing, page_options
-from delayq.client.encoding import checked_id
+from delayq.cli.task import described, kind_option, listing, page_options
+from delayq.client.encoding import stored_id
 from delayq.contract.problems import quote
 from delayq.protocol.results import State
 
@@ -64,7 +64,9 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
                 metavar="N",
                 help="Dead letters of group N of delayq dlq groups, or all.",
             ),
-            click.option("--kind", metavar="KIND", help="Dead letters of this kind of task."),
+            click.option(
+                "--kind", metavar="KIND", help="Dead letters of this kind. Beside an ID: the task KIND:ID."
+            ),
             click.option("--all", "every", is_flag=True, help="All dead letters."),
             click.option("--tag", metavar="TAG", help="Of these or of all, only dead letters with this tag."),
         )(choosing)
@@ -82,10 +84,10 @@ def chosen(
     by_default: bool,
 ) -> tuple[dict[str, int], set[str]]:
     """Return dead letters with their times of death, and the requested IDs that are not dead letters."""
-    if bool(ids) + (group is not None) + (kind is not None) + every > 1:
-        raise CommandError("expected one of ID..., --group, --kind and --all, got more")
+    if (bool(ids) or kind is not None) + (group is not None) + every > 1:
+        raise CommandError("expected IDs or --kind, or --group, or --all, got several of them")
     if ids:
-        wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
+        wanted = _stored(ids, kind)
         dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
         return dead, set(wanted) - dead.keys()
     if group not in (None, "all"):
@@ -96,6 +98,10 @@ def chosen(
             "delayq dlq groups lists them",
         )
     return {row.id: row.at_ms for row in client.dlq_list(kind=kind)}, set()
+
+
+def _stored(ids: tuple[str, ...], kind: str | None) -> list[str]:
+    return [*dict.fromkeys(stored_id(task_id, kind) for task_id in ids)]
 
 
 def _of_group(client: SyncClient, asked: str) -> dict[str, int]:
@@ -173,10 +179,11 @@ def groups(client: SyncClient, *, kind: str | None, output: Output) -> None:
 @dlq.command()
 @on_queue
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@kind_option
 @output_option
-def get(client: SyncClient, *, ids: tuple[str, ...], output: Output) -> None:
+def get(client: SyncClient, *, ids: tuple[str, ...], kind: str | None, output: Output) -> None:
     """Show dead letters with payload and last error."""
-    wanted = [checked_id(task_id) for task_id in dict.fromkeys(ids)]
+    wanted = _stored(ids, kind)
     found = client.dlq_get(wanted)
     now_ms = client.counts().now_ms
     if found or output != "table":

@@ -16,7 +16,7 @@ from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_files
 from delayq.local import supervisor
 from delayq.local.errors import CannotRun
-from delayq.local.plan import SPEC, Plan, Served, check_redis
+from delayq.local.plan import SPEC, Plan, Served, check_files, check_redis
 from delayq.service import extras
 
 
@@ -80,8 +80,10 @@ def run(
     reaper, which makes a pass every five minutes. A queue has workers of its own, unless it has an HTTP handler, no
     guard and one worker: such queues share one.
 
-    The command uses spec.redis only with --redis spec, and reads its Secrets below $DELAYQ_SECRETS_DIR. For a Cluster
-    with TLS: --redis 'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
+    A Secret that the document names is a directory below $DELAYQ_SECRETS_DIR, and a key is a file in it.
+
+    The command uses spec.redis only with --redis spec. For a Cluster with TLS: --redis
+    'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
     'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis keeps tasks in the data directory
     until the next run. With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, in the order of the
     documents, then scanners. The first Ctrl-C lets running handlers finish; the second one releases
@@ -94,6 +96,7 @@ def run(
         files = read_files(documents)
         if redis_url == SPEC:
             check_redis(files.queues)
+        check_files(files.queues)
         recurring = files.by_queue()
         for where, schedule in files.schedules:
             calendar(where, schedule)

@@ -49,7 +49,12 @@ when_options = inputs.options(
 task_options = inputs.options(
     click.argument("payload", required=False),
     when_options,
-    click.option("--id", "task_id", metavar="ID", help="ID of the task.  [default: a random ID]"),
+    click.option(
+        "--id",
+        "task_id",
+        metavar="ID",
+        help="ID of the task. With --kind, the stored ID is KIND:ID.  [default: a random ID]",
+    ),
     click.option(
         "--header", "headers", type=inputs.HEADER, multiple=True, help="Header of the task; repeatable."
     ),

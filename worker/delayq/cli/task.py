@@ -13,6 +13,7 @@ from delayq.cli.formats import iso, length, relative
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, facts, one_line, output_option
 from delayq.cli.schedule import when_options
+from delayq.client.encoding import stored_id
 from delayq.protocol.results import Cancelled, State
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def task() -> None:
     """Group of the commands below."""
 
 
+kind_option = click.option("--kind", metavar="KIND", help="Kind of the task: ID means the task KIND:ID.")
 page_options = inputs.options(
     click.option(
         "--limit",
@@ -54,12 +56,14 @@ page_options = inputs.options(
 @task.command()
 @on_queue
 @click.argument("task_id", metavar="ID")
+@kind_option
 @output_option
-def get(client: SyncClient, *, task_id: str, output: Output) -> None:
+def get(client: SyncClient, *, task_id: str, kind: str | None, output: Output) -> None:
     """Show one task with its payload, headers and failures."""
-    found = client.get(task_id)
+    stored = stored_id(task_id, kind)
+    found = client.get(stored)
     if found is None:
-        raise CommandError(f"task {task_id} {WHY_NOT['not_found']}", code=NOT_FOUND)
+        raise CommandError(f"task {stored} {WHY_NOT['not_found']}", code=NOT_FOUND)
     emit(output, views.whole(found), described(found, client.counts().now_ms))
 
 
@@ -85,10 +89,7 @@ def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Ou
 @bulk.selection_options
 @output_option
 def count(client: SyncClient, *, output: Output, **chosen: Any) -> None:  # noqa: ANN401 -- named in selection_options
-    """Count the tasks with a tag, a kind or a due time in a range.
-
-    With --due-before, also occurrences of schedules until then that are stored later.
-    """
+    """Count the tasks with a tag, a kind or a due time in a range."""
     if selected := bulk.selection((), **chosen):
         bulk.count(client, selected, output)
 
@@ -111,12 +112,14 @@ def cancel(
 ) -> None:
     """Delete tasks that are not in flight, and follow-ups: those with these IDs, or with a tag, kind or due time.
 
-    The run of a task in flight continues. For dead letters, use delayq dlq purge.
+    The run of a task in flight continues. For dead letters, use delayq dlq purge. With --kind, ID means the task
+    KIND:ID.
     """
     if selected := bulk.selection(ids, **chosen):
         return bulk.change(client, "cancel", selected, output, yes=yes, dry_run=dry_run)
     how = _would_be if dry_run else type(client).cancel
-    outcomes = {task_id: how(client, task_id) for task_id in dict.fromkeys(ids)}
+    stored = dict.fromkeys(stored_id(task_id, chosen["kind"]) for task_id in ids)
+    outcomes = {task_id: how(client, task_id) for task_id in stored}
     done = [
         DONE[outcome].format(verb="would cancel" if dry_run else "cancelled", id=task_id)
         for task_id, outcome in outcomes.items()
@@ -165,7 +168,10 @@ def reschedule(  # noqa: PLR0913 -- one parameter an option
     output: Output,
     **chosen: Any,  # noqa: ANN401 -- named in selection_options
 ) -> None:
-    """Change the due time of a task that is not running, or of all tasks with a tag, kind or due time."""
+    """Change the due time of a task that is not running, or of all tasks with a tag, kind or due time.
+
+    With --kind, ID means the task KIND:ID.
+    """
     selected = bulk.selection(() if task_id is None else (task_id,), **chosen)
     times = {"--in": delay_ms, "--at": due_ms, "--later": later_ms, "--earlier": earlier_ms}
     given = [name for name, value in times.items() if value is not None]
@@ -183,12 +189,13 @@ def reschedule(  # noqa: PLR0913 -- one parameter an option
         raise CommandError("expected --in or --at, got neither", "--in 0s makes it due now")
     if dry_run:
         raise CommandError("--dry-run: expected --tag, --kind, --due-from or --due-before, got an ID")
-    moved = client.reschedule(task_id, **inputs.when(delay_ms, due_ms))
+    stored = stored_id(task_id, chosen["kind"])
+    moved = client.reschedule(stored, delay_ms=delay_ms, due_ms=due_ms)
     done = moved.outcome == "rescheduled"
-    value = {"id": task_id, "outcome": moved.outcome, **views.instant("due", moved.due_ms if done else None)}
+    value = {"id": stored, "outcome": moved.outcome, **views.instant("due", moved.due_ms if done else None)}
     if done or output != "table":
-        emit(output, value, f"rescheduled {task_id}, due {iso(moved.due_ms)}")
-    return _exit_when_not({task_id: moved.outcome})
+        emit(output, value, f"rescheduled {stored}, due {iso(moved.due_ms)}")
+    return _exit_when_not({stored: moved.outcome})
 
 
 def _exit_when_not(outcomes: dict[str, Cancelled] | dict[str, str]) -> None:

@@ -159,10 +159,10 @@ class Client(QueueClient):
         """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
 
         `payload` is any JSON value, or bytes with a `content_type`. `kind` names what the task does, if the queue has
-        several kinds, and `version` that of its payload. A task does not start later than `deadline_ms` after its due
-        time. With if_exists="debounce", each call replaces a task that waits, and its due time is at most
-        `debounce_ms` after the first call. `tags`, at most 8 of 64 bytes without spaces, are for cancel_many and its
-        like.
+        several kinds, and `version` that of its payload. With a kind, a `task_id` is stored as KIND:ID. A task does not
+        start later than `deadline_ms` after its due time. With if_exists="debounce", each call replaces a task that
+        waits, and its due time is at most `debounce_ms` after the first call. `tags`, at most 8 of 64 bytes without
+        spaces, are for cancel_many and its like.
 
         Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores nothing, or Unavailable, after which the
         task may or may not be stored: call again with the same task_id and if_exists="keep", which stores a second
@@ -188,15 +188,24 @@ class Client(QueueClient):
         """
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
-    async def cancel(self, task_id: str) -> Cancelled:
-        """Delete a task that is not in flight, or the follow-up of one that is."""
-        return await self._do(self._operations.cancel(task_id))
+    async def cancel(self, task_id: str, *, kind: str | None = None) -> Cancelled:
+        """Delete a task that is not in flight, or the follow-up of one that is.
+
+        With a `kind`, the stored ID is KIND:ID, as in schedule; `task_id` may be that, too. So do get, reschedule and
+        the calls about dead letters.
+        """
+        return await self._do(self._operations.cancel(task_id, kind))
 
     async def reschedule(
-        self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None
+        self,
+        task_id: str,
+        *,
+        kind: str | None = None,
+        delay_ms: int | None = None,
+        due_ms: int | None = None,
     ) -> Rescheduled:
         """Change the due time of a task that is not running."""
-        return await self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
+        return await self._do(self._operations.reschedule(task_id, delay_ms, due_ms, kind))
 
     async def count_many(
         self,
@@ -279,9 +288,9 @@ class Client(QueueClient):
         """
         return await self._do(self._recurring.backfill(name, from_ms, before_ms, dry_run=dry_run))
 
-    async def get(self, task_id: str) -> TaskView | None:
+    async def get(self, task_id: str, *, kind: str | None = None) -> TaskView | None:
         """Return everything that is stored about a task; None when it is not in the queue."""
-        return await self._do(self._operations.get(task_id))
+        return await self._do(self._operations.get(task_id, kind))
 
     async def check_durability(self) -> None:
         """Raise DelayQError if Redis cannot confirm writes as `durability` asks, as the first `schedule` would.
@@ -308,16 +317,23 @@ class Client(QueueClient):
         """Return dead letters grouped by kind and error, the largest group first."""
         return await self._do(self._dead_letters.groups())
 
-    async def dlq_get(self, ids: Sequence[str]) -> Views:
+    async def dlq_get(self, ids: Sequence[str], *, kind: str | None = None) -> Views:
         """Return dead letters with payload and last error."""
-        return await self._do(self._dead_letters.views(ids))
+        return await self._do(self._dead_letters.views(ids, kind))
 
     async def dlq_redrive(
-        self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
+        self,
+        ids: Sequence[str],
+        *,
+        kind: str | None = None,
+        rate_per_second: float | None = None,
+        dry_run: bool = False,
     ) -> Redriven:
         """Schedule dead letters again, with all their attempts, spread over time by `rate_per_second`."""
-        return await self._do(self._dead_letters.redrive(ids, rate_per_second, dry_run=dry_run))
+        return await self._do(self._dead_letters.redrive(ids, rate_per_second, kind, dry_run=dry_run))
 
-    async def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
+    async def dlq_purge(
+        self, ids: Sequence[str], *, kind: str | None = None, before_ms: int | None = None
+    ) -> int:
         """Delete dead letters; returns their number. Those that died at `before_ms` or later stay."""
-        return await self._do(self._dead_letters.purge(ids, before_ms))
+        return await self._do(self._dead_letters.purge(ids, before_ms, kind))

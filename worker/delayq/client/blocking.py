@@ -134,15 +134,20 @@ class SyncClient(QueueClient):
         """See Client.schedule_many."""
         return all_stored(self._do(self._operations.schedule_many(tasks, if_exists)))
 
-    def cancel(self, task_id: str) -> Cancelled:
+    def cancel(self, task_id: str, *, kind: str | None = None) -> Cancelled:
         """See Client.cancel."""
-        return self._do(self._operations.cancel(task_id))
+        return self._do(self._operations.cancel(task_id, kind))
 
     def reschedule(
-        self, task_id: str, *, delay_ms: int | None = None, due_ms: int | None = None
+        self,
+        task_id: str,
+        *,
+        kind: str | None = None,
+        delay_ms: int | None = None,
+        due_ms: int | None = None,
     ) -> Rescheduled:
         """See Client.reschedule."""
-        return self._do(self._operations.reschedule(task_id, delay_ms, due_ms))
+        return self._do(self._operations.reschedule(task_id, delay_ms, due_ms, kind))
 
     def count_many(
         self,
@@ -201,9 +206,9 @@ class SyncClient(QueueClient):
         """See Client.backfill_schedule."""
         return self._do(self._recurring.backfill(name, from_ms, before_ms, dry_run=dry_run))
 
-    def get(self, task_id: str) -> TaskView | None:
+    def get(self, task_id: str, *, kind: str | None = None) -> TaskView | None:
         """See Client.get."""
-        return self._do(self._operations.get(task_id))
+        return self._do(self._operations.get(task_id, kind))
 
     def check_durability(self) -> None:
         """See Client.check_durability."""
@@ -227,16 +232,21 @@ class SyncClient(QueueClient):
         """See Client.dlq_groups."""
         return self._do(self._dead_letters.groups())
 
-    def dlq_get(self, ids: Sequence[str]) -> Views:
+    def dlq_get(self, ids: Sequence[str], *, kind: str | None = None) -> Views:
         """See Client.dlq_get."""
-        return self._do(self._dead_letters.views(ids))
+        return self._do(self._dead_letters.views(ids, kind))
 
     def dlq_redrive(
-        self, ids: Sequence[str], *, rate_per_second: float | None = None, dry_run: bool = False
+        self,
+        ids: Sequence[str],
+        *,
+        kind: str | None = None,
+        rate_per_second: float | None = None,
+        dry_run: bool = False,
     ) -> Redriven:
         """See Client.dlq_redrive."""
-        return self._do(self._dead_letters.redrive(ids, rate_per_second, dry_run=dry_run))
+        return self._do(self._dead_letters.redrive(ids, rate_per_second, kind, dry_run=dry_run))
 
-    def dlq_purge(self, ids: Sequence[str], *, before_ms: int | None = None) -> int:
+    def dlq_purge(self, ids: Sequence[str], *, kind: str | None = None, before_ms: int | None = None) -> int:
         """See Client.dlq_purge."""
-        return self._do(self._dead_letters.purge(ids, before_ms))
+        return self._do(self._dead_letters.purge(ids, before_ms, kind))

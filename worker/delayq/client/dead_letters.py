@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.client.encoding import EXACT, MAX_MS, check_whole
+from delayq.client.encoding import EXACT, MAX_MS, check_whole, stored_id
 from delayq.protocol.results import DeadGroup, Searching, Selection, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class DeadLetters:
         self, ids: Sequence[str] | None = None, tag: str | None = None, kind: str | None = None
     ) -> Operation[list[TaskRow]]:
         """Return dead letters by time of death: all, or those with these ids, this tag and this kind ("": none)."""
-        wanted = None if ids is None else set(_listed(ids))
+        wanted = None if ids is None else set(_listed(ids, kind or None))
         if tag is not None:
             tagged = (yield from self._operations.bulk.dead(Selection(tag))).keys()
             wanted = set(tagged) if wanted is None else wanted & tagged
@@ -64,7 +64,7 @@ class DeadLetters:
         return sorted(groups, key=lambda group: (-group.count, group.error, group.kind))
 
     def redrive(
-        self, ids: Sequence[str], rate_per_second: float | None, *, dry_run: bool
+        self, ids: Sequence[str], rate_per_second: float | None, kind: str | None = None, *, dry_run: bool
     ) -> Operation[Redriven]:
         """Redrive dead letters, spread over time: the n-th is due n / rate seconds from now.
 
@@ -75,7 +75,7 @@ class DeadLetters:
         ):
             raise ValueError(f"rate_per_second: expected a number above 0, got {rate_per_second!r}")
         gap_ms = 1000 / rate_per_second if rate_per_second else 0.0
-        chosen = _listed(ids)
+        chosen = _listed(ids, kind)
         seconds = len(chosen) * gap_ms / 1000
         if seconds * 1000 >= MAX_MS:
             raise ValueError(
@@ -90,7 +90,9 @@ class DeadLetters:
 
         return Redriven((yield from self._operations.homes.everywhere(chosen, call)), seconds)
 
-    def purge(self, ids: Sequence[str], before_ms: int | None = None) -> Operation[int]:
+    def purge(
+        self, ids: Sequence[str], before_ms: int | None = None, kind: str | None = None
+    ) -> Operation[int]:
         """Forget dead letters for good that died before `before_ms`; returns how many there were."""
         if before_ms is not None:
             check_whole("before_ms", before_ms)
@@ -99,11 +101,11 @@ class DeadLetters:
         def call(pinned: Commands, shard: int, batch: list[str]) -> Call[int]:
             return pinned.purge(shard, batch, before_ms=fence)
 
-        return (yield from self._operations.homes.everywhere(_listed(ids), call))
+        return (yield from self._operations.homes.everywhere(_listed(ids, kind), call))
 
-    def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
+    def views(self, ids: Sequence[str], kind: str | None = None) -> Operation[list[TaskView]]:
         """Return complete dead letters, to show or export; those deleted meanwhile are omitted."""
-        chosen, found = _listed(ids), list[TaskView | None]()
+        chosen, found = _listed(ids, kind), list[TaskView | None]()
         for at in range(0, len(chosen), VIEWS):
             found += yield from self._some_views(chosen[at : at + VIEWS])
         return [view for view in found if view is not None and view.state is State.DEAD]
@@ -121,15 +123,15 @@ class DeadLetters:
         return views
 
 
-def _listed(ids: object) -> list[str]:
-    """Return IDs, or raise TypeError: also for a string, a sequence of one-letter IDs, which match no task."""
+def _listed(ids: object, kind: str | None) -> list[str]:
+    """Return stored IDs, or raise TypeError: also for a string, a sequence of one-letter IDs, which match no task."""
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise TypeError(f"ids: expected a list of task IDs, got {ids!r:.80}")
     found = list(ids)
     for each in found:
         if not isinstance(each, str):
             raise TypeError(f"ids: expected task IDs, which are strings, got {each!r:.80}")
-    return found
+    return found if kind is None else [stored_id(each, kind) for each in found]
 
 
 def fingerprint(error: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
+from delayq.protocol.keys import is_occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ class TaskEncoder:
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
         (payload, delay_ms, due_ms, task_id, headers, content_type,
          kind, version, deadline_ms, latest_ms, tags) = task  # fmt: skip
-        task_id = next(fresh) if task_id is None else _chosen(task_id)
+        task_id = next(fresh) if task_id is None else _chosen(stored_id(task_id, kind))
         if self.taken is not None:
             self.taken.check(task_id, kind, version)
         moment = when(task_id, delay_ms, due_ms)
@@ -209,22 +210,39 @@ def checked_id(task_id: str) -> str:
     raise InvalidTask(shown, f"task_id: {expected}, got {shown}")
 
 
+def stored_id(task_id: str, kind: str | None) -> str:
+    """Return the ID in Redis of a task that a user names by its kind and an ID, or raise InvalidTask.
+
+    It is KIND:ID. Without a kind, `task_id` is the stored ID. An ID that begins with KIND: is a stored one already, as
+    is that of an occurrence: so what was printed, exported or received by a handler can be passed with its kind, too.
+    """
+    checked_id(task_id)
+    if kind is None or task_id.startswith(f"{_checked_name(task_id, kind)}:") or is_occurrence(task_id):
+        return task_id
+    return checked_id(f"{kind}:{task_id}")
+
+
 def _chosen(task_id: str) -> str:
-    """Return the ID of a new task, or raise InvalidTask."""
-    if checked_id(task_id).startswith("@"):
+    """Return the stored ID of a new task, or raise InvalidTask."""
+    if task_id.startswith("@"):
         expected = "expected an ID that does not begin with @, as those of schedules do"
         raise InvalidTask(task_id, f"task_id: {expected}, got {task_id!r:.60}")
     return task_id
 
 
+def _checked_name(task_id: str, kind: object) -> str:
+    if isinstance(kind, str) and _KIND.fullmatch(kind):
+        return kind
+    expected = "expected 1 to 64 letters, digits, _, . and -, the first a letter, a digit or _"
+    raise InvalidTask(task_id, f"kind of task {task_id}: {expected}, got {kind!r:.80}")
+
+
 def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int]:
-    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
-        expected = "expected 1 to 64 letters, digits, _, . and -, the first a letter, a digit or _"
-        raise InvalidTask(task_id, f"kind of task {task_id}: {expected}, got {kind!r:.80}")
+    name = _checked_name(task_id, kind)
     if type(version) is not int or not 1 <= version <= envelope.MAX_KIND_VERSION:
         expected = f"expected a whole number from 1 to {envelope.MAX_KIND_VERSION}"
         raise InvalidTask(task_id, f"version of task {task_id}: {expected}, got {version!r:.60}")
-    return kind, version
+    return name, version
 
 
 def _check_debounce(

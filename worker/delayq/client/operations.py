@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.client.bulk import BulkOperations
-from delayq.client.encoding import check_times, check_whole, checked_id, when
+from delayq.client.encoding import check_times, check_whole, stored_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.errors import DelayTooLong
@@ -61,30 +61,35 @@ class Operations:
 
     # single tasks
 
-    def cancel(self, task_id: str) -> Operation[Cancelled]:
+    def cancel(self, task_id: str, kind: str | None = None) -> Operation[Cancelled]:
         """Delete a task that is not in flight, or the follow-up of one that is."""
+        stored = stored_id(task_id, kind)
         return (
             yield from self.homes.find(
-                checked_id(task_id),
-                lambda pinned, shard: pinned.cancel(task_id, shard=shard),
+                stored,
+                lambda pinned, shard: pinned.cancel(stored, shard=shard),
                 lambda outcome: outcome is Cancelled.NOT_FOUND,
             )
         )
 
-    def reschedule(self, task_id: str, delay_ms: int | None, due_ms: int | None) -> Operation[Rescheduled]:
+    def reschedule(
+        self, task_id: str, delay_ms: int | None, due_ms: int | None, kind: str | None = None
+    ) -> Operation[Rescheduled]:
         """Change a task's due time; raises DelayTooLong."""
-        moment, limit_ms = when(checked_id(task_id), delay_ms, due_ms), self.limits.max_delay_seconds * 1000
+        stored, limit_ms = stored_id(task_id, kind), self.limits.max_delay_seconds * 1000
+        moment = when(stored, delay_ms, due_ms)
         done = yield from self.homes.find(
-            task_id,
-            lambda pinned, shard: pinned.reschedule(task_id, moment, max_delay_ms=limit_ms, shard=shard),
+            stored,
+            lambda pinned, shard: pinned.reschedule(stored, moment, max_delay_ms=limit_ms, shard=shard),
             lambda done: done.outcome == "not_found",
         )
         if done.outcome == "too_far":
-            raise DelayTooLong(task_id, limit_ms)
+            raise DelayTooLong(stored, limit_ms)
         return done
 
-    def get(self, task_id: str) -> Operation[TaskView | None]:
+    def get(self, task_id: str, kind: str | None = None) -> Operation[TaskView | None]:
         """Return everything that is stored about a task."""
+        stored = stored_id(task_id, kind)
         done: list[TaskView] = []
 
         def missing(view: TaskView | None) -> bool:
@@ -94,7 +99,7 @@ class Operations:
             return view is None or view.state is State.DONE
 
         found = yield from self.homes.find(
-            checked_id(task_id), lambda pinned, shard: pinned.get(task_id, shard=shard), missing
+            stored, lambda pinned, shard: pinned.get(stored, shard=shard), missing
         )
         return found or (done[-1] if done else None)
 

@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from delayq.contract.fields import choice, dictionary, section, text, whole
+from delayq.contract.fields import choice, section, text, whole
+from delayq.contract.http_service import HttpService
 from delayq.contract.record import Shape
-from delayq.contract.references import SigningSecretRef
-from delayq.contract.words import CALLABLE, HEADER_NAME, HEADER_VALUE, URL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from delayq.contract.words import CALLABLE
 
 OnFailure = Literal["Wait", "Requeue", "Complete", "Bury"]
 
@@ -27,16 +24,8 @@ class PythonCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpCheck:
+class HttpCheck(HttpService):
     """A POST to an HTTP service, which answers with a verdict."""
-
-    url: str = text(URL, doc="Where to POST the payload; http or https, without user name and password.")
-    headers: Mapping[str, str] = dictionary(
-        name=HEADER_NAME, value=HEADER_VALUE, most=64, doc="Headers to send along; not a place for secrets."
-    )
-    signing_secret_ref: SigningSecretRef | None = section(
-        SigningSecretRef, default=None, doc="Key to sign each call with (HMAC). Absent: calls are not signed."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

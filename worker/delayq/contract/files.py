@@ -21,6 +21,15 @@ CONFIG_MAPS: Final = "_configmaps"
 """Each ConfigMap is a directory in this one, beside the Secrets; no Secret can have this name."""
 
 
+MOST_CHARACTERS: Final = 200
+"""Of `key_of`: the operator reads no longer lines of metrics."""
+
+
+def key_of(kind: str, name: str, key: str) -> str:
+    """Return what errors, metrics and conditions call a mounted key: `key token of Secret shop`."""
+    return f"key {key} of {kind} {name}"[:MOST_CHARACTERS]
+
+
 def secret_path(secrets_dir: Path, name: str, key: str) -> Path:
     """Return the file of a key of a Secret; ValueError for a name that could leave the directory."""
     return secrets_dir / _checked(name, SECRET_NAME) / _checked(key, SECRET_KEY)

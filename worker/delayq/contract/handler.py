@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from delayq.contract.fields import dictionary, listing, section, sections_by_name, text, whole
+from delayq.contract.http_service import HttpService
 from delayq.contract.record import Shape
-from delayq.contract.references import SigningSecretRef
-from delayq.contract.words import (
-    ARGUMENT,
-    CALLABLE,
-    HEADER_NAME,
-    HEADER_VALUE,
-    TASK_KIND,
-    URL,
-    VARIABLE_NAME,
-)
+from delayq.contract.words import ARGUMENT, CALLABLE, TASK_KIND, VARIABLE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,21 +56,14 @@ class PythonFunction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpHandler:
+class HttpHandler(HttpService):
     """A POST to an HTTP service; its status code settles the task."""
 
-    url: str = text(URL, doc="Where to POST the payload; http or https, without user name and password.")
-    headers: Mapping[str, str] = dictionary(
-        name=HEADER_NAME, value=HEADER_VALUE, most=64, doc="Headers to send along; not a place for secrets."
-    )
     timeout_seconds: int | None = whole(
         1, 604_800, default=None, doc="Longest wait for the answer. Absent: handlerTimeoutSeconds."
     )
     max_connections: int = whole(
         1, 10_000, default=100, doc="Most connections one worker keeps to the service."
-    )
-    signing_secret_ref: SigningSecretRef | None = section(
-        SigningSecretRef, default=None, doc="Key to sign each call with (HMAC). Absent: calls are not signed."
     )
 
 

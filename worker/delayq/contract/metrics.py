@@ -178,8 +178,7 @@ NEXT_DUE_SECONDS: Final = _gauge(
 )
 DUE_WITHIN_TASKS: Final = _gauge(
     "due_within_tasks",
-    "Scheduled tasks that fall due within the horizon, with occurrences of schedules that are stored later; tasks that "
-    "are due already are not counted.",
+    "Scheduled tasks that fall due within the horizon; tasks that are due already are not counted.",
     "shard",
     "horizon_seconds",
 )
@@ -247,7 +246,7 @@ RESHARDING: Final = (
 REDIS_UP: Final = _gauge("redis_up", "1 while this scanner reaches Redis, else 0.")
 REDIS_DOWN: Final = _gauge(
     "redis_down",
-    "1 for the cause of a Redis outage, else 0; no value while this scanner reaches Redis.",
+    "1 for the cause of a Redis outage, else 0; no value while this scanner, or `delayq erase`, reaches Redis.",
     "cause",
 )
 DURABILITY_RISK: Final = _gauge(
@@ -301,6 +300,13 @@ WORKER_BUSY_SLOTS: Final = _gauge("worker_busy_slots", "Tasks that this worker r
 WORKER_UNUSABLE_SLOTS: Final = _gauge(
     "worker_unusable_slots",
     "Slots that this worker does not use, because it lacks threads, processes, descriptors or memory.",
+)
+MOST_AWAITED: Final = 16
+"""Most files that a worker reports as awaited."""
+WORKER_AWAITED_FILES: Final = _gauge(
+    "worker_awaited_files",
+    "1 for each file of an HTTP handler that this worker waits for, of the first 16; no value once all are there.",
+    "file",
 )
 WORKER_FIRST_CLAIM: Final = _gauge(
     "worker_first_claim_timestamp_seconds",

@@ -6,6 +6,7 @@ definition of a Pod. What is rarely written stays open: the terms of affinities,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -26,9 +27,12 @@ PLAIN: Final = {
     "bool": "true or false",
     "port": "a whole number or text",
     "open": "a mapping",
-    "amount": "a quantity",
+    "amount": "a quantity, such as 500m or 1Gi",
 }
 """Types without fields of their own, with what they expect. Kubernetes takes a quantity as number or text."""
+
+QUANTITY: Final = r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?\s*"
+"""A quantity as text: number and unit. The API server's own message about another text has no path."""
 
 _TYPES: Final = {
     "PodTemplate": "metadata:Metadata spec:Pod",
@@ -169,7 +173,13 @@ def _fits(kind: str, value: object) -> bool:
         case "open":
             return isinstance(value, Mapping)
         case _:
-            return True
+            return _is_quantity(value)
+
+
+def _is_quantity(value: object) -> bool:
+    if isinstance(value, str):
+        return re.fullmatch(QUANTITY, value) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _refuse(expected: str, value: object, place: Place) -> object:

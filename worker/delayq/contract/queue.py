@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from delayq.contract.autoscaling import Autoscaling
 from delayq.contract.check import Recovery
@@ -19,6 +19,11 @@ from delayq.contract.record import Rule, Shape
 from delayq.contract.store import Redis
 from delayq.contract.surroundings import Monitoring, NetworkPolicy, PodDisruptionBudget
 from delayq.contract.words import OBJECT_NAME, QUEUE_NAME, UID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delayq.contract.http_service import HttpService
 
 GROUP: Final = "delayq.dev"
 VERSION: Final = "v1alpha1"
@@ -162,6 +167,17 @@ class Spec:
     monitoring: Monitoring = section(
         Monitoring, default=Monitoring(), doc="Monitoring of the queue by the Prometheus operator."
     )
+
+    @property
+    def http_services(self) -> Iterator[tuple[str, HttpService]]:
+        """The services that handlers and the check call, each with its path in the document."""
+        check = self.recovery.check
+        found: list[tuple[str, HttpService | None]] = [("spec.handler", self.handler.http)]
+        found += [("spec.recovery.check", check.http)] if check is not None else []
+        found += [
+            (f'spec.handler.kinds["{kind}"]', each.http) for kind, each in (self.handler.kinds or {}).items()
+        ]
+        yield from ((f"{path}.http", service) for path, service in found if service is not None)
 
     @property
     def shares_workers(self) -> bool:

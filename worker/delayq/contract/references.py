@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from delayq.contract.fields import text
-from delayq.contract.words import CONFIG_MAP_KEY, CONFIG_MAP_NAME, SECRET_KEY, SECRET_NAME
+from delayq.contract.words import CONFIG_MAP_KEY, CONFIG_MAP_NAME, HEADER_SCHEME, SECRET_KEY, SECRET_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,17 @@ class SigningSecretRef(SecretRef):
     """Where the key that signs HTTP calls is."""
 
     key: str = text(SECRET_KEY, default="key", doc="Key of the signing key.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderSecretRef(SecretRef):
+    """Where the value of a header is."""
+
+    scheme: str | None = text(
+        HEADER_SCHEME,
+        default=None,
+        doc="Word before the value, with a space between them, such as Bearer. Absent: the value alone.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,12 @@ HEADER_VALUE: Final = Text(
     pattern="^[ -~]*$",
     quiet=True,
 )
+HEADER_SCHEME: Final = Text(
+    expected="a word of letters, digits and dashes, such as Bearer",
+    max_length=64,
+    pattern="^[A-Za-z0-9-]+$",
+    quiet=True,
+)
 VARIABLE_NAME: Final = Text(
     expected="names of variables: letters, digits and underscores", max_length=256, pattern=f"^{_IDENTIFIER}$"
 )

@@ -72,6 +72,10 @@ class Handler:
         """Return `call` inside the guard's block: here, with effects elsewhere than in its transaction."""
         return apart(self.call, guard.for_effects_elsewhere())
 
+    def lacks(self) -> dict[str, str]:
+        """Return the mounted files that calls need and that cannot be used yet, and why: the worker waits for them."""
+        return {}
+
     async def start(self) -> None:
         """Open shared resources; HandlerSetupError if one that the document names is missing."""
 

@@ -55,7 +55,7 @@ class HttpHandler(Post, Handler):
             raise Retry(f"HTTPTimeoutError: {cause}") from cause
         except (aiohttp.ClientError, OSError) as error:
             raise Retry(_described(error)) from None  # its traceback is that of a library
-        settle(answer, now_seconds=time.time())
+        settle(answer, now_seconds=time.time(), credentials=self.credentials.proves)
 
 
 def _described(error: Exception) -> str:

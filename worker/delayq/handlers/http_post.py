@@ -16,25 +16,21 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from delayq.contract.files import secret_path
-from delayq.errors import Bury, InvalidDocument
+from delayq.errors import Bury
 from delayq.handlers import signature
 from delayq.handlers.base import HandlerSetupError, optional_fields
+from delayq.handlers.credentials import Credentials, redacted
 from delayq.handlers.http_pool import Pool, Request, repeat
 from delayq.handlers.http_response import Answer
-from delayq.service.mounted import Mounted
 from delayq.service.resources import check_lack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from delayq.contract import HttpHandler
-    from delayq.contract.check import HttpCheck
+    from delayq.contract.http_service import HttpService
     from delayq.protocol.envelope import Task
 
-OWN_PREFIX = "delayq-"
-OWN_NAMES = frozenset({"content-length", "content-type", "idempotency-key", "transfer-encoding"})
 EXTENDED = "UTF-8''"
 
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")  # no space at either end: receivers strip it
@@ -85,7 +81,7 @@ class Post:
 
     def __init__(
         self,
-        spec: HttpHandler | HttpCheck,
+        spec: HttpService,
         *,
         connections: int,
         timeout_seconds: float,
@@ -99,15 +95,17 @@ class Post:
         """
         self._url, self._connections = _url(spec.url, field), connections
         self._timeout_seconds, self._body_seconds = timeout_seconds, body_seconds
-        self._static = _static(spec.headers, field)
-        self._signing, self._field, self._secrets_dir = spec.signing_secret_ref, field, secrets_dir
-        self._key: Mounted[bytes] | None = None
+        self._static = _static(spec, field)
+        self.credentials = Credentials(spec, field=field, secrets_dir=secrets_dir)
+
+    def lacks(self) -> dict[str, str]:
+        """Return the mounted files that no call can do without and that cannot be used yet, and why."""
+        return self.credentials.lacks()
 
     async def start(self) -> None:
-        """Read the secret and make the pool; nothing is sent. InvalidDocument when there is no secret."""
-        if ref := self._signing:
-            path = secret_path(self._secrets_dir, ref.name, ref.key)
-            self._key = Mounted(path, _signing_key, field=f"{self._field}.signingSecretRef")
+        """Make the pool; nothing is sent. Files that are lacking are awaited."""
+        for why in self.lacks().values():
+            log.error("secret_awaited", extra={"fields": {"problem": why}})
         self._session = aiohttp.ClientSession(
             connector=Pool(self._connections),
             request_class=Request,
@@ -126,12 +124,13 @@ class Post:
     async def send(self, task: Task, extra: Mapping[str, str] | None = None) -> Answer:
         """POST the task. Raises TimeoutError, aiohttp.ClientError, OSError, or Bury for an invalid content type.
 
-        NotStarted if this process has no descriptor or memory for a connection.
+        NotStarted if this process has no descriptor or memory for a connection. InvalidDocument if a file is lacking.
         """
-        headers = self._static | task_headers(task) | dict(extra or {})
-        if self._key:
+        credentials, secret = self.credentials, self.credentials.headers()
+        headers = self._static | secret | task_headers(task) | dict(extra or {})
+        if key := credentials.key():
             headers[signature.HEADER] = signature.sign(
-                self._key.read(),
+                key,
                 seconds=int(time.time()),
                 method="POST",
                 target=self._url.raw_path_qs,
@@ -140,11 +139,11 @@ class Post:
             )
         try:
             async with self._session.post(
-                self._url, data=task.body, headers=headers, allow_redirects=False
+                self._url, data=task.body, headers=headers, allow_redirects=False, ssl=credentials.trust()
             ) as response:
                 return Answer(
                     status=response.status,
-                    body=await _beginning(response, self._body_seconds),
+                    body=redacted(await _beginning(response, self._body_seconds), secret.values()),
                     retry_after=response.headers.get("Retry-After"),
                     date=response.headers.get("Date"),
                     location=response.headers.get("Location"),
@@ -175,14 +174,7 @@ def _url(text: str, field: str) -> URL:
         raise HandlerSetupError(f"{field}.url", str(error)) from error
 
 
-def _static(headers: Mapping[str, str], field: str) -> dict[str, str]:
-    for name in headers:
-        if name.lower().startswith(OWN_PREFIX) or name.lower() in OWN_NAMES:
-            raise HandlerSetupError(f"{field}.headers", f'"{name}" is set by delayq itself')
-    return dict(headers)
-
-
-def _signing_key(content: bytes) -> bytes:
-    if key := signature.trim(content):
-        return key
-    raise InvalidDocument("expected a key to sign with, got an empty file")
+def _static(spec: HttpService, field: str) -> dict[str, str]:
+    for name_of_field, name in spec.taken_headers:
+        raise HandlerSetupError(f"{field}.{name_of_field}", f'"{name}" is set by delayq itself')
+    return dict(spec.headers)

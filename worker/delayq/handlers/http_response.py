@@ -30,15 +30,19 @@ class Answer:
     location: str | None
 
 
-def settle(answer: Answer, *, now_seconds: float) -> None:
-    """Return to ack, else raise Retry or Bury."""
+def settle(answer: Answer, *, now_seconds: float, credentials: bool = False) -> None:
+    """Return to ack, else raise Retry or Bury.
+
+    With mounted `credentials` 401 is retried: they may have been replaced, and are read again before the next attempt.
+    """
     status = answer.status
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
     cause = HTTPStatusError(f"{status} {_phrase(status)}")
     # The first line is the same for all responses with this status: dead letters are grouped by it.
     title = f"HTTPStatusError: {cause}"
-    if status in _RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    passes = status in _RETRIED or (credentials and status == HTTPStatus.UNAUTHORIZED)
+    if passes or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         delay_ms = retry_after_ms(answer.retry_after, date=answer.date, now_seconds=now_seconds)
         raise Retry(title + _detail(answer.body), delay_ms=delay_ms) from cause
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:

@@ -16,6 +16,7 @@ from delayq.handlers.importing import (
     takes_connection,
     unwrap,
 )
+from delayq.handlers.stale_connections import close_stale_connections
 from delayq.handlers.threads import Threads
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[
 
     def alone(task: Task) -> object:
         try:
+            close_stale_connections()
             return function(task)
         finally:
             end_if_forked()  # before a forked child reaches the event loop

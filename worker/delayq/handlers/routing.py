@@ -65,6 +65,10 @@ class RoutingHandler(Handler):
         batches = self.handlers[0].batches.items()
         return {kind: batch for kind, batch in batches if kind[0] not in self._routes}
 
+    def lacks(self) -> dict[str, str]:
+        """Return what any of them lacks."""
+        return {file: why for each in self.handlers for file, why in each.lacks().items()}
+
     async def start(self) -> None:
         """Start all handlers; close those that have started if one cannot."""
         async with AsyncExitStack() as stack:

@@ -13,6 +13,7 @@ from delayq.client.document import named
 from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.errors import InvalidDocument
+from delayq.handlers.credentials import lacking
 from delayq.local import datadir
 from delayq.local.process import Command
 
@@ -179,6 +180,13 @@ def check_redis(documents: Iterable[Document]) -> None:
             other, before = seen.setdefault(place, (each.name, what))
             if before != what:
                 raise InvalidDocument(f"{each.name}: spec.redis: {place} is {what}, and {before} in {other}")
+
+
+def check_files(documents: Iterable[Document]) -> None:
+    """InvalidDocument for a mounted file that a worker would wait for: here nothing mounts it later."""
+    for each in documents:
+        if lacks := lacking(each.queue.spec.http_services, secrets_dir()):
+            raise named(InvalidDocument("; ".join(lacks)), each.name)
 
 
 def where(document: Document) -> tuple[object, ...]:

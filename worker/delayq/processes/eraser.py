@@ -20,5 +20,6 @@ def run_eraser(setting: Setting, patience_seconds: float) -> None:
 
 async def _eraser(setting: Setting, patience_seconds: float) -> None:
     eraser = Eraser(setting.commands, setting.address, patience_seconds=patience_seconds)
-    families = counted(lambda: metrics.eraser_families(eraser.counters, eraser.erase.shards))
+    [loop] = eraser.loops
+    families = counted(lambda: metrics.eraser_families(eraser.counters, eraser.erase.shards, loop.down))
     await serve("eraser", eraser, [setting], families)

@@ -52,6 +52,7 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
             kinds=handler.kinds,
             batches=handler.batches,
         )
+        worker.await_files(handler.lacks)
 
         def families() -> Iterable[Family]:
             worker.counters.busy, worker.counters.unusable = worker.slots.busy, worker.slots.unusable

@@ -214,6 +214,11 @@ def _of_claimer(prefix: str, queue: str, shard: int, claimer: str) -> ClaimerKey
 _OCCURRENCE: Final = re.compile(r"(@[^@]+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z")
 
 
+def is_occurrence(task_id: str) -> bool:
+    """Whether this is the ID of an occurrence of a schedule, `@NAME@TIME`."""
+    return _OCCURRENCE.fullmatch(task_id) is not None
+
+
 def shard_of(task_id: str, shards: int) -> int:
     """Return the shard of a task: a stable hash, the same in every process and every later version.
 

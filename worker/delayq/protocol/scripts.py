@@ -61,8 +61,21 @@ class Script:
 
 @cache
 def load(name: str) -> Script:
-    """Return the script of a verb; FileNotFoundError when there is none."""
-    return script(name, (_LUA / f"{name}.lua").read_text(encoding="utf-8"))
+    """Return the script of a verb; KeyError when there is none."""
+    return script(name, _files()[name])
+
+
+@cache
+def _files() -> dict[str, str]:
+    """Return the text of each file by its name: `claim` of a verb, `prelude/basics` of the prelude.
+
+    All are read at once: a process that lacks descriptors must still settle what it has claimed.
+    """
+    folders = {"": _LUA, "prelude/": _LUA / "prelude"}
+    found = [(folder, file) for folder, path in folders.items() for file in path.iterdir() if file.is_file()]
+    return {
+        folder + file.name.removesuffix(".lua"): file.read_text(encoding="utf-8") for folder, file in found
+    }
 
 
 def script(name: str, body: str) -> Script:
@@ -77,7 +90,7 @@ def script(name: str, body: str) -> Script:
 @cache
 def prelude() -> str:
     """Return what scripts share. A block ends at an empty line; it knows the blocks before it."""
-    return "\n".join((_LUA / "prelude" / f"{part}.lua").read_text(encoding="utf-8") for part in PRELUDE)
+    return "\n".join(_files()[f"prelude/{part}"] for part in PRELUDE)
 
 
 def with_prelude(body: str) -> str:
@@ -104,8 +117,7 @@ def _uses(source: str, block: str) -> bool:
 
 def names() -> tuple[str, ...]:
     """Return the name of every verb that has a script."""
-    found = (entry.name for entry in _LUA.iterdir())
-    return tuple(sorted(name[:-4] for name in found if name.endswith(".lua")))
+    return tuple(sorted(name for name in _files() if "/" not in name))
 
 
 def _arguments(body: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -61,6 +61,8 @@ class Sample:
 
     Empty: `handler_seconds` holds for every task.
     """
+    quickest_seconds: float | None = None
+    """Mean handler time of the kind with the shortest one; None: kinds do not differ, or are not known."""
     lead_seconds: float | None = None
     """From creating a single worker to its first claim, with a margin; None: not measured yet."""
     leads: tuple[tuple[int, float], ...] = ()

@@ -23,17 +23,32 @@ if TYPE_CHECKING:
 def shortfall(sample: Sample, policy: Policy, rate: float) -> Shortfall | None:
     """Simulate maxReplicas workers, from the time when they can be ready.
 
+    If kinds of tasks differ in their handler times, those of the window are weighted by kind. Later tasks may be of any
+    kind, so all of them count as the quickest, the most favorable case.
+    """
+    lead = policy.lead(sample.lead(max(1, policy.max_replicas - sample.ready)))
+    if sample.quickest_seconds is None:
+        return _shortfall(sample, policy, rate, lead=lead, until_seconds=OUTLOOK_SECONDS)
+    found = None
+    if sample.kinds:
+        found = _shortfall(sample, policy, rate, lead=lead, until_seconds=policy.window(lead))
+    quick = replace(sample, kinds=(), handler_seconds=sample.quickest_seconds)
+    return found or _shortfall(quick, policy, rate, lead=lead, until_seconds=OUTLOOK_SECONDS)
+
+
+def _shortfall(
+    sample: Sample, policy: Policy, rate: float, *, lead: float, until_seconds: float
+) -> Shortfall | None:
+    """Return the shortfall until a time from now.
+
     None if spec.limits, not maxReplicas, limits the number of busy workers: more workers would not help.
     """
-    sample = replace(sample, kinds=())  # of the window only: later tasks may be of other kinds
-    useful, _ = policy.useful(sample.handler_seconds)
+    useful, _ = policy.useful(sample.mean_seconds)
     if useful <= policy.max_replicas:
         return None
-    slots = policy.max_replicas * policy.slots
-    if sample.overdue + sample.in_flight + sample.foreseen + rate * OUTLOOK_SECONDS <= slots:
+    due = load(sample, rate, until_seconds)
+    if due.slots_at_once(policy.lateness_seconds) <= policy.max_replicas * policy.slots:
         return None
-    due = load(sample, rate, OUTLOOK_SECONDS)
-    lead = policy.lead(sample.lead(max(1, policy.max_replicas - sample.ready)))
     worst = _worst(due, policy, fleet(sample, policy, lead))
     if worst is None:
         return None

@@ -46,7 +46,6 @@ TICK_SECONDS = 5.0  # the longest sleep of a leader
 HELD_SECONDS = 0.005  # margin for the worker that a rate limit stopped to claim again by itself
 OVERDUE_SECONDS = 0.02  # between wakes while due tasks wait for no known reason
 RARELY_SECONDS = 0.5  # between wakes while no worker can claim: a stale wake token, or maxInFlight is reached
-HANGS_SECONDS = 5.0  # a step that takes longer counts as an outage of Redis
 # The last part of a sleep blocks, because timers of the event loop are up to 2 ms late.
 EXACT_SECONDS = 0.0025
 
@@ -72,7 +71,6 @@ class ShardScanner:
         """
         self._on_look = on_look
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
-        self.scheduled = False  # the shard has schedules with further occurrences
         self._commands, self._connection, self._reclaims = commands, connection, reclaims
         self._max_crashes = spec.delivery.max_crashes
         self._due_at = 0.0  # monotonic seconds
@@ -87,7 +85,6 @@ class ShardScanner:
         self._sleep_exactly()
         asked_at = time.monotonic()
         wait = await self._connection.one(self._commands.wake(self.shard))
-        self.scheduled = wait.look_seconds is not None
         if wait.look_seconds is not None and wait.look_seconds <= 0:
             self._on_look(self.shard)
         lapses_in = self._lapses_in(wait, asked_at)
@@ -260,16 +257,6 @@ class Scanner:
         return {watch.shard for watch in self._watches if watch.leads}
 
     @property
-    def scheduled(self) -> set[int]:
-        """The shards that we lead and that have schedules with further occurrences."""
-        return {watch.shard for watch in self._watches if watch.leads and watch.scheduled}
-
-    @property
-    def tended(self) -> int:
-        """How often a schedule was tended, which stores occurrences."""
-        return sum(parts.keeper.tended for parts in self._parts.values())
-
-    @property
     def scans(self) -> Mapping[int, ScanProgress]:
         """The migration progress of each shard that we lead; empty while no task migrates."""
         return {shard: scan for migrator in self._movers.values() for shard, scan in migrator.scans.items()}
@@ -306,7 +293,7 @@ class Scanner:
         """The shards that Redis does not serve, and why: the last call failed, or hangs."""
         found: dict[int, Outage] = {}
         for loop in self.loops:
-            service, why = loop.service, _outage(loop)
+            service, why = loop.service, loop.down
             if isinstance(service, LeaderElection):
                 found |= service.refused if why is None else dict.fromkeys(service.watches, why)
             elif why is None:
@@ -362,10 +349,3 @@ class Scanner:
                 await self._schedules.close()
             blocking_reads = (parts.blocking_reads.close() for parts in self._parts.values())
             await asyncio.gather(self._connection.close(), self._moving.close(), *blocking_reads)
-
-
-def _outage(loop: Loop) -> Outage | None:
-    """Return why Redis does not serve a loop; None when it does or no call has failed."""
-    if loop.stuck_seconds >= HANGS_SECONDS:
-        return "timeout"
-    return None if loop.served else loop.outage

@@ -71,6 +71,7 @@ class WorkerCounters(ProcessCounters):
     slots: int = 0
     busy: int = 0
     unusable: int = 0
+    awaited_files: tuple[str, ...] = ()  # of HTTP handlers; the first few
     first_claim: float | None = None  # Unix seconds
     claimed: int = 0
     extended: int = 0

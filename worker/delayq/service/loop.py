@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 STUCK_AFTER_SECONDS = 60.0
+HANGS_SECONDS = 5.0  # a step that takes longer counts as an outage of Redis
 
 
 class Service(Protocol):
@@ -40,6 +41,13 @@ class Sweeping(Service, Protocol):
     passes: int  # completed passes
 
 
+@runtime_checkable
+class Waiting(Service, Protocol):
+    """A service that may wait for something besides Redis."""
+
+    waits_for: str  # not ready until it is empty
+
+
 class Loop:
     """Runs a service until stopped. Failures are logged, counted and retried with exponential backoff."""
 
@@ -56,7 +64,7 @@ class Loop:
         self.service, self._counters, self.group = service, counters, group
         self.last_success: float | None = None  # monotonic seconds
         self.served = False  # whether Redis served the last step; other errors do not change it
-        self.outage: Outage = "other"  # the reason if not served
+        self.outage: Outage | None = None  # the reason if not served; None before the first step has ended
         self._due = time.monotonic()  # scheduled start of the current or next step
         self._failures = 0
         self._stopping = False
@@ -67,9 +75,21 @@ class Loop:
         return self._counters.queue
 
     @property
+    def waits_for(self) -> str:
+        """What its service waits for besides Redis; empty for most."""
+        return self.service.waits_for if isinstance(self.service, Waiting) else ""
+
+    @property
     def stuck_seconds(self) -> float:
         """Seconds since the scheduled start of the current or next step."""
         return max(0.0, time.monotonic() - self._due)
+
+    @property
+    def down(self) -> Outage | None:
+        """Why Redis does not serve: the last call failed, or hangs. None if it serves, or if no call has ended."""
+        if self.stuck_seconds >= HANGS_SECONDS:
+            return "timeout"
+        return None if self.served else self.outage
 
     def ready(self, within_seconds: float) -> bool:
         """Whether the last step succeeded, and the next one is not delayed for longer than `within_seconds`.
@@ -78,6 +98,8 @@ class Loop:
         """
         if self.service.blocks:
             return True
+        if self.waits_for:
+            return False
         return not self._failures and self.last_success is not None and self.stuck_seconds < within_seconds
 
     async def run(self) -> None:

@@ -29,9 +29,10 @@ def process_families(counters: ProcessCounters) -> Iterable[Family]:
     )
 
 
-def eraser_families(counters: ProcessCounters, shards: int) -> Iterable[Family]:
-    """Return the metrics of an eraser."""
+def eraser_families(counters: ProcessCounters, shards: int, outage: Outage | None) -> Iterable[Family]:
+    """Return the metrics of an eraser. `outage`: why Redis does not serve it; None if it does, or if unknown."""
     yield _family(m.ERASED_SHARDS, {(counters.queue,): shards})
+    yield _down(counters.queue, outage)
     yield from process_families(counters)
 
 
@@ -50,6 +51,7 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
     }
     for metric, value in plain.items():
         yield _family(metric, {(queue,): value})
+    yield _family(m.WORKER_AWAITED_FILES, {(queue, file): 1 for file in counters.awaited_files})
     first: dict[Labels, float] = {} if counters.first_claim is None else {(queue,): counters.first_claim}
     yield _family(m.WORKER_FIRST_CLAIM, first)
     yield _family(m.WORKER_SETTLED, {(queue, outcome): counters.settled[outcome] for outcome in m.OUTCOMES})
@@ -134,12 +136,17 @@ def backend_families(
 ) -> Iterable[Family]:
     """Return what a scanner exports of its Redis: whether it serves, what it may lose then, and if not, why not."""
     yield _family(m.REDIS_UP, {(queue,): risks is not None})
-    down = m.OUTAGES if risks is None else ()
-    yield _family(m.REDIS_DOWN, {(queue, cause): cause == outage for cause in down})
+    yield _down(queue, outage if risks is None else None)
     known = () if risks is None else m.DURABILITY_RISKS
     yield _family(m.DURABILITY_RISK, {(queue, risk): risk in (risks or ()) for risk in known})
     yield _known(m.REDIS_REPLICAS, queue, replicas)
     yield _known(m.REDIS_CLOCK_OFFSET_SECONDS, queue, clock_offset_seconds)
+
+
+def _down(queue: str, outage: Outage | None) -> Family:
+    """Return the cause of an outage; no value without one."""
+    causes = () if outage is None else m.OUTAGES
+    return _family(m.REDIS_DOWN, {(queue, cause): cause == outage for cause in causes})
 
 
 def _known(metric: Metric, queue: str, value: float | None) -> Family:

@@ -22,23 +22,56 @@ class Mounted(Generic[T]):
     If the new file is missing or invalid, the last valid value stays, and a warning is logged.
     """
 
-    def __init__(self, path: Path, parse: Callable[[bytes], T], *, field: str) -> None:
-        """InvalidDocument when the first read fails. `parse` raises it, too, without quoting the value.
+    _value: T
 
-        `field` is the path in the document that errors name.
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[bytes], T],
+        *,
+        field: str,
+        what: str = "the Secret",
+        awaited: bool = False,
+    ) -> None:
+        """InvalidDocument when the first read fails, unless the file is `awaited`.
+
+        `parse` raises it, too, without quoting the value. Errors name the `field` of the document, and `what` to mount.
         """
-        self._path, self._parse, self._field = path, parse, field
+        self._path, self._parse, self._field, self.what = path, parse, field, what
+        self._version: tuple[int, int, int] | None = None  # None: no value has been read yet
+        if not awaited:
+            self._read_first()
+
+    @property
+    def lack(self) -> str:
+        """Why there is no value yet, after another try; empty once there is one."""
         try:
-            self._version = _version(path.stat())
-            self._value = parse(path.read_bytes())
-        except OSError as error:
-            hint = "mount the Secret there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
-            raise InvalidDocument(f"{field}: cannot read {path}: {error.strerror} ({hint})") from error
+            self.read()
         except InvalidDocument as error:
-            raise InvalidDocument(f"{field}: {path}: {error}") from None
+            return str(error)
+        return ""
+
+    def _read_first(self) -> None:
+        try:
+            version = _version(self._path.stat())
+            self._value = self._parse(self._path.read_bytes())
+        except OSError as error:
+            hint = f"mount {self.what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
+            raise InvalidDocument(
+                f"{self._field}: cannot read {self._path}: {error.strerror} ({hint})"
+            ) from error
+        except InvalidDocument as error:
+            raise InvalidDocument(f"{self._field}: {self._path}: {error}") from None
+        self._version = version
 
     def read(self) -> T:
-        """Return the current value; the file is read only if its stat has changed."""
+        """Return the current value; the file is read only if its stat has changed.
+
+        InvalidDocument if the file is awaited, and no value has been read yet.
+        """
+        if self._version is None:
+            self._read_first()
+            return self._value
         try:
             version = _version(self._path.stat())
             if version != self._version:

@@ -109,7 +109,8 @@ def _unready(loops: Sequence[Loop]) -> list[str]:
     for loop in loops:
         ready, found = loop.ready(READY_WITHIN_SECONDS), parts if loop.part else groups
         groups[loop.group] += []
-        found[loop.group] += [] if ready else [loop.service.name]
+        why = f" ({loop.waits_for})" if loop.waits_for else ""
+        found[loop.group] += [] if ready else [f"{loop.service.name}{why}"]
         if loop.part and ready:
             works.add(loop.group)
     for group in parts.keys() - works:

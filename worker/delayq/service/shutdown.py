@@ -7,6 +7,7 @@ server that is down. Not here: what a process does before it exits.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import math
 import os
@@ -34,6 +35,7 @@ class _Deadline:
     at = float("inf")
     code = 1
     thread: threading.Thread | None = None
+    by_alarm = False  # there was no thread for it
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -41,6 +43,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
     A handler that stops the event loop, or starts an asyncio task that raises SystemExit, does not end the process.
     """
+    atexit.register(_leave_if_starved)  # before users' code is imported: exit handlers run in reverse order
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     loop = runner.get_loop()
     task, code = loop.create_task(main), 1
@@ -74,6 +77,7 @@ def end_within(seconds: float, code: int) -> None:
         try:
             thread.start()
         except RuntimeError:  # the process lacks threads: the kernel ends it at this deadline, by SIGALRM
+            _Deadline.by_alarm = True
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(math.ceil(seconds))
         else:
@@ -99,6 +103,12 @@ def leave(code: int = 0) -> None:
     """End at once, without waiting for tasks and threads."""
     flush()
     os._exit(code)
+
+
+def _leave_if_starved() -> None:
+    """Skip the rest of the interpreter's exit: glibc aborts there if it has no memory to end a daemon thread."""
+    if _Deadline.by_alarm:
+        leave(_Deadline.code)
 
 
 def flush() -> None:

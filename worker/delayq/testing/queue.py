@@ -17,6 +17,7 @@ from delayq.app import App
 from delayq.app.arguments import InvalidArguments
 from delayq.client.blocking import SyncClient
 from delayq.client.document import read, read_schedules
+from delayq.client.encoding import stored_id
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.contract import DelayQueue, parse
 from delayq.handlers.app import AppHandler
@@ -53,7 +54,7 @@ class Run(NamedTuple):
     """One run of a task."""
 
     kind: str
-    id: str  # without the kind: as given in options(id=…)
+    id: str  # as stored: KIND:ID for the ID of options(id=…)
     attempt: int
     outcome: Settled
     error: str  # "" when the task is done
@@ -264,7 +265,7 @@ class Queue:
             policy = executor.policy(task)
             [outcome] = await connection.one(settle_call(self._claims, [settlement], policy.max_attempts))
             text = str(settlement.arguments[-1]) if settlement.verb in ("retry", "bury") else ""
-            runs.append(Run(task.kind, _own_id(task.kind, task.id), task.attempt, outcome, text))
+            runs.append(Run(task.kind, task.id, task.attempt, outcome, text))
         if error is not None:
             raise error
         return runs
@@ -289,14 +290,17 @@ class Queue:
         *,
         id: str | None = None,  # noqa: A002
     ) -> ScheduledTask:
-        """Return the one waiting task of this kind with these arguments, among others, and this ID.
+        """Return the one waiting task of this kind with these arguments, among others, and this ID of options().
 
         AssertionError, with what is scheduled, when there is none or more than one.
         """
         tasks = self.scheduled(kind)
         wanted = dict(arguments or {})
+        stored = None if id is None else stored_id(id, kind.name)
         found = [
-            each for each in tasks if id in (None, each.id) and {**each.arguments, **wanted} == each.arguments
+            each
+            for each in tasks
+            if stored in (None, each.id) and {**each.arguments, **wanted} == each.arguments
         ]
         if len(found) != 1:
             shown = "\n".join(f"  {each}" for each in tasks) or "  nothing"
@@ -308,7 +312,7 @@ class Queue:
     def _waiting(self, view: TaskView, due_ms: int) -> ScheduledTask:
         return ScheduledTask(
             kind=view.kind,
-            id=_own_id(view.kind, view.id),
+            id=view.id,
             due=datetime.fromtimestamp(due_ms / 1000, UTC),
             arguments=self._arguments(view),
             attempt=view.failed.failures + view.failed.crashes + 1,
@@ -385,7 +389,3 @@ def _named(document: DelayQueue | None, name: str) -> DelayQueue:
             },
         }
     )
-
-
-def _own_id(kind: str, task_id: str) -> str:
-    return task_id.removeprefix(f"{kind}:")

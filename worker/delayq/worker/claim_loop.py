@@ -176,18 +176,27 @@ class ClaimLoop:
 
     def _prepare(self) -> Exchange | None:
         """Return the next exchange, which is sent when its answers are awaited; None if there is nothing to send."""
+        outbox = self._group_state.outbox
+        waiting = outbox.waiting
+        try:
+            return self._gather()
+        except BaseException:  # for want of memory
+            outbox.waiting = waiting
+            raise
+
+    def _gather(self) -> Exchange | None:
         over = self._idle[0]
         settling, claiming = list(self._settlements()), list(self._claimed_from(over))
         lost = [LostClaim(each, *claim) for each in self._group_state.claims for claim in each.lost.items()]
         if not (settling or claiming or lost):
             return None
-        self._group_state.outbox.sent += sum([len(batch) for _, batch in settling])
-        reservation = self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
         calls: list[Call[Any]] = [call for call, _ in settling]
         for tickets, shard, number in lost:  # before new claims, which may then lease the tasks of lost ones
             calls.append(self._commands.unclaim(shard, tickets.claimer, number, self._lease_ms))
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
+        self._group_state.outbox.sent += sum([len(batch) for _, batch in settling])
+        reservation = self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
         now, answering = time.monotonic(), over.answers(calls)
         return Exchange(over, settling, lost, claiming, reservation, now, answering, bool(self._exchanges))
 
@@ -331,6 +340,8 @@ class ClaimLoop:
             self._count(Settled.ACKED, batch)
             return
         for settlement, outcome in zip(batch, answer, strict=True):
+            if outcome is Settled.LEASE_LOST and _released_before(settlement):
+                continue
             self._count(outcome, [settlement])
             if outcome is not Settled.ACKED:
                 self._log_outcome(settlement, outcome)
@@ -396,6 +407,11 @@ class ClaimLoop:
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
+
+
+def _released_before(settlement: Settlement) -> bool:
+    """Return whether backup_renewal.py has released this task at the same time; it has counted that."""
+    return settlement.verb == "release" and settlement.running is not None and settlement.running.handed_back
 
 
 def _death(settlement: Settlement) -> dict[str, object]:

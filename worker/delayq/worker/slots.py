@@ -115,6 +115,7 @@ class Slots:
         self.held = spec.stop_policy != "None"
         self.draining = False
         self.blocked = False  # the guard cannot serve
+        self.awaiting = False  # the handler lacks a mounted file: see awaited_files.py
         self.suspects = Suspects(drain_seconds=self.delivery.handler_timeout_seconds)
         self.empty = asyncio.Event()  # set while draining, once no task runs and no claim is under way
 
@@ -141,7 +142,7 @@ class Slots:
     @property
     def open(self) -> bool:
         """Whether this worker may start tasks."""
-        return not (self.draining or self.held or self.blocked or self.total <= 0)
+        return not (self.draining or self.held or self.blocked or self.awaiting or self.total <= 0)
 
     @property
     def may_listen(self) -> bool:

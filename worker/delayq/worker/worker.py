@@ -18,6 +18,7 @@ from delayq.resharding import ShardMapSync
 from delayq.service import logs
 from delayq.service.counters import CountersByKind, WorkerCounters
 from delayq.service.service_manager import ServiceManager
+from delayq.worker.awaited_files import AwaitedFiles
 from delayq.worker.backup_renewal import BackupRenewal
 from delayq.worker.claim_loop import ClaimLoop
 from delayq.worker.executor import Executor
@@ -29,7 +30,7 @@ from delayq.worker.unparking import Unparking
 from delayq.worker.wake_listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from delayq.connection import Address
@@ -108,6 +109,11 @@ class Worker:
         self.services.add(ShardMapSync(commands, self._renewal_connection))
         self.services.add(Unparking(commands, self._renewal_connection, self.slots, kinds))
         self.services.open()
+
+    def await_files(self, lacks: Callable[[], Mapping[str, str]]) -> None:
+        """Claim nothing until `lacks`, which looks at the handler's mounted files, returns nothing."""
+        if lacks():
+            self.services.add(AwaitedFiles(lacks, self.slots))
 
     @property
     def loops(self) -> Sequence[Loop]:

@@ -1,11 +1,16 @@
-"""Which events a report takes: those of the queue, its children and their pods, also of pods that are gone."""
+"""Which events a report takes, also of pods that are gone, and what it says of metrics that it could not get."""
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
-from delayq.cli.kubectl.report import _about
+from delayq.cli.kubectl import allowed
+from delayq.cli.kubectl.refusals import refusal
+from delayq.cli.kubectl.report import METRICS, METRICS_SECONDS, _about
 from delayq_operator.base import names
 
 LONG = "orders." * 10 + "eu"
@@ -58,3 +63,23 @@ def test_the_latest_event_is_the_last() -> None:
     late, early = event("DelayQueue", "orders"), event("DelayQueue", "orders")
     late["lastTimestamp"], early["lastTimestamp"] = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
     assert _about("orders", [late, {"metadata": {}}, early]) == [early, late]
+
+
+def test_a_process_without_metrics_is_named_with_its_cause() -> None:
+    """A frozen one, and one that has not begun to listen: not gathered, and why."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        refused = note_of(port)
+        listening.listen()  # the kernel takes the connection, and no process answers
+        frozen = note_of(port)
+    assert refused == f"no metrics on port {port}, [Errno 111] Connection refused"
+    assert frozen == f"no metrics on port {port}, timed out"
+
+
+def note_of(port: int) -> str:
+    """What a report says of a pod whose metrics are on this port."""
+    program = METRICS.replace(str(names.METRICS_PORT), str(port)).replace(f"={METRICS_SECONDS})", "=0.2)")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    return allowed.sentence(refusal(f"{done.stderr}command terminated with exit code 1\n").message)

@@ -41,6 +41,30 @@ def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
     assert table.rows[0][-1] == "QueueConflict"
 
 
+def test_the_overview_has_a_column_and_the_reason_of_parked_tasks_if_a_queue_has_some() -> None:
+    """Any count but that of parked tasks may be 0. What keeps a queue from being Ready comes first."""
+    unknown = {"type": "UnknownKinds", "status": "True", "reason": "TasksParked"}
+
+    def shown(ready: str, *conditions: dict[str, Any], parked: int = 0, wide: bool = False) -> dict[str, str]:
+        first = {"type": "Ready", "status": ready, "reason": "Unreachable"}
+        backlog = {"due": 0} | ({"parked": parked} if parked else {})
+        status = {"conditions": [first, *conditions], "backlog": backlog}
+        table = overview(
+            [{"metadata": METADATA, "spec": {}, "status": status}], 0.0, everywhere=False, wide=wide
+        )
+        assert isinstance(table, Table)
+        return dict(zip(table.headings, table.rows[0], strict=True))
+
+    assert shown("True").keys() == shown("True", unknown, parked=1).keys() - {">PARKED"}
+    assert shown("True", wide=True)[">PARKED"] == "-"
+    found = shown("True", unknown, parked=4000)
+    assert (found[">PARKED"], found["WHY"]) == ("4,000", "TasksParked")
+    assert shown("True", unknown | {"status": "False"}, parked=1)["WHY"] == "-"
+    degraded = {"type": "Degraded", "status": "True", "reason": "QueueConflict"}
+    assert shown("True", unknown, degraded)["WHY"] == "QueueConflict"
+    assert shown("False", unknown)["WHY"] == "Unreachable"
+
+
 def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> str:
     """What follows a name, among the facts; ready comes first, or there are none."""
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}

@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_pod(body: dict[str, Any], trouble: str) -> None:
         (pod(OURS, ready=True), ""),
         (pod(CREATING), ""),
         (pod(OURS | {"ready": False, "started": False}), "w-1 is starting"),
-        (pod(OURS | {"ready": False}), "w-1 runs and waits until Redis answers it"),
+        (pod(OURS | {"ready": False}), "w-1 runs and waits for Redis or for a Secret"),
         (pod(OURS, PROXY), "w-1: container proxy runs and is not ready"),
     ],
 )

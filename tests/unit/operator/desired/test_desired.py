@@ -227,7 +227,32 @@ def test_the_key_of_a_routed_kind_goes_to_workers_alone() -> None:
     of = queue(handler={**CODE, "kinds": {"push": SIGNED}})
     found = {component: _mounted(each) for component, each in pods(of).items() if _mounted(each)}
     assert found == {"worker": KEY}
-    assert referenced(of).secrets == {"signing"}
+
+
+def test_what_only_a_service_uses_is_awaited_by_the_process_and_not_read_by_the_operator() -> None:
+    """A path has one source: the key that Redis needs, too, is one that the kubelet waits for."""
+    token, key = {"name": "shared", "key": "token"}, {"name": "shared", "key": "password"}
+    service = {
+        "url": "https://x",
+        "secretHeaders": {"A": token, "B": key},
+        "caConfigMapRef": {"name": "trust"},
+    }
+    redis = {"standalone": {"host": "redis"}, "auth": {"passwordSecretRef": {"name": "shared"}}}
+    of = queue(redis=redis, handler={**CODE, "kinds": {"push": {"http": service}}})
+    _, *sources = pods(of)["worker"]["spec"]["volumes"][0]["projected"]["sources"]
+    assert [next(iter(each.values())) for each in sources] == [
+        {"name": "shared", "items": [{"key": "password", "path": "secrets/shared/password"}]},
+        {"name": "shared", "items": [{"key": "token", "path": "secrets/shared/token"}], "optional": True},
+        {
+            "name": "trust",
+            "items": [{"key": "ca.crt", "path": "secrets/_configmaps/trust/ca.crt"}],
+            "optional": True,
+        },
+    ]
+    assert _mounted(pods(of)["scanner"]) == {"shared/password"}
+    assert referenced(of) == References(
+        secrets=frozenset({"shared"}), awaited=frozenset({("ConfigMap", "trust")})
+    )
 
 
 def test_an_authority_in_a_config_map_is_mounted_where_processes_read_it() -> None:
@@ -241,7 +266,8 @@ def test_an_authority_in_a_config_map_is_mounted_where_processes_read_it() -> No
 
 def test_referenced_is_what_the_document_and_the_templates_name() -> None:
     found = referenced(queue(RICH))
-    assert found.secrets == {"shop-redis", "sentinel-auth", "redis-tls", "signing", "shop-db"}
+    assert found.secrets == {"shop-redis", "sentinel-auth", "redis-tls", "shop-db"}
+    assert found.awaited == {("Secret", "signing")}
     assert found.config_maps == {"app-env", "models"}
     sources = (5, [5, {"secret": []}, {"configMap": None}])
     volumes = [{"name": f"v{at}", "projected": {"sources": each}} for at, each in enumerate(sources)]

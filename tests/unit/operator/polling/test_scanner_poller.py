@@ -16,6 +16,7 @@ from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape.worker_stats import WorkerStats
 from delayq_operator.status import guards
+from delayq_operator.status.awaited import AwaitedFiles
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
 
@@ -113,8 +114,11 @@ def scraper(clock: Clock) -> ScannerPoller:  # noqa: ARG001 -- the clock first
     )
     configs = ScalingConfigs(queues)
     guards, lateness = Guards(configs, work), Latenesses(configs, work)
+    awaited = AwaitedFiles(configs, work)
     scaler = cast("Autoscaler", evaluations)
-    return ScannerPoller(inventory, configs, scaler, guards=guards, lateness=lateness, work=work)
+    return ScannerPoller(
+        inventory, configs, scaler, guards=guards, lateness=lateness, awaited=awaited, work=work
+    )
 
 
 async def read(scraper: ScannerPoller, answers: Answers) -> list[str]:

@@ -79,13 +79,14 @@ def test_kinds_count_with_their_own_handler_time_and_others_with_that_of_all() -
     lines = [[*one, *due_kinds(0, mail=60, report=20)], [*other, *due_kinds(1, report=10, push=10)]]
     stats = WorkerStats({"handlerMilliseconds": 500})
 
-    def kinds() -> tuple[tuple[float, float], ...]:
+    def kinds(quickest: float | None = 0.01) -> tuple[tuple[float, float], ...]:
         found = sample(Reading(lines), ASKED, stats, Fleet())
         assert found is not None
         assert found.handler_seconds == max(0.5, stats.handler.stuck_seconds)
+        assert found.quickest_seconds == quickest
         return found.kinds
 
-    assert kinds() == (), "nothing is known of kinds"
+    assert kinds(quickest=None) == (), "nothing is known of kinds"
     for kind, seconds in (("mail", 0.01), ("report", 60.0)):
         stats.kinds.take(kind, "w", seconds, 1)
     assert kinds() == ((0.6, 0.01), (0.1, 0.5), (0.3, 60.0))

@@ -324,7 +324,7 @@ NO_CODE = {"worker": 'orders-worker-1: Error: spec.handler.python.callable: no m
 ROUTED = {"exec": {"command": ["true"]}, "kinds": {"push": {"python": {"callable": "shop:push"}}}}
 SET_IMAGE = "set spec.worker.image."
 QUOTA = replace(STARTING, refused="exceeded quota: compute")
-WAITING = {"worker": "orders-worker-1 runs and waits until Redis answers it"}
+WAITING = {"worker": "orders-worker-1 runs and waits for Redis or for a Secret"}
 MANY_DOWN = tuple(Down(shard, "refused", f"redis-{shard % 5}:6379") for shard in range(20))
 ON_MANY = replace(PARTLY, shards=Shards(shard_map=ShardMap(1, 32, 32, 32), down=MANY_DOWN))
 REDIS_0 = (Down(0, "refused", "redis-0:6379"),)

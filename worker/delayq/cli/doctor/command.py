@@ -10,6 +10,7 @@ import click
 
 from delayq.cli.doctor.findings import MARKS, Finding, Level, cures, failed, merged, ok, unreachable, warning
 from delayq.cli.doctor.guard import guard as check_guard
+from delayq.cli.doctor.handler import files as check_files
 from delayq.cli.doctor.handler import handler as check_handler
 from delayq.cli.doctor.poison import poison
 from delayq.cli.doctor.queue import queue as check_queue
@@ -85,6 +86,7 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
         reached = reached and not found.unreachable
         yield found
     yield from check_handler(target, elsewhere=elsewhere)
+    yield from check_files(target, elsewhere=elsewhere)
     yield from check_guard(target, reached=reached)
 
 

@@ -1,18 +1,20 @@
-"""Check whether a worker can start with the document's handler: the callable's import, or the command on PATH."""
+"""Check whether a worker can start with the document's handler: the import, the command on PATH, mounted files."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delayq import handlers
-from delayq.cli.doctor.findings import Finding, failed, ok
+from delayq.cli.doctor.findings import Finding, failed, ok, warning
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
+from delayq.handlers.credentials import Credentials
 from delayq.handlers.routing import RoutingHandler
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ NAME: Final = "handler"
 BESIDE: Final = (
     "workers cannot start: run this where they run, with the code beside the document or on PYTHONPATH"
 )
+FILES: Final = "credentials"
+WAITS: Final = "until then workers claim nothing, and the check of expired leases fails"
+THERE: Final = "is it mounted where workers run? delayq doctor in a worker's pod says so"
+SCANNERS_VARIABLE: Final = "DELAYQ_HORIZONS_PORT"
+"""The operator sets it for scanners only."""
 
 
 def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
@@ -52,6 +59,26 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
         for each in local
     )
     yield ok(NAME, ", ".join(targets))
+
+
+def files(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
+    """Check the mounted files of HTTP services; in a pod those that are mounted there.
+
+    `elsewhere`: the files are in a cluster, and so they may be if only Redis is given.
+    """
+    document = target.document
+    if document is None or elsewhere:
+        return
+    services = document.spec.http_services
+    if target.path == Path(CONFIG_FILE):  # a scanner calls the check, a worker the handlers
+        scans = SCANNERS_VARIABLE in os.environ
+        services = (each for each in services if each[0].startswith("spec.recovery") == scans)
+    made = [Credentials(spec, field=field, secrets_dir=secrets_dir()) for field, spec in services]
+    lacks = [why for each in made for why in each.lacks().values()]
+    if not lacks and any(each.files for each in made):
+        yield ok(FILES, "the mounted files of HTTP services can be read")
+    for why in lacks:
+        yield warning(FILES, why, THERE) if target.source == "--redis" else failed(FILES, why, WAITS)
 
 
 def _error(document: DelayQueue) -> InvalidDocument | None:

@@ -39,10 +39,16 @@ GENERATED: Final = "[0-9bcdfghjklmnpqrstvwxz]"
 """The characters of generated names: Kubernetes leaves vowels out, so no child of another queue matches."""
 LONGEST_BASE: Final = 58
 """Kubernetes shortens a name to it before it adds five random characters."""
-METRICS: Final = (
-    "import urllib.request as u; "
-    f"print(u.urlopen('http://127.0.0.1:{names.METRICS_PORT}/metrics', timeout=5).read().decode())"
-)
+METRICS_SECONDS: Final = 5
+METRICS: Final = f"""\
+import sys, urllib.request
+try:
+    answer = urllib.request.urlopen("http://127.0.0.1:{names.METRICS_PORT}/metrics", timeout={METRICS_SECONDS})
+    print(answer.read().decode())
+except OSError as error:
+    sys.exit("no metrics on port {names.METRICS_PORT}, " + str(getattr(error, "reason", error)))
+"""
+"""Program for a pod: prints its metrics, or one line that says why there are none."""
 README: Final = f"""\
 kubectl dq report of DelayQueue {{namespace}}/{{name}}, {{time}}, by kubectl-dq {package.__version__}
 

@@ -99,15 +99,15 @@ def _headline(queue: Object, now: float) -> str:
         return f"{name} in {namespace}: no operator has reconciled it yet. Does one serve this namespace?"
     how = {"True": "ready", "False": "not ready"}.get(ready["status"], "not known to be ready")
     why = "" if ready["status"] == "True" else f": {clean(ready.get('message', ''))}"
-    if (degraded := _degraded(queue)) is not None and not why:
+    if (degraded := _true(queue, "Degraded")) is not None and not why:
         why = f", but degraded: {clean(degraded.get('message', ''))}"
     return f"{name} in {namespace}: {how} for {since(ready.get('lastTransitionTime'), now)}{why}"
 
 
-def _degraded(queue: Object) -> Object | None:
-    """Return the condition Degraded if it is True."""
-    found = conditions(queue).get("Degraded")
-    return found if found is not None and found["status"] == "True" else None
+def _true(queue: Object, *types: str) -> Object | None:
+    """Return the first of these conditions that is True."""
+    found = conditions(queue)
+    return next((found[each] for each in types if found.get(each, {}).get("status") == "True"), None)
 
 
 def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
@@ -227,7 +227,7 @@ def _events(events: Sequence[Object], now: float) -> Table:
     return Table(["EVENT", "TYPE", "REASON", "MESSAGE"], rows)
 
 
-WIDE: Final = (">SCANNERS", "REDIS", "AGE")
+WIDE: Final = (">PARKED", ">SCANNERS", "REDIS", "AGE")
 
 
 def overview(found: Sequence[Object], now: float, *, everywhere: bool, wide: bool = False) -> Table | str:
@@ -235,6 +235,8 @@ def overview(found: Sequence[Object], now: float, *, everywhere: bool, wide: boo
     if not found:
         return "no DelayQueues here" if not everywhere else "no DelayQueues"
     hidden = {*(() if everywhere else ("NAMESPACE",)), *(() if wide else WIDE)}
+    if any((queue.get("status", {}).get("backlog") or {}).get("parked") for queue in found):
+        hidden.discard(">PARKED")
     cells = [_cells(queue, now) for queue in found]
     headings = [heading for heading in cells[0] if heading not in hidden]
     return Table(headings, [[each[heading] for heading in headings] for each in cells])
@@ -246,7 +248,7 @@ def _cells(queue: Object, now: float) -> dict[str, str]:
     status = queue.get("status", {})
     backlog, scanner = status.get("backlog") or {}, status.get("scanner") or {}
     ready = conditions(queue).get("Ready") or {"status": "Unknown", "reason": "NoOperator"}
-    degraded = _degraded(queue) or {"reason": "-"}
+    attention = _true(queue, "Degraded", "UnknownKinds") or {"reason": "-"}
 
     def number(field: str) -> str:
         return f"{backlog[field]:,}" if field in backlog else "-"
@@ -260,10 +262,11 @@ def _cells(queue: Object, now: float) -> dict[str, str]:
         ">IN-FLIGHT": number("inFlight"),
         ">RETRYING": number("retrying"),
         ">DEAD": number("dead"),
+        ">PARKED": number("parked"),
         ">WORKERS": f"{status.get('readyReplicas', 0):,}",
         ">DESIRED": f"{status.get('desiredReplicas', '-')}",
         "NEXT-DUE": until(backlog["nextDueTime"], now) if "nextDueTime" in backlog else "-",
-        "WHY": degraded["reason"] if ready["status"] == "True" else ready.get("reason", ""),
+        "WHY": attention["reason"] if ready["status"] == "True" else ready.get("reason", ""),
         ">SCANNERS": f"{scanner.get('readyReplicas', 0):,}",
         "REDIS": _redis(queue["spec"].get("redis") or {}),
         "AGE": since(queue["metadata"].get("creationTimestamp"), now),

@@ -10,6 +10,7 @@ import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from delayq.errors import InvalidDocument
 from delayq.handlers.http_post import BODY_BYTES, Post
 from delayq.handlers.text import excerpt
 from delayq.recovery.checks.base import Answer, CheckFailed, verdict_of
@@ -45,8 +46,11 @@ class HttpCheck(Post):
         )
 
     async def ask(self, task: Task) -> Answer:
-        """Send the task, and parse the response."""
-        return read(await self.send(task, HEADERS))
+        """Send the task, and parse the response. CheckFailed while a mounted file is lacking."""
+        try:
+            return read(await self.send(task, HEADERS))
+        except InvalidDocument as error:
+            raise CheckFailed(str(error)) from None
 
 
 def read(response: Response) -> Answer:

@@ -1,0 +1,54 @@
+"""The Secret of an HTTP handler: mounted by the operator, which never reads it, and awaited by the worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq import SyncClient
+from delayq_operator.base import names
+
+from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import condition, queue
+from tests.process.receiver import receiving
+
+if TYPE_CHECKING:
+    from tests.cluster.harness.node import ProcessNode
+    from tests.cluster.world import World
+    from tests.servers import RedisServer
+
+TOKEN = "canary-4d1f7a"  # noqa: S105 -- of no service
+REF = {"name": "shop-api", "key": "token", "scheme": "Bearer"}
+
+
+def test_a_worker_waits_for_a_key_that_the_operator_never_reads(
+    process_node: ProcessNode, world: World, redis: RedisServer
+) -> None:
+    """First the Secret is missing, then its key; the process that waits goes on by itself."""
+    mark, standalone = world.enqueue(), {"host": "127.0.0.1", "port": redis.port}
+    with receiving(204) as (url, seen), SyncClient(redis.url, queue="orders") as client:
+        handler = {"http": {"url": url, "secretHeaders": {"Authorization": REF}}}
+        world.make(names.PLURAL, queue(handler=handler, redis={"standalone": standalone}))
+        told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
+        assert "Secret shop-api not found" in told
+        client.schedule({"n": 1}, delay_ms=0, task_id="early")
+        world.make("secrets", {"metadata": {"name": "shop-api"}, "stringData": {"other": TOKEN}})
+        world.until("Accepted", "True")
+        world.until("Ready", "False", "WorkersNotReady", timeout_s=40)
+        told = "Workers wait for key token of Secret shop-api."
+        eventually(lambda: told in condition(world.queue(), "Ready")["message"], timeout_s=40)
+        pods = process_node.pods.values()
+        [worker] = [pod for pod in pods if "-worker-" in pod.seen["metadata"]["name"]]
+        eventually(lambda: "key token of Secret shop-api" in (worker.dir / "worker.log").read_text())
+        assert seen == []
+        world.patch("secrets", "shop-api", {"stringData": {"token": f"{TOKEN}\n"}})
+        world.until("Ready", "True", timeout_s=40)
+        eventually(lambda: seen, what="early is delivered")
+    assert ("Authorization", f"Bearer {TOKEN}") in seen[0][0]
+    assert worker.containers[0].restarts == 0
+    read = [
+        event
+        for event in world.cluster.audit_events(mark)
+        if event.user.endswith(":delayq-operator") and (event.resource, event.name) == ("secrets", "shop-api")
+    ]
+    assert read == []
+    assert TOKEN not in str(world.queue())

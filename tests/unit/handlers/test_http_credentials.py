@@ -1,0 +1,195 @@
+"""What http handlers and checks read from mounted files: secret headers, signing keys and authorities."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+from aiohttp import web
+from delayq.contract.http_service import HttpService
+from delayq.contract.references import HeaderSecretRef
+from delayq.errors import Bury, InvalidDocument, Retry
+from delayq.handlers.credentials import MOST_BYTES, Credentials, lacking
+from delayq.handlers.signature import InvalidSignatureError, verify
+
+from tests.unit.connection.mounted import mount
+from tests.unit.handlers.receivers import Receiver, http_handler
+from tests.unit.handlers.support import a_task, document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = {"name": "shop", "key": "token"}
+OTHERS = "a line break, or a character that is not printable ASCII"
+BEARER = {"Authorization": TOKEN | {"scheme": "Bearer"}}
+
+
+async def test_headers_are_those_of_the_files_as_they_are_now(tmp_path: Path) -> None:
+    """A rotation needs no restart; a file that goes away leaves its last value."""
+    mount(tmp_path, "shop", token=b"first\n", key=b" a key\r\n")
+    headers = BEARER | {"X-Api-Key": {"name": "shop", "key": "key"}}
+    async with (
+        Receiver.listening() as receiver,
+        http_handler(receiver.url, tmp_path, secretHeaders=headers) as handler,
+    ):
+        await handler.call(a_task())
+        mount(tmp_path, "shop", token=b"second")
+        await handler.call(a_task())
+        (tmp_path / "shop" / "token").unlink()
+        await handler.call(a_task())
+    sent = [(each["Authorization"], each["X-Api-Key"].strip()) for each in receiver.headers]
+    assert sent == [("Bearer first", "a key"), ("Bearer second", "a key"), ("Bearer second", "a key")]
+
+
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [
+        (b"", "an empty file"),
+        (b"\n", "an empty file"),
+        (b"s3cret\n\n", OTHERS),
+        (b"s3cret\r\nX-Admin: yes", OTHERS),
+        (b"s3cret\t", OTHERS),
+        (b"s3cret\x00", OTHERS),
+        ("s3crét".encode(), OTHERS),
+        (b"s" * (MOST_BYTES + 1), "16,385 bytes"),
+    ],
+)
+def test_a_value_that_no_header_can_have_is_refused_and_not_quoted(
+    tmp_path: Path, content: bytes, got: str
+) -> None:
+    mount(tmp_path, "shop", token=content)
+    spec = HttpService(url="http://x", secret_headers={"X-Key": HeaderSecretRef(name="shop", key="token")})
+    [(file, why)] = Credentials(spec, field="spec.handler.http", secrets_dir=tmp_path).lacks().items()
+    assert file == "key token of Secret shop"
+    assert why.startswith(
+        f'spec.handler.http.secretHeaders["X-Key"]: {tmp_path}/shop/token: expected one line'
+    )
+    assert why.endswith(f"got {got}")
+    assert "s3cr" not in why
+
+
+async def test_a_401_is_retried_with_the_credential_that_is_mounted_by_then(tmp_path: Path) -> None:
+    """The attempt is charged, so that a credential that stays wrong ends in a dead letter."""
+    mount(tmp_path, "shop", token=b"old-token")
+    refusal = web.Response(status=401, text="unknown: Bearer old-token, or old-token?")
+    async with (
+        Receiver.listening() as receiver,
+        http_handler(receiver.url, tmp_path, secretHeaders=BEARER) as handler,
+    ):
+        receiver.answers = [refusal, web.Response(status=403)]
+        with pytest.raises(Retry) as retry:
+            await handler.call(a_task())
+        mount(tmp_path, "shop", token=b"new-token")
+        with pytest.raises(Bury, match="403 Forbidden"):
+            await handler.call(a_task())
+        await handler.call(a_task())
+    assert (str(retry.value), retry.value.charge) == (
+        "HTTPStatusError: 401 Unauthorized\nunknown: [redacted], or [redacted]?",
+        True,
+    )
+    assert receiver.headers[2]["Authorization"] == "Bearer new-token"
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome"),
+    [
+        ({"signingSecretRef": {"name": "shop"}}, Retry),
+        ({"headers": {"Authorization": "Bearer x"}}, Bury),
+        ({}, Bury),
+    ],
+)
+async def test_without_a_mounted_credential_a_401_is_final(
+    tmp_path: Path, spec: dict[str, Any], outcome: type[Exception]
+) -> None:
+    """A signing key is such a credential; a header of the document is not."""
+    mount(tmp_path, "shop", key=b"k")
+    async with Receiver.listening() as receiver, http_handler(receiver.url, tmp_path, **spec) as handler:
+        receiver.answers = [web.Response(status=401)]
+        with pytest.raises(outcome, match="401 Unauthorized"):
+            await handler.call(a_task())
+
+
+async def test_a_signature_follows_its_secret(tmp_path: Path) -> None:
+    """Each call is signed with the secret as it is now."""
+    mount(tmp_path, "shop", key=b"old\n")
+    reference = {"name": "shop", "key": "key"}
+    async with (
+        Receiver.listening() as receiver,
+        http_handler(receiver.url, tmp_path, signingSecretRef=reference) as handler,
+    ):
+        await handler.call(a_task(task_id="é"))
+        mount(tmp_path, "shop", key=b"new\n")
+        await handler.call(a_task())
+    verify(receiver.headers[0], receiver.bodies[0], secrets=[b"old"], target="/cancel")
+    verify(receiver.headers[1], receiver.bodies[1], secrets=[b"new"], target="/cancel")
+    with pytest.raises(InvalidSignatureError):
+        verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"], target="/cancel")
+
+
+def served_by(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+async def test_the_authority_of_a_file_is_trusted_instead_of_the_systems(tmp_path: Path) -> None:
+    """And after its rotation the new one, at the next call."""
+    old, new = trustme.CA(), trustme.CA()
+    maps = tmp_path / "_configmaps"
+    maps.mkdir()
+    mount(maps, "trust", ca_crt=b"# comment\xc3\xa9\n" + old.cert_pem.bytes())
+    ca: dict[str, Any] = {"caConfigMapRef": {"name": "trust"}}
+    async with Receiver.listening(served_by(old)) as first, Receiver.listening(served_by(new)) as second:
+        async with http_handler(first.url, tmp_path, **ca) as handler:
+            await handler.call(a_task())
+            await handler.call(a_task())
+            assert first.connections == 1, "a context that has not changed keeps its connections"
+            mount(maps, "trust", ca_crt=new.cert_pem.bytes())
+            with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
+                await handler.call(a_task())
+        async with http_handler(second.url, tmp_path, **ca) as handler:
+            await handler.call(a_task())
+        async with http_handler(second.url, tmp_path) as handler:
+            with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
+                await handler.call(a_task())
+    assert (len(first.bodies), len(second.bodies)) == (2, 1)
+
+
+def test_every_missing_or_invalid_file_is_named_with_field_path_and_key(tmp_path: Path) -> None:
+    """Of the handler, of kinds and of the check; one that is there is not named."""
+    mount(tmp_path, "shop", ca_crt=b"no certificate", key=b"\n", token=b"fine")
+    refs = {"caSecretRef": {"name": "shop"}, "signingSecretRef": {"name": "shop"}, "secretHeaders": BEARER}
+    handler = {
+        "http": {"url": "https://x", **refs},
+        "kinds": {"push": {"http": {"url": "https://x", "caConfigMapRef": {"name": "trust"}}}},
+    }
+    check = {"http": {"url": "https://x", "secretHeaders": {"X-Key": TOKEN | {"key": "absent"}}}}
+    queue = document(handler, recovery={"check": check})
+    found = lacking(queue.spec.http_services, tmp_path)
+    handler_field, kind_field = "spec.handler.http", 'spec.handler.kinds["push"].http'
+    expected = [
+        f"{handler_field}.signingSecretRef: {tmp_path}/shop/key: expected a key to sign with, got an empty file",
+        f"{handler_field}.caSecretRef: {tmp_path}/shop/ca.crt: expected certificates of authorities, PEM; got ",
+        f'spec.recovery.check.http.secretHeaders["X-Key"]: cannot read {tmp_path}/shop/absent: No such file or ',
+        f"{kind_field}.caConfigMapRef: cannot read {tmp_path}/_configmaps/trust/ca.crt: No such file or directory ",
+    ]
+    assert [why[: len(start)] for why, start in zip(found, expected, strict=True)] == expected
+    assert "(mount key absent of Secret shop there, or set $DELAYQ_SECRETS_DIR" in found[2]
+    assert "(mount key ca.crt of ConfigMap trust there" in found[3]
+
+
+async def test_nothing_is_sent_while_a_file_is_missing(tmp_path: Path) -> None:
+    """An unsigned call is never sent in place of a signed one, nor one without its header."""
+    async with (
+        Receiver.listening() as receiver,
+        http_handler(receiver.url, tmp_path, secretHeaders=BEARER) as handler,
+    ):
+        with pytest.raises(InvalidDocument, match=r"secretHeaders.*cannot read .*shop/token"):
+            await handler.call(a_task())
+        assert receiver.bodies == []
+        mount(tmp_path, "shop", token=b"x")
+        assert handler.lacks() == {}
+        await handler.call(a_task())
+    assert receiver.headers[0]["Authorization"] == "Bearer x"

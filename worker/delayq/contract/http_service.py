@@ -1,0 +1,72 @@
+"""An HTTP service, as handlers and checks call it: where it is, and what each call carries."""
+
+# ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from delayq.contract.fields import dictionary, section, sections_by_name, text
+from delayq.contract.record import Rule, Shape, exclusive
+from delayq.contract.references import CaConfigMapRef, CaSecretRef, HeaderSecretRef, SigningSecretRef
+from delayq.contract.words import HEADER_NAME, HEADER_VALUE, URL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST_SECRET_HEADERS: Final = 16
+_OWN_PREFIX: Final = "delayq-"
+_OWN_NAMES: Final = frozenset({"content-length", "content-type", "idempotency-key", "transfer-encoding"})
+
+
+def _named_once(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> bool:
+    return {name.lower() for name in headers}.isdisjoint(name.lower() for name in secret_headers or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpService:
+    """A service that is called with POST."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(
+            exclusive("ca_secret_ref", "ca_config_map_ref"),
+            Rule(
+                "headers and secretHeaders must not name the same header",
+                ("headers", "secret_headers"),
+                _named_once,
+            ),
+        )
+    )
+
+    url: str = text(URL, doc="Where to POST the payload; http or https, without user name and password.")
+    headers: Mapping[str, str] = dictionary(
+        name=HEADER_NAME,
+        value=HEADER_VALUE,
+        most=64,
+        doc="Headers to send along; not a place for secrets: secretHeaders is.",
+    )
+    secret_headers: Mapping[str, HeaderSecretRef] | None = sections_by_name(
+        HeaderSecretRef,
+        name=HEADER_NAME,
+        most=MOST_SECRET_HEADERS,
+        doc="Headers whose values are in Secrets, such as Authorization.",
+    )
+    ca_secret_ref: CaSecretRef | None = section(
+        CaSecretRef,
+        default=None,
+        doc="Certificate authority to trust instead of the system's, for https. Absent: the system's own.",
+    )
+    ca_config_map_ref: CaConfigMapRef | None = section(
+        CaConfigMapRef, default=None, doc="The same, from a ConfigMap."
+    )
+    signing_secret_ref: SigningSecretRef | None = section(
+        SigningSecretRef, default=None, doc="Key to sign each call with (HMAC). Absent: calls are not signed."
+    )
+
+    @property
+    def taken_headers(self) -> Iterator[tuple[str, str]]:
+        """Headers of the document that delayq itself sets, each with the field that has it."""
+        for field, names in (("headers", self.headers), ("secretHeaders", self.secret_headers or {})):
+            for name in names:
+                if name.lower().startswith(_OWN_PREFIX) or name.lower() in _OWN_NAMES:
+                    yield field, name

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -14,6 +16,7 @@ from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.protocol.keys import Keys
 
 from tests.process.fleet import samples, status, until, url_of, wait_said
+from tests.process.test_schedules import MINUTE_MS, apply
 from tests.servers import PASSWORD, USER
 from tests.topologies.secured import cut
 
@@ -81,6 +84,33 @@ def test_a_scrape_gets_the_horizons_it_asks_for_or_a_sentence_that_says_what_is_
     assert refused(process, "horizon=1&kinds_within=").startswith("kinds_within: expected seconds")
     assert refused(process, "horizon=1&" * 129) == "horizon: expected at most 128 of them, got 129\n"
     assert status(process, "metrics?horizon=soon") == 200
+
+
+def test_horizons_contain_occurrences_that_are_not_stored_yet_and_each_only_once(new_fleet: NewFleet) -> None:
+    """Of a nightly rush of tomorrow, and of a schedule that is scraped before and after its next hours are stored."""
+    fleet = new_fleet()
+    process = fleet.start("scanner", "--horizons-port", "0")
+    now_ms, horizons = fleet.server.now_ms(), (300, 36_000, 90_000)
+    rush = datetime.fromtimestamp(now_ms // 1000, UTC) + timedelta(hours=20)
+    query = "?" + "&".join(f"horizon={each}" for each in horizons)
+
+    def is_exact() -> None:
+        before_ms = fleet.server.now_ms()
+        found = due_within(process, horizons_url(process, query))
+        after_ms = fleet.server.now_ms()
+        for horizon, reports in zip(horizons, (0, 0, 5), strict=True):
+            polls = {(at + horizon * 1000) // MINUTE_MS - at // MINUTE_MS for at in (before_ms, after_ms)}
+            assert found[str(horizon)] - reports in polls
+
+    with fleet.client() as client, fleet.server.client() as redis:
+        for number in range(5):
+            apply(client, f"report-{number}", cron=f"{rush.minute} {rush.hour} * * *")
+        apply(client, "poll", everySeconds=60)
+        until(partial(redis.zcard, fleet.keys.delayed), "occurrences are created ahead")
+        is_exact()  # and from now on, the scanner creates them a day ahead
+        apply(client, "poll", everySeconds=60, task={"payload": 1})
+        until(lambda: redis.zcard(fleet.keys.delayed) > 900, "more occurrences are created")
+        is_exact()
 
 
 def test_leader_and_standby_report_redis_and_only_the_leader_reports_tasks(new_fleet: NewFleet) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask, SyncClient
+from delayq.contract.document import parse_schedule
 
 from tests.redis.commands import answer, document, on
 from tests.redis.state import NOW, State
@@ -40,6 +41,11 @@ def limited(tmp_path: Path) -> str:
     return document(tmp_path, 1, LIMITED)
 
 
+def apply(client: SyncClient, name: str, **spec: Any) -> None:  # noqa: ANN401
+    meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
+    client.apply_schedule(parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, **spec}}))
+
+
 def tasks(name: str, due_ms: int, count: int) -> dict[str, int]:
     return {f"{name}-{number}": due_ms for number in range(count)}
 
@@ -70,6 +76,44 @@ def test_a_day_is_shown_by_the_clock_on_the_wall(orders: Shard, limited: str) ->
         "note: computed with 1 s a task, 10 at a time in a worker, 5 s until a new worker claims, "
         "10 s of accepted lateness; without tasks that are scheduled from now on\n"
     )
+
+
+def test_the_nightly_rush_of_tomorrow_is_in_the_forecast_and_in_counts_before_it_is_stored(
+    orders: Shard, limited: str
+) -> None:
+    """At 02:00 in Kolkata, 20 h 30 min from now: the scanner stores it 10 to 20 minutes ahead."""
+    night, rush = {"cron": "0 2 * * *", "timeZone": "Asia/Kolkata"}, NOW + 20 * HOUR + HOUR // 2
+    with SyncClient(orders.server.url, queue="orders") as client:
+        for number in range(300):
+            apply(client, f"report-{number}", **night, task={"kind": "report"})
+        for number in range(2):
+            client.schedule(1, due_ms=rush, task_id=f"stored-{number}")
+    result = on(orders, "forecast", limited, "--handler-time", "1000ms")
+    [row] = [line.split() for line in result.stdout.splitlines() if line.startswith("Wed 02:00")]
+    assert row[2] == "302"
+    assert "4 workers are needed from Wed 02:00 on" in result.stdout
+    assert "; with 300 occurrences of schedules, which are stored later;" in result.stderr
+    told = answer(orders, "forecast", limited, "--within", "48h")
+    assert (told["tasks"], told["occurrences"], told["counted_until"]) == (602, 600, {})
+    until = ("--due-before", "2030-01-01T23:00:00+02:00")
+    assert on(orders, "task", "count", limited, *until).stdout == (
+        "2 tasks wait, and 300 occurrences of schedules, which are stored later\n"
+    )
+    assert answer(orders, "task", "count", limited, *until, "--kind", "report")["occurrences"] == 300
+    assert answer(orders, "task", "count", limited, *until, "--kind", "mail")["occurrences"] == 0
+    assert answer(orders, "task", "count", limited, "--due-from", "2030-01-01T00:00:00Z")["occurrences"] == 0
+
+
+def test_a_schedule_with_too_many_occurrences_says_until_when_they_are_counted(
+    orders: Shard, limited: str
+) -> None:
+    with SyncClient(orders.server.url, queue="orders") as client:
+        apply(client, "poll", everySeconds=1)
+    told = answer(orders, "forecast", limited, "--within", "30d")
+    assert told["tasks"] == told["occurrences"] == 100_000
+    assert told["counted_until"] == {"poll": "2030-01-02T03:46:41.000Z"}
+    noted = on(orders, "forecast", limited, "--within", "30d").stderr
+    assert "of the schedule poll: from 2030-01-02T03:46:41.000Z on, they are not counted" in noted
 
 
 def test_overdue_tasks_have_a_row_of_their_own_and_need_workers_now(orders: Shard, limited: str) -> None:
@@ -116,6 +160,8 @@ def test_programs_are_told_all_spans_and_what_is_a_guess(orders: Shard, tmp_path
         "until_ms": NOW + 240_000,
         "until": "2030-01-01T00:04:00.000Z",
         "tasks": 5,
+        "occurrences": 0,
+        "counted_until": {},
         "due": 3,
         "in_flight": 1,
         "workers": 1,
@@ -142,7 +188,7 @@ def test_all_shards_are_counted_to_the_task_with_a_few_questions_each(orders: Sh
     orders.redis.config_resetstat()
     told = answer(orders, "forecast", "orders", "--shards", "3")
     used: dict[str, Any] = orders.redis.info("commandstats")
-    assert used["cmdstat_evalsha"]["calls"] + used.get("cmdstat_eval", {}).get("calls", 0) <= 3 * 10
+    assert used["cmdstat_evalsha"]["calls"] + used.get("cmdstat_eval", {}).get("calls", 0) <= 3 * 11
     for span in told["spans"]:
         assert span["tasks"] == sum(span["start_ms"] <= at < span["end_ms"] for at in due), span
     assert told["tasks"] == 3000

@@ -90,6 +90,9 @@ KEYS: Final[Mapping[str, str]] = {
     "until": "Of `forecast`: how far it looks.",
     "tasks": "Of `forecast`: how many fall due; those that are overdue count among them at the start. With --tag and "
     "others: how many waiting tasks were counted or changed.",
+    "occurrences": "Occurrences of schedules that are stored later: of `forecast`, how many of `tasks`; of "
+    "`task count` with --due-before, how many beside them.",
+    "counted_until": "Of each schedule with too many `occurrences`: from when on they are not among them.",
     "follow_ups": "With --tag and others: how many follow-ups were counted or changed.",
     "too_far": "With --tag and others: tasks left alone, because they would be due later than maxDelaySeconds permits.",
     "workers": "Of `forecast`: the fewest that begin all of them within the objective.",

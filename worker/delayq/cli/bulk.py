@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli import inputs
+from delayq.cli import inputs, unstored
 from delayq.cli.exits import CommandError
 from delayq.cli.formats import iso, length, tasks
-from delayq.cli.output import emit
+from delayq.cli.output import emit, note
 from delayq.client.blocking import SyncClient
 from delayq.protocol.results import Bulk, Selection
 
@@ -54,9 +54,17 @@ def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa:
 
 
 def count(client: SyncClient, chosen: Selection, output: Output) -> None:
-    """Print how many tasks are selected."""
-    found = client.count_many(**chosen._asdict())
-    emit(output, found._asdict(), f"{tasks(found.tasks)} wait{_follow_ups(found)}{_left_alone(found)}")
+    """Print how many tasks are selected, and occurrences of schedules up to a time that are stored later."""
+    found, until_ms, extra = client.count_many(**chosen._asdict()), chosen.due_before_ms, None
+    if until_ms is not None:  # a schedule may have occurrences without end
+        extra = unstored.unstored(client, client.counts().now_ms, until_ms, chosen)
+    more = unstored.text(extra)
+    text = (
+        f"{tasks(found.tasks)} wait{_follow_ups(found)}{_left_alone(found)}{f', and {more}' if more else ''}"
+    )
+    emit(output, {**found._asdict(), **unstored.view(extra)}, text)
+    for each in unstored.notes(extra):
+        note(each)
 
 
 def change(

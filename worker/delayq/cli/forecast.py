@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli import forecast_text
+from delayq.cli import forecast_text, unstored
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.forecast_text import Forecast, Terms
 from delayq.cli.inputs import DURATION
@@ -71,7 +71,7 @@ def forecast(
     It also shows how late tasks start with the allowed workers.
 
     QUEUE's document sets the concurrency of a worker, the accepted lateness, and the number of workers. The forecast
-    does not include tasks that are scheduled or retried from now on.
+    includes the occurrences of schedules, and not the tasks that are scheduled or retried from now on.
     """
     if not 0 < within <= LONGEST_MS:
         raise click.BadParameter("expected a time above 0 and up to 366d", param_hint="'--within'")
@@ -121,6 +121,7 @@ def _terms(target: Target, most: int | None, handler_ms: int | None, lead: float
 def _computed(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
     """Refine the histogram of due times in rounds, and compute the forecast."""
     supply, found = terms.supply, client.counts()
+    extra = unstored.unstored(client, found.now_ms, found.now_ms + within_ms)
     parts = spans(found.now_ms, within_ms, None)
     histogram = Histogram(parts, few=supply.slots, short_ms=supply.short_ms)
     for nth in range(ROUNDS):
@@ -128,10 +129,10 @@ def _computed(client: SyncClient, within_ms: int, terms: Terms) -> Forecast:
         if not instants:
             break
         counts = client.counts(instants_ms=instants)
-        histogram.add(counts.due_by)
+        histogram.add({at: due + (extra.due_by(at) if extra else 0) for at, due in counts.due_by.items()})
         found = counts if nth == 0 else found
     now = Now(parts[0][0], found.due, found.late_ms, found.in_flight)
     if now.overdue:
         parts = [(now.at_ms, now.at_ms), *parts]  # overdue tasks have their own span
     expected = outlook(histogram.bins, parts, now, supply)
-    return Forecast(client.queue, now, expected, terms, found, histogram.bins)
+    return Forecast(client.queue, now, expected, terms, found, histogram.bins, extra)

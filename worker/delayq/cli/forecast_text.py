@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, isinf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from delayq.cli import unstored
 from delayq.cli.formats import length, tasks
 from delayq.cli.output import Table
 from delayq.cli.views import instant
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from delayq.forecast import Bin, Expected, Now, Supply
     from delayq.protocol.results import Counts
+    from delayq.schedules.unstored import Unstored
 
 BAR: Final = 20
 EIGHTHS: Final = "▏▎▍▌▋▊▉█"
@@ -52,6 +54,8 @@ class Forecast(NamedTuple):
     counts: Counts
     bins: Sequence[Bin]
     """Bins of the histogram, finer than the spans."""
+    unstored: Unstored | None
+    """Occurrences of schedules among the tasks that are not stored yet; None without schedules."""
 
     @property
     def within_ms(self) -> int:
@@ -73,6 +77,12 @@ class Forecast(NamedTuple):
         """Greatest lateness."""
         return max(span.late_seconds for span in self.spans)
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next task or occurrence is due; None without any."""
+        known = [self.counts.next_due_ms, *(self.unstored.due_ms[:1] if self.unstored else ())]
+        return min((at_ms for at_ms in known if at_ms is not None), default=None)
+
     def when(self, span: Expected) -> str:
         """Label a span by its start; the current span by its end."""
         if span.end_ms == span.start_ms:
@@ -90,7 +100,7 @@ class Forecast(NamedTuple):
         most = max(inside, key=lambda each: each.tasks, default=None)
         if most is not None and most.tasks and most.width_ms <= self.terms.supply.short_ms:
             return most.roundest_ms
-        following = self.counts.next_due_ms
+        following = self.next_due_ms
         return following if following is not None and span.start_ms <= following < span.end_ms else None
 
 
@@ -102,6 +112,7 @@ def view(found: Forecast) -> dict[str, Any]:
         **instant("now", found.now.at_ms),
         **instant("until", found.spans[-1].end_ms),
         "tasks": found.tasks,
+        **unstored.view(found.unstored),
         "due": found.now.overdue,
         "in_flight": found.now.processing,
         "workers": found.peak.workers,
@@ -238,6 +249,9 @@ def notes(found: Forecast) -> Iterator[str]:
         *([f"{seconds(supply.lead_seconds)} until a new worker claims"] if supply.lead_seconds else []),
         f"{seconds(supply.lateness_seconds)} of accepted lateness",
     ]
-    yield f"note: computed with {', '.join(parts)}; without tasks that are scheduled from now on"
+    among = unstored.text(found.unstored)
+    included = f"; with {among}" if among else ""
+    yield f"note: computed with {', '.join(parts)}{included}; without tasks that are scheduled from now on"
+    yield from unstored.notes(found.unstored)
     if found.terms.assumed:
         yield f"note: assumed defaults: {', '.join(GUESSES[key] for key in found.terms.assumed)}"

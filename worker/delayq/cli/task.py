@@ -89,7 +89,10 @@ def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Ou
 @bulk.selection_options
 @output_option
 def count(client: SyncClient, *, output: Output, **chosen: Any) -> None:  # noqa: ANN401 -- named in selection_options
-    """Count the tasks with a tag, a kind or a due time in a range."""
+    """Count the tasks with a tag, a kind or a due time in a range.
+
+    With --due-before, also occurrences of schedules until then that are stored later.
+    """
     if selected := bulk.selection((), **chosen):
         bulk.count(client, selected, output)
 

@@ -178,7 +178,8 @@ NEXT_DUE_SECONDS: Final = _gauge(
 )
 DUE_WITHIN_TASKS: Final = _gauge(
     "due_within_tasks",
-    "Scheduled tasks that fall due within the horizon; tasks that are due already are not counted.",
+    "Scheduled tasks that fall due within the horizon, with occurrences of schedules that are stored later; tasks that "
+    "are due already are not counted.",
     "shard",
     "horizon_seconds",
 )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from delayq.protocol.results import Counts, ParkedKind
     from delayq.scanner.durability import ServerInfo
     from delayq.scanner.scanner import Scanner
+    from delayq.scanner.upcoming import Upcoming
     from delayq.service.exposition import Family
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Exporter:
         """Send nothing before the first scrape."""
         self._scanner, self._commands, self._connection = scanner, commands, connection
         self._asked = spec.durability
+        self._upcoming: Upcoming | None = None
         self._infos: dict[str, ServerInfo] = {}  # by server
         self._where: dict[int, str] = {}  # the last known server of each shard
         self._read_at, self._connects = 0.0, 0  # of the cache: monotonic seconds, the scanner's connects
@@ -149,6 +151,8 @@ class Exporter:
         asked = list(horizons.ms.values())
         calls = [self._commands.counts(shard, asked) for shard in shards]
         found.counts |= zip(shards, await self._connection.run(calls), strict=True)
+        for shard in self._scanner.scheduled.intersection(shards):
+            found.counts[shard] = await self._upcoming_of(shard, found.counts[shard])
         with_parked = [shard for shard in shards if found.counts[shard].parked]
         if with_parked:
             kinds = await self._connection.answers([self._commands.parked(shard) for shard in with_parked])
@@ -161,6 +165,14 @@ class Exporter:
             found.due_kinds |= {
                 shard: mix for shard, mix in zip(shards, mixes, strict=True) if not isinstance(mix, Exception)
             }
+
+    async def _upcoming_of(self, shard: int, counts: Counts) -> Counts:
+        if self._upcoming is None:
+            # A queue without schedules does not pay for the libraries.
+            from delayq.scanner.upcoming import Upcoming  # noqa: PLC0415
+
+            self._upcoming = Upcoming(self._commands, self._connection, lambda: self._scanner.tended)
+        return await self._upcoming.added(shard, counts)
 
     async def _servers(self, there: Collection[Keys], deadline: float, found: Found) -> None:
         """Read the settings and clock of every server that holds a shard of the queue."""

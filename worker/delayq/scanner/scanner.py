@@ -71,6 +71,7 @@ class ShardScanner:
         """
         self._on_look = on_look
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
+        self.scheduled = False  # the shard has schedules with further occurrences
         self._commands, self._connection, self._reclaims = commands, connection, reclaims
         self._max_crashes = spec.delivery.max_crashes
         self._due_at = 0.0  # monotonic seconds
@@ -85,6 +86,7 @@ class ShardScanner:
         self._sleep_exactly()
         asked_at = time.monotonic()
         wait = await self._connection.one(self._commands.wake(self.shard))
+        self.scheduled = wait.look_seconds is not None
         if wait.look_seconds is not None and wait.look_seconds <= 0:
             self._on_look(self.shard)
         lapses_in = self._lapses_in(wait, asked_at)
@@ -255,6 +257,16 @@ class Scanner:
 
     def _led(self) -> set[int]:
         return {watch.shard for watch in self._watches if watch.leads}
+
+    @property
+    def scheduled(self) -> set[int]:
+        """The shards that we lead and that have schedules with further occurrences."""
+        return {watch.shard for watch in self._watches if watch.leads and watch.scheduled}
+
+    @property
+    def tended(self) -> int:
+        """How often a schedule was tended, which stores occurrences."""
+        return sum(parts.keeper.tended for parts in self._parts.values())
 
     @property
     def scans(self) -> Mapping[int, ScanProgress]:

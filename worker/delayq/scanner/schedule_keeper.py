@@ -35,6 +35,7 @@ class ScheduleKeeper:
         self._made: OccurrenceWriter | None = None
         self._due = set[int]()
         self.ahead_ms = 0  # how far ahead the operator needs occurrences
+        self.tended = 0  # schedules, so far
         self.alarm = Alarm()
 
     @property
@@ -59,12 +60,11 @@ class ScheduleKeeper:
             while entries == PAGE and shard in self._led():
                 call = self._commands.list_schedules(shard, offset=offset, limit=PAGE, due=True)
                 page = await self._connection.one(call)
-                moved = [
-                    await self._writer.tend(
+                entries = page.entries
+                offset += entries
+                for record in page.records:
+                    offset -= await self._writer.tend(
                         shard, record, page.now_ms, ahead_ms=self.ahead_ms, schedules=page.schedules
                     )
-                    for record in page.records
-                ]
-                entries = page.entries
-                offset += entries - sum(moved)
+                    self.tended += 1
         return 0.0 if self._due else REST_SECONDS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delayq.cli.kubectl.status_text import View, lines, overview
+from delayq.cli.kubectl.queues import Lease
+from delayq.cli.kubectl.status_text import View, data, lines, overview
 from delayq.cli.output import Table
 
 METADATA = {"namespace": "shop", "name": "orders"}
@@ -63,6 +64,38 @@ def test_the_overview_has_a_column_and_the_reason_of_parked_tasks_if_a_queue_has
     degraded = {"type": "Degraded", "status": "True", "reason": "QueueConflict"}
     assert shown("True", unknown, degraded)["WHY"] == "QueueConflict"
     assert shown("False", unknown)["WHY"] == "Unreachable"
+
+
+@pytest.mark.parametrize(
+    ("renew_time", "age", "sentence"),
+    [
+        ("1970-01-01T00:01:40.5Z", "just now", ""),
+        ("1970-01-01T00:01:10.000000Z", "30s ago", ""),
+        (
+            "1970-01-01T00:01:09Z",
+            "31s ago",
+            "The operator does not answer: it renewed Lease system/delayq 31s ago. ",
+        ),
+        (
+            "soon",
+            "at an unknown time",
+            "The operator does not answer: it renewed Lease system/delayq at an unknown",
+        ),
+        (None, None, "The operator does not run: it does not hold Lease system/delayq. "),
+    ],
+)
+def test_the_age_of_the_operators_lease_is_told(
+    renew_time: str | None, age: str | None, sentence: str
+) -> None:
+    """The operator writes nothing while nothing changes, so only its Lease shows whether it still decides."""
+    lease = Lease(name="system/delayq", renew_time=renew_time)
+    view = View(queue={"metadata": METADATA}, pods=[], events=[], lease=lease)
+    found = "\n".join(lines(view, 100.0)).splitlines()
+    assert found[1].startswith(sentence)
+    assert bool(found[1]) == bool(sentence)
+    told = f"renewed Lease system/delayq {age}" if age else "does not hold Lease system/delayq"
+    assert f"operator  {told}" in found
+    assert data(view)["operator"] == {"lease": "system/delayq", "renewTime": renew_time}
 
 
 def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> str:

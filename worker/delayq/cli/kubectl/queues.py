@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
 
 from delayq.cli.exits import NOT_FOUND, CommandError
-from delayq.cli.kubectl.times import unix
 from delayq.contract.problems import quote
 
 if TYPE_CHECKING:
@@ -20,8 +20,22 @@ KIND: Final = f"{names.PLURAL}.{names.DELAY_QUEUE.group}"
 
 
 MOST_NAMED: Final = 8
-LEASE_EXPIRED_SECONDS: Final = 60.0
-"""A Lease is renewed every 3 s and lasts 15; clocks differ."""
+CONFIGS: Final = f"--selector={names.MANAGED_BY_LABEL}={names.OPERATOR},{names.COMPONENT_LABEL}=config"
+_ANNOTATION: Final = names.INSTALLATION.replace(".", "\\.")
+INSTALLATIONS: Final = (
+    f'--output=jsonpath={{range .items[*]}}{{.metadata.annotations.{_ANNOTATION}}}{{"\\n"}}{{end}}'
+)
+"""Age and name of the operator's Lease, a line for each ConfigMap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The Lease of an operator, which renews it every 3 s."""
+
+    name: str
+    """With its namespace: delayq-system/delayq-operator."""
+    renew_time: str | None
+    """None if no operator holds it."""
 
 
 def one(kubectl: Kubectl, name: str) -> Object:
@@ -86,23 +100,28 @@ def events(kubectl: Kubectl, queue: Object) -> list[Object]:
     return sorted(found, key=when)
 
 
-def expired_lease(kubectl: Kubectl, queue: Object, now: float) -> str:
-    """Return the Lease of the queue's operator if it has expired; empty if it is valid or cannot be read."""
+def lease(kubectl: Kubectl, queue: Object) -> Lease | None:
+    """Return the Lease of the operator that serves a queue; None if it cannot be read."""
     namespace, name = place(queue)
-    config = kubectl.run("get", "configmap", names.config(name), "--output=json", namespace=namespace)
-    annotations = (
-        json.loads(config.stdout)["metadata"].get("annotations") or {} if config.returncode == 0 else {}
-    )
-    lease = str(annotations.get(names.INSTALLATION, "")).partition(" ")[2]
-    if not lease:
-        return ""
-    where, _, held = lease.partition("/")
-    answer = kubectl.run("get", "lease", held, "--output=json", "--ignore-not-found", namespace=where)
+    found = leases(kubectl, f"--field-selector=metadata.name={names.config(name)}", namespace=namespace)
+    return found[0] if found else None
+
+
+def leases(kubectl: Kubectl, *which: str, namespace: str | None = None) -> list[Lease]:
+    """Return the Leases of the operators that serve queues, by the ConfigMaps of these, as far as they can be read."""
+    answer = kubectl.run("get", "configmaps", *which, INSTALLATIONS, namespace=namespace)
+    lines = answer.stdout.splitlines() if answer.returncode == 0 else []
+    named = {line.partition(" ")[2] for line in lines} - {""}
+    return [found for each in sorted(named) if (found := _lease(kubectl, each)) is not None]
+
+
+def _lease(kubectl: Kubectl, named: str) -> Lease | None:
+    namespace, _, name = named.partition("/")
+    answer = kubectl.run("get", "lease", name, "--output=json", "--ignore-not-found", namespace=namespace)
     if answer.returncode != 0:
-        return ""
+        return None
     spec = json.loads(answer.stdout)["spec"] if answer.stdout.strip() else {}
-    renewed = unix(spec.get("renewTime")) if spec.get("holderIdentity") else None
-    return lease if renewed is None or now - renewed > LEASE_EXPIRED_SECONDS else ""
+    return Lease(name=named, renew_time=spec.get("renewTime") if spec.get("holderIdentity") else None)
 
 
 def when(event: Object) -> str:

@@ -112,8 +112,7 @@ class Bundle:
         self._objects("children.yaml", lambda: self._items(CHILDREN, mine))
         pods = self._objects("pods.yaml", lambda: self._items("pods", mine))
         events = self._objects("events.yaml", lambda: _about(name, self._items("events")))
-        view = status_text.View(queue=allowed.shown(queue), pods=pods, events=events)
-        self._text("status.txt", lambda: "\n".join(status_text.lines(view, time.time())) + "\n")
+        self._text("status.txt", lambda: self._status(queue, pods, events))
         self._text("versions.json", lambda: self._kubectl.text("version", "--output=json"))
         self._text("doctor.txt", lambda: self._doctor(pods))
         operators = self._objects(
@@ -159,6 +158,11 @@ class Bundle:
                 run(f"{container}.previous.log", allowed.log, *asked, "--previous")
         if _runs(pod) and queues.component(pod) != "reaper":
             run("metrics.txt", allowed.metrics, "exec", name, "--", "python3", "-c", METRICS)
+
+    def _status(self, queue: Object, pods: list[Object], events: list[Object]) -> str:
+        lease = queues.lease(self._kubectl, queue)
+        view = status_text.View(queue=allowed.shown(queue), pods=pods, events=events, lease=lease)
+        return "\n".join(status_text.lines(view, time.time())) + "\n"
 
     def _doctor(self, pods: list[Object]) -> str:
         scanners = [pod for pod in pods if _runs(pod) and queues.component(pod) == "scanner"]

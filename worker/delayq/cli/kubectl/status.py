@@ -12,7 +12,7 @@ from delayq.cli.exits import USAGE, CommandError
 from delayq.cli.inputs import Read
 from delayq.cli.kubectl import queues, status_text
 from delayq.cli.kubectl.options import complete_name, kubectl_options
-from delayq.cli.output import Table, emit
+from delayq.cli.output import Table, emit, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +89,8 @@ def status(
 
     if not watch:
         show(None, "")
+        if name is None:
+            _silent(kubectl, ["--all-namespaces"] if everywhere else [])
     else:
         for namespace, changed in _changes(kubectl, which):
             show(namespace, changed)
@@ -100,7 +102,7 @@ def _one(kubectl: Kubectl, name: str, shown: int, output: str) -> None:
     view = status_text.View(
         queue=queue,
         pods=queues.pods(kubectl, queue),
-        expired_lease=queues.expired_lease(kubectl, queue, now),
+        lease=queues.lease(kubectl, queue),
         events=queues.events(kubectl, queue)[-shown:] if shown else [],
     )
     emit(_format(output), status_text.data(view), "\n".join(status_text.lines(view, now)))
@@ -111,6 +113,14 @@ def _side_by_side(found: list[Object], output: str, *, everywhere: bool) -> None
         found, time.time(), everywhere=everywhere, wide=output == "wide"
     )
     emit(_format(output), [status_text.summary(each) for each in found], table)
+
+
+def _silent(kubectl: Kubectl, which: list[str]) -> None:
+    """Say on stderr which operators do not answer: the table may be old."""
+    now = time.time()
+    for lease in queues.leases(kubectl, queues.CONFIGS, *which):
+        if silence := status_text.silent(lease, now):
+            note(f"note: {silence}")
 
 
 def _format(output: str) -> Output:

@@ -10,7 +10,7 @@ from delayq_operator.cache.pod import read
 
 from delayq.cli.formats import clean, tasks
 from delayq.cli.kubectl import queues
-from delayq.cli.kubectl.times import ago, since, until
+from delayq.cli.kubectl.times import ago, since, unix, until
 from delayq.cli.output import Table, facts
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ EXPECTED: Final[Mapping[str, str]] = {
 
 UNKNOWN: Final = "not known yet"
 
+SILENT_SECONDS: Final = 30.0
+"""A Lease is renewed every 3 s and lasts 15; clocks differ."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -46,8 +49,8 @@ class View:
     queue: Object
     pods: Sequence[Object]
     events: Sequence[Object]
-    expired_lease: str = ""
-    """The Lease of its operator, if it has expired."""
+    lease: queues.Lease | None = None
+    """That of its operator; None if it cannot be read."""
 
 
 def conditions(queue: Object) -> dict[str, Object]:
@@ -65,6 +68,7 @@ def data(view: View) -> Object:
     """Return the JSON view."""
     return {
         **summary(view.queue),
+        **({"operator": _operator_data(view.lease)} if view.lease else {}),
         "pods": [_pod_data(body) for body in view.pods],
         "events": [
             {field: event.get(field) for field in ("type", "reason", "message", "count")}
@@ -72,6 +76,10 @@ def data(view: View) -> Object:
             for event in view.events
         ],
     }
+
+
+def _operator_data(lease: queues.Lease) -> Object:
+    return {"lease": lease.name, "renewTime": lease.renew_time}
 
 
 def _pod_data(body: Object) -> Object:
@@ -82,14 +90,34 @@ def _pod_data(body: Object) -> Object:
 def lines(view: View, now: float) -> Iterator[str]:
     """Yield the text of one queue, the most important first."""
     yield _headline(view.queue, now)
-    if view.expired_lease:
-        yield f"No operator runs: Lease {view.expired_lease} is not renewed. This status may be old; tasks still run."
+    if view.lease and (silence := silent(view.lease, now)):
+        yield silence
     yield ""
-    yield facts(list(_facts(view.queue, now)))
+    operator = [("operator", _operator(view.lease, now))] if view.lease else []
+    yield facts([*_facts(view.queue, now), *operator])
     for table in (_conditions(view.queue, now), _pods(view.pods, now), _events(view.events, now)):
         if table.rows:
             yield ""
             yield from table.lines()
+
+
+def silent(lease: queues.Lease, now: float) -> str:
+    """Return what follows if no operator renews its Lease; empty if one does."""
+    renewed = unix(lease.renew_time)
+    if renewed is not None and now - renewed <= SILENT_SECONDS:
+        return ""
+    what = "does not answer" if lease.renew_time else "does not run"
+    return (
+        f"The operator {what}: it {_operator(lease, now)}. This status may be old. Tasks run on the workers that are "
+        "ready; none is started for tasks that fall due, and nothing is repaired."
+    )
+
+
+def _operator(lease: queues.Lease, now: float) -> str:
+    """Format the age of the last decision on a queue: an operator decides as long as it renews its Lease."""
+    if lease.renew_time is None:
+        return f"does not hold Lease {lease.name}"
+    return f"renewed Lease {lease.name} {ago(lease.renew_time, now)}"
 
 
 def _headline(queue: Object, now: float) -> str:

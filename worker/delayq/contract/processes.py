@@ -83,7 +83,8 @@ class Reaper:
     schedule: str = text(
         SCHEDULE,
         default=EVERY_FIVE_MINUTES,
-        doc="When a run starts, as a cron schedule. While scanner.replicas is 0, the default means every minute.",
+        doc="When a run starts, as a cron schedule. The default means every five minutes, from a minute that "
+        "follows from namespace and name, or every minute while scanner.replicas is 0.",
     )
     time_zone: str | None = text(
         TIME_ZONE, default=None, doc="Time zone of the schedule. Absent: that of the cluster's controller."

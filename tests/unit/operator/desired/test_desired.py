@@ -7,6 +7,7 @@ golden files anew; `git diff` then shows what the change does to every object.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,7 @@ FIELDS: list[tuple[Object, str, str, object]] = [
     ],
     # Without scanners only the reaper recovers expired leases.
     (WITHOUT_SCANNERS, "CronJob -reaper", "spec.schedule", "* * * * *"),
+    ({"reaper": {"schedule": "0-59/5 * * * *"}}, "CronJob -reaper", "spec.schedule", "0-59/5 * * * *"),
     # The author of a queue need not be trusted with a shared Prometheus.
     (scraped(1), "PodMonitor -delayq", INTERVAL, "5s"),
     (scraped(7), "PodMonitor -delayq", INTERVAL, "7s"),
@@ -135,6 +137,17 @@ def test_a_field_follows_from_the_document(spec: Object, which: str, path: str, 
     before, _, after = path.partition(".0.")
     found = at(body, before)
     assert (at(found[0], after) if isinstance(found, list) else found) == value
+
+
+def test_the_reapers_of_a_cluster_start_in_different_minutes() -> None:
+    """A queue keeps its minute, and that of a queue of the same name elsewhere is another one."""
+    of = queue()
+    places = ["shop", *(f"team-{number}" for number in range(99))]
+    found = [child("CronJob", "-reaper", of, namespace=place)["spec"]["schedule"] for place in places]
+    shares = Counter(found)
+    assert set(shares) == {f"{minute}-59/5 * * * *" for minute in range(5)}
+    assert max(shares.values()) < 30
+    assert found[0] == "1-59/5 * * * *", "an upgrade of the operator does not move it"
 
 
 def test_the_operators_setting_reaches_the_pods() -> None:

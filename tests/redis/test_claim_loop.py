@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.errors import Bury
@@ -15,9 +15,11 @@ from delayq.worker.settlements import TOO_NEW_PAUSE_MS, Settlement
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_deadlines import within
 from tests.redis.test_reaper import spec
-from tests.redis.working import ended, loop_of
+from tests.redis.working import ended, finish, loop_of
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+
     from delayq.protocol.envelope import Task
 
     from tests.servers import RedisServer
@@ -123,6 +125,39 @@ async def test_each_dead_letter_is_logged_with_its_reason(
         {"task_id": "fails", "attempt": failures + 1, "reason": "attempts"},
     ]
     assert set(shard.whole().dlq) == {"dies", "fails"}
+
+
+class Later:
+    """An awaitable that is no coroutine."""
+
+    def __init__(self, work: Coroutine[Any, Any, object]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        return self._work.__await__()
+
+
+async def test_what_a_handler_without_a_guard_returns_is_awaited_before_its_task_is_done(
+    shard: Shard, redis_url: str
+) -> None:
+    """Without `await` in the handler, its work would not run, and its task would be done."""
+    began = list[str]()
+
+    async def work(task: Task) -> object:
+        began.append(task.id)
+        return work(task) if task.id == "again" else None
+
+    async def handler(task: Task) -> object:
+        return {"coroutine": work, "other": lambda task: Later(work(task)), "again": work}[task.id](task)
+
+    ids = ("coroutine", "other", "again")
+    shard.seed(State(delayed=dict.fromkeys(ids, NOW)))
+    async with loop_of(shard.commands, redis_url, call=handler) as (loop, group_state, _):
+        await finish(loop, group_state)
+    assert sorted(began) == sorted(ids)
+    after = shard.whole()
+    assert after.stats["acked"] == 2
+    assert "awaitable (coroutine) that has not run" in after.attempts["again"]
 
 
 @pytest.mark.one_server

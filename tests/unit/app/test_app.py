@@ -6,7 +6,7 @@ import asyncio
 import json
 import runpy
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator  # noqa: TC003 -- annotations that are read
+from collections.abc import AsyncIterator, Callable, Generator, Iterator  # noqa: TC003 -- annotations that are read
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +20,7 @@ from delayq import App, Context, SyncClient
 from delayq.app import arguments
 from delayq.errors import InvalidDueTime, InvalidTask
 from delayq.handlers.app import AppHandler
+from delayq.handlers.base import HandlerSetupError
 from pydantic import BaseModel, Field
 
 from tests.unit.handlers.support import document
@@ -414,6 +415,33 @@ async def test_an_app_is_bound_to_another_queue_when_no_client_of_the_earlier_on
     assert shop.sync_client is mine
     async with shop:
         assert shop.client.queue == "other"
+
+
+class Later:
+    """An awaitable that is no coroutine."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+async def forgotten() -> None:
+    """A lifespan without its decorator."""
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "what"), [(Later, "Later"), (forgotten, "coroutine"), (lambda: None, "NoneType")]
+)
+async def test_a_lifespan_that_cannot_be_entered_is_named(lifespan: Any, what: str) -> None:  # noqa: ANN401
+    """A decorator may hide that it returns an awaitable. Nothing stays open, or is left unawaited."""
+    shop = App(lifespan=lifespan)
+    shop.task(one(int))
+    handler = AppHandler(shop, QUEUE)
+    with pytest.raises(
+        HandlerSetupError,
+        match=rf"lifespan returned a {what}: expected an asynchronous context manager\. Write",
+    ):
+        await handler.start()
+    shop.bind_document(None)  # refused while the App is open
 
 
 @pytest.mark.parametrize("fails", ["at the start", "at the end"])

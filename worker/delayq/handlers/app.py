@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from delayq.guards.coverage import EVERY_TASK
 from delayq.handlers.base import Batch, Handler, HandlerSetupError
 from delayq.handlers.guarded import (
     apart,
+    close_unawaited,
     run_to_its_end,
     sharing,
     sharing_batch,
@@ -180,7 +181,7 @@ class AppHandler(Handler):
             stack.callback(self._app.close)
             await stack.enter_async_context(self._app)
             if self._app.lifespan is not None:
-                self._state = await stack.enter_async_context(self._app.lifespan())
+                self._state = await stack.enter_async_context(_lifespan(self._app.lifespan()))
             self._opened = stack.pop_all()
 
     async def close(self) -> None:
@@ -197,6 +198,18 @@ def load(path: str) -> App:
     if not list(app):
         raise HandlerSetupError(FIELD, f'"{path}" has no tasks: define them with @app.task in this module')
     return app
+
+
+def _lifespan(returned: object) -> AbstractAsyncContextManager[Any]:
+    """Return what a call of the App's lifespan has returned; HandlerSetupError if it cannot be entered."""
+    if isinstance(returned, AbstractAsyncContextManager):
+        return returned
+    close_unawaited(returned)
+    raise HandlerSetupError(
+        FIELD,
+        f"the App's lifespan returned a {type(returned).__name__}: expected an asynchronous context manager. Write it "
+        "as an `async def` with one `yield`, under @asynccontextmanager as its outermost decorator",
+    )
 
 
 def _decoder(kind: TaskKind[..., Any]) -> Callable[[Task], dict[str, Any]]:

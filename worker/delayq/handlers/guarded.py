@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def close_unawaited(result: object) -> None:
+    """Close a coroutine that will not run; otherwise Python warns that it was never awaited."""
+    if isinstance(result, Coroutine | Generator):
+        result.close()
+
+
 def run_to_its_end(result: T) -> T:
     """Return the result of a handler; TypeError for an awaitable, whose code has not run yet.
 
@@ -27,8 +33,7 @@ def run_to_its_end(result: T) -> T:
     """
     if not inspect.isawaitable(result):
         return result
-    if isinstance(result, Coroutine | Generator):
-        result.close()  # otherwise Python warns that it was never awaited
+    close_unawaited(result)
     raise TypeError(
         f"the handler returned an awaitable ({type(result).__name__}) that has not run, and the guard cannot await "
         "it: a plain function around a coroutine function cannot take a connection. Make it async: `async def`, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import random
 import time
@@ -23,6 +24,7 @@ from delayq.errors import (
 from delayq.handlers.base import NO_BATCHES
 from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.handlers.forked_children import end_if_forked
+from delayq.handlers.guarded import run_to_its_end
 from delayq.service import logs
 from delayq.worker import backoff
 from delayq.worker.batches import size_of
@@ -99,8 +101,10 @@ class Executor:
             return self.settlement(running, asyncio.CancelledError())
         self._counters.claimed_to_started.observe(started - running.extended_at)
         try:
-            await self._call(running.lease.task)
+            result = await self._call(running.lease.task)
             end_if_forked()
+            if result is not None and inspect.isawaitable(result):  # of `async def` without `await`
+                run_to_its_end(await result)
         except BaseException as error:  # noqa: BLE001 -- every exception of a handler is a failure of its task
             end_if_forked()
             settlement = self.settlement(running, error)

@@ -59,6 +59,7 @@ class World:
         self.statuses: dict[str, dict[str, Any]] = {}
         self.events: list[tuple[str, str]] = []
         self.tries: list[str] = []
+        self.checked: list[bool] = []  # of each try: whether it need not check the times
         self.error: Mapping[str, Exception] = {}
         self.refuses: Exception | None = None  # the API server
         self.parked: list[ParkedKind] = []
@@ -95,10 +96,11 @@ class World:
     # --- The client.
 
     async def apply_schedule(
-        self, schedule: DelaySchedule, *, owner: str, notes: Mapping[str, object]
+        self, schedule: DelaySchedule, *, owner: str, notes: Mapping[str, object], checked: bool
     ) -> ScheduleChange:
         name = schedule.metadata.name
         self.tries.append(name)
+        self.checked.append(checked)
         if name in self.error:
             raise self.error[name]
         body = json.dumps({"document": to_document(schedule), **notes}).encode()
@@ -214,10 +216,25 @@ async def test_one_that_is_refused_again_and_again_is_tried_ever_less_often_unti
         world.watch._waits["full"] = seconds, 0.0
         waits.append(seconds)
     assert waits == [10, 20, 40, 80, 160, 300, 300]
+    assert world.checked == [False, *[True] * (len(world.tries) - 1)], "its times are checked once"
     world.error = {}
     world.see(body("full", 2))
     await world.settle()
     assert (world.applied, world.watch._waits) == (["full"], {})
+    assert world.checked[-1] is False, "another generation has other times"
+
+
+async def test_a_spec_that_is_invalid_is_checked_in_each_try() -> None:
+    """It is tried again only if the API server did not take the status that says so."""
+    world = World()
+    world.error, world.refuses = {"never": SpecError(())}, Away("no answer")
+    world.see(body("never"))
+    for _ in range(2):
+        await world.settle()
+        world.watch._waits["never"] = 10.0, 0.0
+        await world.settle()
+    assert len(world.checked) > 1
+    assert not any(world.checked)
 
 
 async def test_a_deletion_while_its_status_is_written_is_not_undone_by_the_answer() -> None:

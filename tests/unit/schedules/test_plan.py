@@ -11,6 +11,7 @@ from delayq.protocol import envelope
 from delayq.protocol.envelope import NO_LIMIT_MS, Occurrence
 from delayq.schedules import cron
 from delayq.schedules import plan as plans
+from delayq.schedules import times as times_of
 from delayq.schedules.plan import AHEAD_MS, MOST, Plan, most_ahead, planned
 from delayq.schedules.record import flat, task_body
 from hypothesis import given
@@ -125,7 +126,7 @@ async def test_after_a_long_outage_at_most_a_thousand_of_the_past_run() -> None:
 
 def test_others_run_after_each_time_that_a_plan_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while it looks at the times after which an occurrence does not begin any more, up to 1,000."""
-    monkeypatch.setattr(plans, "SLICE_SECONDS", -1)
+    monkeypatch.setattr(times_of, "SLICE_SECONDS", -1)
     of = schedule(cron="0 3 * * *", jitterSeconds=60, misfire={"policy": "RunAll", "maxRuns": 1000})
     with patch.object(cron.Cron, "after", autospec=True, side_effect=cron.Cron.after) as times:
         steps = plans._planning(of, NOW, NOW, AHEAD_MS, most=MOST)

@@ -23,7 +23,7 @@ from delayq.scaling.sentences import counted
 from delayq.schedules.cron import GAP, SECOND_TIME
 from delayq.schedules.record import CLIENT, decode
 from delayq.schedules.steps import uneven
-from delayq.schedules.times import Calendar
+from delayq.schedules.times import Calendar, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,7 +205,7 @@ def _when(schedule: DelaySchedule | None) -> str:
 def calendar(file: str | Path, schedule: DelaySchedule) -> Calendar:
     """Return the times of a schedule of a file, and note uneven steps; exit with what is wrong with it."""
     try:
-        found = Calendar(schedule)
+        found = checked(schedule)
     except SpecError as error:
         raise CommandError(f"{file}: {schedule.metadata.name}: {error}", code=INVALID) from None
     note_uneven(file, schedule)

@@ -16,7 +16,7 @@ from delayq.cli.schedules import note_uneven
 from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
-from delayq.schedules.times import Calendar
+from delayq.schedules.times import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _schedules(name: str, found: Documents) -> Iterator[Problem]:
     """Check the expressions of schedules, and in a file with queues, which queue each names."""
     for where, schedule in found.schedules:
         try:
-            Calendar(schedule)
+            checked(schedule)
         except SpecError as error:
             several = where != name
             yield from (

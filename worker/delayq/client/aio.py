@@ -251,15 +251,21 @@ class Client(QueueClient):
         )
 
     async def apply_schedule(
-        self, schedule: DelaySchedule, *, owner: str = CLIENT, notes: Mapping[str, object] | None = None
+        self,
+        schedule: DelaySchedule,
+        *,
+        owner: str = CLIENT,
+        notes: Mapping[str, object] | None = None,
+        checked: bool = False,
     ) -> ScheduleChange:
         """Create a recurring schedule, or change it: then occurrences created ahead are created anew.
 
         `schedule` comes from delayq.contract.document.parse_schedule(). Raises SpecError, which names the field;
         ScheduleRefused if somebody else owns a schedule of this name, or the queue is full. `owner` and `notes` are
         for programs that keep schedules elsewhere: only the same owner may change it, and the record has the notes.
+        `checked`: an earlier call with this schedule raised ScheduleRefused, so its times need not be checked again.
         """
-        return await self._do(self._recurring.apply(schedule, owner=owner, notes=notes))
+        return await self._do(self._recurring.apply(schedule, owner=owner, notes=notes, checked=checked))
 
     async def sync_schedules(
         self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = ""

@@ -179,10 +179,15 @@ class SyncClient(QueueClient):
         return self._do(self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress))
 
     def apply_schedule(
-        self, schedule: DelaySchedule, *, owner: str = CLIENT, notes: Mapping[str, object] | None = None
+        self,
+        schedule: DelaySchedule,
+        *,
+        owner: str = CLIENT,
+        notes: Mapping[str, object] | None = None,
+        checked: bool = False,
     ) -> ScheduleChange:
         """See Client.apply_schedule."""
-        return self._do(self._recurring.apply(schedule, owner=owner, notes=notes))
+        return self._do(self._recurring.apply(schedule, owner=owner, notes=notes, checked=checked))
 
     def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = "") -> None:
         """See Client.sync_schedules."""

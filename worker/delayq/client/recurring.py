@@ -69,10 +69,16 @@ class RecurringSchedules:
         self._operations, self._homes = operations, operations.homes
 
     def apply(
-        self, schedule: DelaySchedule, *, owner: str = CLIENT, notes: Mapping[str, object] | None = None
+        self,
+        schedule: DelaySchedule,
+        *,
+        owner: str = CLIENT,
+        notes: Mapping[str, object] | None = None,
+        checked: bool = False,
     ) -> Operation[ScheduleChange]:
-        """Create or change a schedule. `notes`: what its owner keeps beside it."""
-        _calendar(schedule)
+        """Create or change a schedule. `notes`: what its owner keeps beside it; `checked`: its times were checked."""
+        for _ in () if checked else _times().checking(schedule):
+            yield 0.0
         name, task = schedule.metadata.name, schedule.spec.task
         try:
             TaskEncoder(self._operations.limits).prepare(
@@ -183,7 +189,7 @@ class RecurringSchedules:
         check_whole("before_ms", before_ms)
         record, schedule, now_ms = yield from self._one(name)
         last_ms = min(before_ms - 1, now_ms if schedule.spec.suspend else min(record.cursor_ms, now_ms))
-        nominal = (each.nominal.at_ms for each in _calendar(schedule).after(from_ms - 1))
+        nominal = (each.nominal.at_ms for each in _times().Calendar(schedule).after(from_ms - 1))
         times = list(islice(takewhile(lambda at_ms: at_ms <= last_ms, nominal), MOST_BACKFILLED + 1))
         if len(times) > MOST_BACKFILLED:
             raise ScheduleRefused(
@@ -236,13 +242,13 @@ def _refusal(name: str, done: ScheduleWritten) -> str:
     return f"schedule {name}: {_NO_ROOM}"
 
 
-def _calendar(schedule: DelaySchedule) -> Any:  # noqa: ANN401 -- delayq.schedules.times.Calendar
-    """Return the times of a schedule; SpecError if it has none. The libraries of a plain client do not suffice."""
+def _times() -> Any:  # noqa: ANN401 -- a module
+    """Return delayq.schedules.times. The libraries of a plain client do not suffice."""
     try:
-        from delayq.schedules.times import Calendar  # noqa: PLC0415
+        from delayq.schedules import times  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ScheduleRefused(f"schedules need {error.name}: pip install 'delayq[cli]'") from error
-    return Calendar(schedule)
+    return times
 
 
 def _checked(name: str) -> str:

@@ -40,14 +40,14 @@ def next_times(schedule: DelaySchedule, now_ms: int) -> list[int]:
     """Return when the next occurrences are due, ms; none while it is suspended."""
     if schedule.spec.suspend:
         return []
-    return [each.due_ms for each in islice(Calendar(schedule, known=True).after(now_ms), SHOWN)]
+    return [each.due_ms for each in islice(Calendar(schedule).after(now_ms), SHOWN)]
 
 
 def is_behind(schedule: DelaySchedule, record: ScheduleRecord, now_ms: int) -> bool:
     """Whether a time is over that the scanner has not created for a minute, as in a full queue."""
     if schedule.spec.suspend or record.cursor_ms >= now_ms:
         return False
-    first = next(Calendar(schedule, known=True).after(record.cursor_ms), None)
+    first = next(Calendar(schedule).after(record.cursor_ms), None)
     return first is not None and first.nominal.at_ms < now_ms - BEHIND_MS
 
 

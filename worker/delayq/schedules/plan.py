@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from delayq.protocol.envelope import NO_LIMIT_MS
-from delayq.schedules.times import Calendar
+from delayq.schedules.times import Calendar, slice_ends
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -28,8 +28,6 @@ NO_MORE_MS: Final = 253_402_300_799_000
 """The cursor of a schedule whose times are over: the end of the year 9999."""
 ROUND_MS: Final = 10_000
 """Looks are at multiples of this, so that many schedules share a call."""
-SLICE_SECONDS: Final = 0.002
-"""How long it computes before others run: a wake must not be late."""
 
 
 class Due(NamedTuple):
@@ -95,12 +93,12 @@ def _planning(
     """Compute a plan; yields after each SLICE_SECONDS."""
     if schedule.spec.suspend:
         return Plan((), 0, cursor_ms, None)
-    past, ahead, count, last, slice_ends = deque[Due](maxlen=MOST), list[Due](), 0, cursor_ms, _slice()
+    past, ahead, count, last, ends = deque[Due](maxlen=MOST), list[Due](), 0, cursor_ms, slice_ends()
     exist = 0  # occurrences ahead
-    for due in _limited(Calendar(schedule, known=True), schedule.spec.misfire, min(cursor_ms, now_ms)):
-        if time.monotonic() > slice_ends:
+    for due in _limited(Calendar(schedule), schedule.spec.misfire, min(cursor_ms, now_ms)):
+        if time.monotonic() > ends:
             yield
-            slice_ends = _slice()
+            ends = slice_ends()
         if due is None:
             continue
         if due.nominal_ms > now_ms + 2 * ahead_ms:
@@ -120,10 +118,6 @@ def _planning(
                 past.append(due)
         last = due.nominal_ms
     return Plan([*past, *ahead], count - len(past), NO_MORE_MS, None)
-
-
-def _slice() -> float:
-    return time.monotonic() + SLICE_SECONDS
 
 
 def _look(at_ms: int) -> int:

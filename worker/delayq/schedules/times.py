@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -15,10 +16,12 @@ from delayq.schedules import zones
 from delayq.schedules.cron import Cron, Nominal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from delayq.contract.schedule import DelaySchedule, ScheduleSpec
 
+SLICE_SECONDS: Final = 0.002
+"""How long it computes before others run: a wake must not be late."""
 LOOKED_AT: Final = 500
 """Occurrences from which the shortest period is known: more than a year of daily ones."""
 
@@ -64,21 +67,18 @@ class Listed:
 class Calendar:
     """The occurrences of one schedule."""
 
-    def __init__(self, schedule: DelaySchedule, *, known: bool = False) -> None:
-        """SpecError names the field whose value cannot be: an instant, a zone, an expression, the jitter.
-
-        `known`: it was checked when it was written, so what takes long is not checked again, nor names of zones, which
-        become fewer and more.
-        """
+    def __init__(self, schedule: DelaySchedule) -> None:
+        """Take a schedule that was checked when it was written: names of zones become fewer and more."""
         self.name, spec = schedule.metadata.name, schedule.spec
         self._first_ms = 0 if spec.start_time is None else _instant("startTime", spec.start_time)
         self._last_ms = None if spec.end_time is None else _instant("endTime", spec.end_time)
-        if not known:
-            _check_zone(spec.time_zone)
         self._times, self._jitter_ms = _times(spec), spec.jitter_seconds * 1000
-        if not known:
-            _check_ever(self._times, spec)
-            _check_jitter(self._times, self._jitter_ms, self._first_ms)
+
+    def checks(self, spec: ScheduleSpec) -> Iterator[None]:
+        """Check what takes long; yields after each SLICE_SECONDS."""
+        _check_ever(self._times, spec)
+        if self._jitter_ms:
+            yield from _check_jitter(self._times, self._jitter_ms, self._first_ms)
 
     def after(self, after_ms: int) -> Iterator[Occurrence]:
         """Yield the occurrences whose nominal time is after an instant, in the order of nominal times."""
@@ -94,6 +94,33 @@ class Calendar:
             return 0
         digest = blake2b(f"{self.name}@{nominal_ms}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % (self._jitter_ms + 1)
+
+
+def checking(schedule: DelaySchedule) -> Generator[None, None, Calendar]:
+    """Check a new schedule, and return its calendar; yields after each SLICE_SECONDS, so that others run in between.
+
+    SpecError names the field whose value cannot be: an instant, a zone, an expression, the jitter.
+    """
+    _check_zone(schedule.spec.time_zone)
+    calendar = Calendar(schedule)
+    yield from calendar.checks(schedule.spec)
+    return calendar
+
+
+def checked(schedule: DelaySchedule) -> Calendar:
+    """Return the same where nobody waits."""
+    steps = checking(schedule)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            calendar: Calendar = done.value
+            return calendar
+
+
+def slice_ends() -> float:
+    """Return when the slice that begins now is over, monotonic seconds."""
+    return time.monotonic() + SLICE_SECONDS
 
 
 def _times(spec: ScheduleSpec) -> Times:
@@ -157,11 +184,14 @@ def _check_ever(times: Times, spec: ScheduleSpec) -> None:
         raise _refused("cron", f"expected a cron expression that matches some time, got {quote(spec.cron)}")
 
 
-def _check_jitter(times: Times, jitter_ms: int, first_ms: int) -> None:
+def _check_jitter(times: Times, jitter_ms: int, first_ms: int) -> Iterator[None]:
     """Refuse a jitter that could change the order of occurrences."""
-    if not jitter_ms:
-        return
-    found = [nominal.at_ms for nominal in islice(times.after(first_ms), LOOKED_AT)]
+    found, ends = list[int](), slice_ends()
+    for nominal in islice(times.after(first_ms), LOOKED_AT):
+        found.append(nominal.at_ms)
+        if time.monotonic() > ends:
+            yield
+            ends = slice_ends()
     shortest = min((later - at for at, later in pairwise(found)), default=None)
     if shortest is not None and jitter_ms >= shortest:
         message = f"expected less than the shortest time between two occurrences, {shortest // 1000}"

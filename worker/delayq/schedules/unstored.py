@@ -62,7 +62,7 @@ def due_times(record: ScheduleRecord, now_ms: int, until_ms: int, chosen: Select
         return
     after_ms = max(record.cursor_ms, now_ms, from_ms - definition.schedule.spec.jitter_seconds * 1000 - 1)
     try:
-        calendar = Calendar(definition.schedule, known=True)
+        calendar = Calendar(definition.schedule)
     except SpecError:
         return
     for each in calendar.after(after_ms):

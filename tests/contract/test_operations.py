@@ -23,7 +23,7 @@ def events_in_code() -> set[str]:
     levelled = re.findall(r"\blog\.log\(\s*\w+,\s*\"([a-z_]+)\"", text)
     assigned = re.findall(r"event = \"([a-z_]+)\" if \w+(?:\.\w+)* else \"([a-z_]+)\"", text)
     by_error = re.findall(
-        r"(?:Guard\w+|Retry): \"((?:guard|handler)_[a-z_]+)\",", text
+        r"(?:Guard\w+|Retry|ArgumentsRefused): \"((?:guard|handler|arguments)_[a-z_]+)\",", text
     )  # executor.py's table
     failed = re.findall(r"_failed\(\"([a-z_]+)\"", text)
     return {*called, *levelled, *failed, *by_error, *(name for pair in assigned for name in pair)}

@@ -164,6 +164,21 @@ def test_parked_tasks_are_named_with_their_kinds(orders: Shard) -> None:
     )
 
 
+def test_tasks_whose_arguments_the_workers_refuse_are_named_also_by_status(orders: Shard) -> None:
+    why = "task push: to: missing argument"
+    waits = f"waits for a worker that its arguments fit, for 90 s of 3600 s so far: {why}"
+    retry = {"push:a": NOW + 60_000, "push:b": NOW + 30_000, "c": NOW + 10_000}
+    attempts = {"push:a": f"0 0 {waits}", "push:b": f"1 0 @{NOW + 30_000} {waits}", "c": "1 0 boom"}
+    orders.seed(State(retry=retry, attempts=attempts, leader=f"scanner-1 {NOW + 5000}"))
+    said = f"2 of 3 sampled retrying tasks wait for a worker that their arguments fit, such as push:b: {why}"
+    found = found_at(orders.server.url, code=0)["arguments"]
+    assert (found["level"], found["message"]) == ("warning", said)
+    assert f"! {said} (delayq task list --state retrying)\n" in on(orders, "status", "orders").stderr
+    orders.seed(State(retry={"c": NOW}, attempts={"c": "1 0 boom"}, leader=f"scanner-1 {NOW + 5000}"))
+    assert "arguments" not in found_at(orders.server.url, code=0)
+    assert on(orders, "status", "orders").stderr == ""
+
+
 def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_busy(orders: Shard) -> None:
     """A dead worker's tasks are in flight for a while: no lease of theirs is extended."""
     idle = "none claimed within a second, and no worker holds a lease"

@@ -161,14 +161,23 @@ async def test_a_task_that_no_worker_knows_waits_and_a_newer_worker_runs_it_unch
     assert counts.stats.get("retried", 0) == counts.stats.get("buried", 0) == 0
 
 
-async def test_a_payload_that_does_not_fit_is_a_dead_letter_at_once(client: Client, redis_url: str) -> None:
+async def test_arguments_that_do_not_fit_wait_uncharged_and_what_is_no_json_is_a_dead_letter(
+    client: Client, redis_url: str
+) -> None:
+    """Another worker may have another signature. A task that no App can run does not wait for one."""
     await client.schedule({"order": "seven"}, delay_ms=0, kind="refund", task_id="a")
     await client.schedule(b"\x00", delay_ms=0, kind="refund", task_id="b")
-    async with working(redis_url, APP):
-        await has(client, dead=2)
-    errors = {each.id: each.failed.error for each in await client.dlq_list()}
-    assert "task refund: order: Input should be a valid integer" in errors["refund:a"]
-    assert "task refund: expected a JSON payload, got application/octet-stream" in errors["refund:b"]
+    async with working(redis_url, APP) as worker:
+        await has(client, dead=1, retrying=1)
+        await until(lambda: worker.counters.settled.total() == 2)
+    assert worker.counters.kinds["refund"].runs == 1  # of the one that was buried
+    [dead], [waiting] = await client.dlq_list(), await client.list(In.RETRYING)
+    assert dead.failed.error == "task refund: expected a JSON payload, got application/octet-stream"
+    assert (waiting.id, waiting.failed.failures) == ("refund:a", 0)
+    why = "task refund: order: Input should be a valid integer"
+    assert waiting.failed.error.startswith(
+        f"waits for a worker that its arguments fit, for 30 s of 3600 s so far: {why}"
+    )
     assert [name for name, _ in shop.RAN] == ["began", "ended"]
 
 

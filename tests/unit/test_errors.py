@@ -15,6 +15,7 @@ import pytest
 from delayq import SyncClient, errors
 from delayq.contract.problems import Problem, SpecError
 from delayq.errors import (
+    ArgumentsRefused,
     DelayQError,
     DelayTooLong,
     FormatTooNew,
@@ -68,6 +69,7 @@ def test_the_drawing_is_the_tree() -> None:
 def test_every_class_is_documented_and_has_a_name_in_the_package_or_is_internal() -> None:
     assert all(inspect.getdoc(each) for each in CLASSES.values())
     assert set(CLASSES) - set(delayq.__all__) <= {
+        "ArgumentsRefused",
         "EnvelopeError",
         "EnvelopeTooNew",
         "FormatTooNew",
@@ -170,6 +172,7 @@ EXAMPLES = [
     GuardBusy("busy"),
     GuardLost("lost", delay_ms=7),
     GuardUnavailable("db:5432", "refused"),
+    ArgumentsRefused("task push: to: missing argument"),
     NotStarted("no thread"),
     SpecError((Problem("spec.x", "expected 1"), Problem("spec.y", "expected 2"))),
 ]

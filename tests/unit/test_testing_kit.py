@@ -336,6 +336,24 @@ def test_a_call_of_a_batch_takes_more_than_one_claim_returns(queue: Queue) -> No
     assert [len(orders) for orders in PACKED] == [BATCH + 50]
 
 
+def test_a_task_waits_an_hour_for_a_worker_that_its_arguments_fit_and_again_once_it_is_redriven(
+    queue: Queue,
+) -> None:
+    """No attempt is charged; the delays double."""
+    queue.client.schedule({"what": "a"}, delay_ms=0, kind="report", task_id="x")
+    for _ in range(2):
+        waits = list[int]()
+        while (run := queue.run_due()[0]).outcome is Settled.RETRIED:
+            assert run.attempt == 1
+            [waiting] = queue.scheduled()
+            waits.append(round(waiting.due.timestamp() - queue.client.counts().now_ms / 1000))
+            queue.advance(seconds=waits[-1])
+        assert waits == [30, 30, 60, 120, 240, 480, *[600] * 5]
+        assert (run.outcome, run.error.partition(":")[0]) == (Settled.BURIED, "task report")
+        assert run.error.endswith("; no worker that they fit has come within 60 minutes")
+        assert queue.client.dlq_redrive(["x"], kind="report").tasks == 1
+
+
 def test_time_that_passes_counts_for_a_debounced_task(queue: Queue) -> None:
     for step in range(4):  # after 0, 30, 70 and 110 minutes
         report.options(delay="1h", id="x", debounce="2h30m").schedule_sync(f"call {step}", order=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,9 @@ from delayq.cli.formats import length, relative
 from delayq.cli.inputs import DURATION
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import Table, emit, emit_next, note, output_option
+from delayq.cli.refused import refused_sentence
 from delayq.cli.snapshot import take_snapshot
+from delayq.connection import SyncConnection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +72,8 @@ def status(client: TargetClient, *, watch: bool, interval: int, output: Output) 
 def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -> list[str]:
     """Print and return the notes of a snapshot; leave out those already printed for the previous one."""
     moving = [] if client.shard_map.settled else [resharding(client.queue, client.shard_map)]
-    notes = [*moving, *documented(client), *on_hold(client), *parked(snapshot), *snapshot.notes]
+    notes = [*moving, *documented(client), *on_hold(client), *parked(snapshot), *refused(client, snapshot)]
+    notes += snapshot.notes
     for each in notes:
         if each not in printed:
             note(each)
@@ -81,6 +85,16 @@ def parked(snapshot: Snapshot) -> list[str]:
     if not snapshot.found.parked:
         return []
     return [f"! {parked_sentence(snapshot.found, snapshot.parked)} (delayq task list --state parked)"]
+
+
+def refused(client: TargetClient, snapshot: Snapshot) -> list[str]:
+    """Report tasks whose arguments the workers refuse."""
+    if not snapshot.found.retrying:
+        return []
+    shards = [shard for shard in range(snapshot.shards) if shard not in snapshot.away]
+    with closing(SyncConnection(client.address)) as connection:
+        said = refused_sentence(connection, client.commands, shards)
+    return [f"! {said} (delayq task list --state retrying)"] if said else []
 
 
 def parked_sentence(found: Counts, kinds: Sequence[ParkedKind]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.cli.doctor.findings import Finding, Level, failed, ok, unreachable, warning
 from delayq.cli.formats import clean, length, tasks
+from delayq.cli.refused import refused_sentence
 from delayq.cli.snapshot import held_by, not_served
 from delayq.cli.status import parked_sentence
 from delayq.client.operations import summed
@@ -52,6 +53,7 @@ def queue(
     yield from formats(found.format)
     yield leaders(connection, commands, served)
     yield from parked(connection, commands, served, found)
+    yield from arguments(connection, commands, served, found)
     blocked = list(event_loops(connection, commands, served))
     yield from blocked
     late = overdue(connection, commands, target, served, before=found)
@@ -69,6 +71,15 @@ def parked(
     kinds = combined(kind for each in answers if not isinstance(each, Exception) for kind in each)
     said = parked_sentence(found, kinds)
     yield warning("parked", said, "deploy a worker with these kinds, or delete the tasks: delayq task cancel")
+
+
+def arguments(
+    connection: SyncConnection, commands: Commands, served: Sequence[int], found: Counts
+) -> Iterator[Finding]:
+    """Report tasks whose arguments the workers refuse."""
+    if found.retrying and (said := refused_sentence(connection, commands, served)):
+        hint = "deploy workers whose function takes them, or schedule them again with other arguments"
+        yield warning("arguments", clean(said), f"{hint}: after an hour they become dead letters")
 
 
 def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:

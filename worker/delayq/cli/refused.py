@@ -1,0 +1,28 @@
+"""Tasks that wait for a worker that their arguments fit, among those that wait for their next attempt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delayq.protocol.results import State
+from delayq.worker.settlements import REFUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from delayq.connection import SyncConnection
+    from delayq.protocol.commands import Commands
+
+SAMPLED = 100  # of each shard, those whose attempt is due next
+
+
+def refused_sentence(connection: SyncConnection, commands: Commands, shards: Iterable[int]) -> str:
+    """Say how many of the sampled tasks wait for such a worker, and why one does; empty if none does."""
+    calls = [commands.list(shard, State.RETRYING, offset=0, limit=SAMPLED, kinds=False) for shard in shards]
+    rows = [row for page in connection.answers(calls) if not isinstance(page, Exception) for row in page]
+    refused = [row for row in rows if row.failed.error.startswith(REFUSED)]
+    if not refused:
+        return ""
+    why = refused[0].failed.error.partition(": ")[2]
+    those = f"{len(refused):,} of {len(rows):,} sampled retrying tasks wait"
+    return f"{those} for a worker that their arguments fit, such as {refused[0].id}: {why}"

@@ -132,13 +132,18 @@ class Commands:
         else:
             changed = shard_map.newer(self.shard_map)
         if changed:
-            steps = {"now": shard_map.shards, "was": shard_map.was, "target": shard_map.target}
-            log.info(
-                "shard_map_changed",
-                extra={"fields": {"queue": self.queue, "epoch": shard_map.epoch, **steps}},
-            )
+            if not self._confirms(shard_map):
+                steps = {"now": shard_map.shards, "was": shard_map.was, "target": shard_map.target}
+                log.info(
+                    "shard_map_changed",
+                    extra={"fields": {"queue": self.queue, "epoch": shard_map.epoch, **steps}},
+                )
             self.use_shard_map(shard_map)
         return changed
+
+    def _confirms(self, shard_map: ShardMap) -> bool:
+        """Whether a process that has started reads from Redis what its document implies: no change to log."""
+        return not self.shard_map.epoch and shard_map.settled and shard_map.shards == self.shard_map.shards
 
     def use_shard_map(self, shard_map: ShardMap) -> None:
         """Use this shard map from now on. `shards` are all that it covers."""

@@ -46,6 +46,7 @@ class Plan:
     cuts: float = 0.01  # share of requests whose connection fails
     cut_kinds: tuple[str, ...] = CUTS
     lease_ms: tuple[int, int] = (300, 900)
+    timeout_seconds: float = TIMEOUT_SECONDS  # until a call gives up
 
     def random(self, name: str) -> Random:
         return Random(f"{self.seed} {name}")
@@ -62,7 +63,9 @@ class Plan:
 
     @property
     def address(self) -> Address:
-        return replace(Address.from_url(self.url), timeout_seconds=TIMEOUT_SECONDS, health_check_seconds=0.5)
+        return replace(
+            Address.from_url(self.url), timeout_seconds=self.timeout_seconds, health_check_seconds=0.5
+        )
 
 
 Act: TypeAlias = Callable[[], Awaitable[object]]

@@ -45,7 +45,7 @@ def play(plan: Plan, server: RedisServer, directory: Path, seconds: float) -> Re
     before = offset_ms()
     with forking():
         faults, crashed = asyncio.run(_together(plan, server, directory, seconds))
-    report = verdict(replace(plan, url=server.url), directory, before, faults)
+    report = verdict(replace(plan, url=server.url, timeout_seconds=DRAIN_SECONDS), directory, before, faults)
     report.violations += crashed
     return report
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, TypeAlias
 
+from delayq.client.encoding import stored_id
 from delayq.connection import Address
 from delayq.errors import DelayQError
 
@@ -55,11 +56,13 @@ class Plan:
     def over(self) -> bool:
         return time.monotonic() >= self.ends or (self.enough is not None and self.enough())
 
-    def pick(self, random: Random) -> tuple[str, int]:
-        """A task of this round, or rarely of the one before, and its number in its round."""
+    def pick(self, random: Random) -> tuple[str, str | None, int]:
+        """A task of this round, or rarely of the one before: its stored ID, its kind, and its number in its round."""
         now = int((time.monotonic() - self.began) / self.round_seconds)
         slot = random.choice(self.slots or range(self.tasks))
-        return f"t{max(0, now - (random.random() < 0.1))}-{slot}", slot
+        task_id = f"t{max(0, now - (random.random() < 0.1))}-{slot}"
+        kind = {0: KNOWN, 1: f"k-{task_id}", 2: f"k-{task_id}"}.get(slot % 5)
+        return stored_id(task_id, kind), kind, slot
 
     @property
     def address(self) -> Address:

@@ -114,7 +114,7 @@ def _get(split: Split, record: Record) -> Iterator[Part]:  # noqa: ARG001
 
 def _leases(record: Record) -> Iterator[tuple[str, int, int, int, str, str | None]]:
     """Of each task that was leased: ID, token, position, due time, envelope and entry."""
-    _, first, _, _, ids, dues, envelopes, counts, _ = record.reply
+    _, first, _, _, ids, dues, envelopes, counts, *_ = record.reply
     entries = dict(zip(counts[::2], counts[1::2], strict=True))
     for nth, task_id in enumerate(ids):
         if nth < len(envelopes) and envelopes[nth]:

@@ -76,12 +76,12 @@ class Caller:
             await acting(self.plan, self.random, self.act)
 
     async def act(self) -> object:  # noqa: PLR0911 -- one for each verb
-        task_id, slot = self.plan.pick(self.random)
+        task_id, kind, slot = self.plan.pick(self.random)
         verb = self.random.choice(self.plan.verbs or self.verbs)
         client, random = self.client, self.random
         match verb.partition(" ")[0]:
             case "schedule":
-                return await self.schedule(task_id, slot, verb.partition(" ")[2])
+                return await self.schedule(task_id, kind, slot, verb.partition(" ")[2])
             case "reschedule":
                 return await client.reschedule(task_id, **self.moment())
             case "redrive":
@@ -94,12 +94,11 @@ class Caller:
                 return await client.reschedule_many(tag=task_id, shift_ms=random.choice((-200, 50, 300)))
         return await getattr(client, verb)(task_id)
 
-    async def schedule(self, task_id: str, slot: int, mode: str) -> object:
+    async def schedule(self, task_id: str, kind: str | None, slot: int, mode: str) -> object:
         self.count += 1
         random = self.random
         mode = mode or random.choice(("reject", "keep", "replace", "replace", "debounce"))
         fate = random.choice(("done", "done", "fails", "slow", "buried"))
-        kind = {0: KNOWN, 1: f"k-{task_id}", 2: f"k-{task_id}"}.get(slot % 5)
         return await self.client.schedule(
             {"n": f"{self.name}.{self.count}", "fate": fate},
             **self.moment(),
@@ -177,7 +176,7 @@ class Holder:
             "retry": (random.choice((0, 50, 300)), random.choice((1, 1, 0)), f"e{random.randrange(1000)}"),
             "bury": (f"b{random.randrange(1000)}",),
             "release": (due,),
-            "park": (due,),
+            "park": (due, ""),
         }
         settles = [member, *more[verb]]
         if verb == "retry":
@@ -203,12 +202,12 @@ class Keeper:
         await self.connection.close()
 
     async def act(self) -> None:
-        one, commands, task_id = self.connection.one, self.commands, self.plan.pick(self.random)[0]
+        one, commands, (_, kind, _) = self.connection.one, self.commands, self.plan.pick(self.random)
         match self.random.choice(self.plan.keeps or self.keeps):
             case "reclaim":
                 await one(commands.reclaim(0, max_crashes=MAX_CRASHES))
             case "unpark":
-                await one(commands.unpark(0, [(f"k-{task_id}", None)]))
+                await one(commands.unpark(0, [(kind or KNOWN, None)]))
             case "unpark_all":
                 await one(commands.unpark(0, None))
             case "recover":

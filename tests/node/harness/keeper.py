@@ -18,6 +18,7 @@ from tests.node.harness import demo, images, leftovers, owners
 from tests.node.harness.node import Node, tell
 from tests.node.harness.sandbox import Sandbox
 from tests.node.harness.state import Keeper, State
+from tests.node.harness.waiting import waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.1
 STOP_SECONDS: Final = 60.0
 KILLED_SECONDS: Final = 10.0
+TELL_SECONDS: Final = 10.0
 
 
 class KeeperError(Exception):
@@ -111,8 +113,11 @@ def _end(keeper: Keeper) -> None:
 def _ended(keeper: Keeper, number: signal.Signals, within: float) -> bool:
     with suppress(ProcessLookupError):  # it ended meanwhile
         os.kill(keeper.pid, number)
-    deadline = time.monotonic() + within
-    while keeper.alive and time.monotonic() < deadline:
+    began = told = time.monotonic()
+    while keeper.alive and (now := time.monotonic()) < began + within:
+        if now - told > TELL_SECONDS:
+            told = now
+            tell(f"still stopping after {now - began:.0f} s: {waiting(keeper.pid)}")
         time.sleep(POLL_SECONDS)
     return not keeper.alive
 

@@ -97,7 +97,7 @@ def test_a_worker_waits_for_its_files_names_them_and_follows_their_rotation(
             mount(secrets, "shop", token=b"first\n")
             until(lambda: "shop/token" not in readiness(worker), "the token is found")
             assert "key ca.crt of ConfigMap trust" in readiness(worker)
-            assert (client.counts().in_flight, service.answers) == (0, [])
+            assert (client.counts().stats.get("claimed", 0), service.answers) == (0, [])
             mount(secrets / "_configmaps", "trust", ca_crt=authority.cert_pem.bytes())
             fleet.wait_ready(worker)
             until(lambda: service.answers == [("early", 204)], "early is delivered")

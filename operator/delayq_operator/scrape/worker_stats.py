@@ -99,11 +99,13 @@ class WorkerStats:
         seconds = _by_kind(table.WORKER_KIND_HANDLER_SECONDS, samples)
         for kind, runs in _by_kind(table.WORKER_KIND_RUNS, samples).items():
             self.kinds.take(kind, pod.name, seconds.get(kind, 0.0), runs, older=pod.created_at < self._since)
+        if table.WORKER_AWAITED_FILES.name in values:
+            self._blocked.add(pod.name)
         first_claim = values.get(table.WORKER_FIRST_CLAIM.name)
         if first_claim is None:
             return
         self._claimed.add(pod.name)
-        # A restart, or a wait for Redis or for permission to claim, is not lead time.
+        # A restart, or a wait for Redis, for a Secret or for permission to claim, is not lead time.
         if not pod.restarts and pod.name not in self._blocked:
             self.lead.take(pod.name, first_claim - pod.created_at, self._together(pod))
 

@@ -74,7 +74,7 @@ def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
             '.secretHeaders: "Content-Type" is set by delayq itself',
         ),
         (
-            {"headers": {"x-key": "1"}, "secretHeaders": {"X-Key": TOKEN}},
+            {"headers": {"X-kEY": "1"}, "secretHeaders": {"x-Key": TOKEN}},
             ": headers and secretHeaders must not name the same header",
         ),
         (

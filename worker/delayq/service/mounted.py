@@ -39,6 +39,7 @@ class Mounted(Generic[T]):
         """
         self._path, self._parse, self._field, self.what = path, parse, field, what
         self._version: tuple[int, int, int] | None = None  # None: no value has been read yet
+        self._problem = ""  # why the file cannot be read again, as the log has it
         if not awaited:
             self._read_first()
 
@@ -78,11 +79,17 @@ class Mounted(Generic[T]):
                 content = self._path.read_bytes()
                 self._version = version
                 self._value = self._parse(content)
+                self._problem = ""
         except (OSError, InvalidDocument) as error:
-            problem = error.strerror if isinstance(error, OSError) else str(error)
+            self._warn(str(error.strerror if isinstance(error, OSError) else error))
+        return self._value
+
+    def _warn(self, problem: str) -> None:
+        """Log a problem once: the file may be looked at thousands of times a second."""
+        if problem != self._problem:
+            self._problem = problem
             fields = {"field": self._field, "path": str(self._path), "problem": problem}
             log.warning("secret_unreadable", extra={"fields": fields})
-        return self._value
 
 
 def _version(stat: stat_result) -> tuple[int, int, int]:

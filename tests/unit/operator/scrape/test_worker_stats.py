@@ -128,6 +128,15 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
     assert stats.lead.seconds == 7.5  # and half of it, for it was only one
 
 
+def test_a_worker_that_waited_for_a_secret_does_not_teach_either() -> None:
+    """It claims when the Secret is there, however long that takes."""
+    stats, waits = WorkerStats({}), worker("waits", 1000)
+    file = {"queue": "orders", "file": "key token of Secret shop"}
+    stats.take(waits, [("delayq_worker_awaited_files", file, 1.0)], NOW - 500)
+    stats.take(waits, says(NOW), NOW)
+    assert stats.lead.seconds is None
+
+
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), -1.0, 10**400], ids=["nan", "inf", "negative", "huge"]
 )

@@ -41,7 +41,7 @@ class Scaler:
         try:
             await self._write(resource, worker, scale.replicas)
         except REFUSED as error:
-            outcome.failures.append(f"replicas of Deployment {worker.name}: {error.message}.")
+            outcome.failures.append(f"replicas of Deployment {worker.name}: {error.message.rstrip('.')}.")
             if before != scale.replicas:
                 self._autoscaler.refused(key, scale.replicas)
             return

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq.cli import views
 from delayq.cli.formats import clean, instant_ms, iso, length, rate_per_second, relative, seconds
+from delayq.cli.kubectl.allowed import log
+from delayq.cli.status import resharding
 from delayq.client.durations import duration_ms
+from delayq.protocol.results import Failures
+from delayq.protocol.shard_map import ShardMap
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,3 +104,18 @@ def test_no_text_moves_the_cursor(text: str) -> None:
 def test_every_instant_reads_back(ms: int) -> None:
     assert instant_ms(iso(ms)) == ms
     assert iso(1 << 60) == str(1 << 60), "no calendar can name it"
+
+
+def test_one_is_not_written_as_many() -> None:
+    said = (
+        views.error(Failures(failures=0, crashes=1, reason="crashes", error="")),
+        resharding("orders", ShardMap(3, 1, 4, 1, 4)),
+        resharding("orders", ShardMap(2, 4, 4, 1, 4)),
+        log("not of delayq\n"),
+    )
+    assert said == (
+        "its worker ended in 1 run (maxCrashes)",
+        "note: tasks of orders move from 4 to 1 shard",
+        "note: orders is about to have 1 shard instead of 4",
+        "<1 line left out>",
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli.exits import UNAVAILABLE
-from delayq.cli.formats import length, relative
+from delayq.cli.formats import length, relative, tasks
 from delayq.cli.inputs import DURATION
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import Table, emit, emit_next, note, output_option
@@ -128,8 +128,8 @@ def on_hold(client: TargetClient) -> list[str]:
 def resharding(queue: str, shard_map: ShardMap) -> str:
     """Describe the resharding in progress."""
     if shard_map.moves:
-        return f"note: tasks of {queue} move from {shard_map.was} to {shard_map.target} shards"
-    return f"note: {queue} is about to have {shard_map.target} shards instead of {shard_map.shards}"
+        return f"note: tasks of {queue} move from {shard_map.was} to {tasks(shard_map.target, 'shard')}"
+    return f"note: {queue} is about to have {tasks(shard_map.target, 'shard')} instead of {shard_map.shards}"
 
 
 def _print_sample(client: TargetClient, snapshot: Snapshot, output: Output, *, first: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.cli.formats import iso, length
+from delayq.cli.formats import iso, length, tasks
 from delayq.cli.inputs import strict_json
 from delayq.contract.metrics import STATES
 from delayq.protocol.envelope import JSON_TYPE, encode_json
@@ -74,7 +74,7 @@ def failed(failures: Failures) -> View:
 def error(failures: Failures) -> str:
     """Return the last error. A task that ended its worker has none, as no process was left to report it."""
     if failures.reason == "crashes" and not failures.error:
-        return f"its worker ended in {failures.crashes:,} runs (maxCrashes)"
+        return f"its worker ended in {tasks(failures.crashes, 'run')} (maxCrashes)"
     return failures.error
 
 

@@ -93,7 +93,7 @@ def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
             if shard_map.moves
             else f"{shard_map.shards}, about to become"
         )
-        yield ok("shards", f"{phase} {shard_map.target} shards; tasks run meanwhile")
+        yield ok("shards", f"{phase} {tasks(shard_map.target, 'shard')}; tasks run meanwhile")
     elif documented not in (None, shard_map.shards):
         said = f"the document says {documented}, the queue has {shard_map.shards}"
         yield warning("shards", said, "only a scanner that starts with the document changes that")

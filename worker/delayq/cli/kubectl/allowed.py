@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base import names
 
+from delayq.cli.formats import tasks
+
 if TYPE_CHECKING:
     from delayq.cli.kubectl.kubectl import Object
 
@@ -87,7 +89,7 @@ def log(text: str) -> str:
     lines = text.splitlines()
     events = [event for event in map(_logged, lines) if event]
     others = len(lines) - len(events)
-    return "\n".join([*events, *([f"<{others} lines left out>"] if others else [])])
+    return "\n".join([*events, *([f"<{tasks(others, 'line')} left out>"] if others else [])])
 
 
 def metrics(text: str) -> str:

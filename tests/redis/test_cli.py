@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 from delayq.cli import many
 
 from tests.redis.commands import ISO_LATER, LATER, answer, on
@@ -12,8 +13,6 @@ from tests.redis.state import NOW, State, envelope, one_server
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.redis.state import Shard
 
@@ -108,6 +107,35 @@ def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(
     monkeypatch.setattr(many, "LISTED", 25)  # a file can be larger than memory
     value = json.loads(on(orders, "schedule", "orders", "--many", "-", "-o", "json", stdin=lines).stdout)
     assert (len(value["refused"]), value["refused_count"]) == (25, 32)
+
+
+@pytest.mark.parametrize(
+    ("lines", "got", "convert"),
+    [
+        (b'[\n  {"payload": 1},\n  {"payload": 2}\n]\n', "the beginning of an array", "jq -c '.[]'"),
+        (b'\n[{"payload": 1},\n{"payload": 2}\n]', "the beginning of an array", "jq -c '.[]'"),
+        (b'\xef\xbb\xbf{\n  "payload": 1\n}\n', "an object over several lines", "jq -c ."),
+        (b'{"payload": {\n"a": 1}}\n{"payload": 2}\n', "an object over several lines", "jq -c ."),
+        (b'{"id": "a",\n"payload": 1}\n{"payload": 2}\n', "an object over several lines", "jq -c ."),
+    ],
+)
+def test_many_that_are_no_json_lines_are_refused_as_a_whole_with_a_command_that_converts_them(
+    orders: Shard, lines: bytes, got: str, convert: str
+) -> None:
+    """The last line of an array is a task, and would be stored."""
+    result = on(orders, "schedule", "orders", "--many", "-", stdin=lines)
+    assert result.exit_code == 2
+    assert f"expected one JSON object a line, got {got}; nothing was stored" in result.stderr
+    assert f"{convert} writes one object a line" in result.stderr
+    assert orders.whole().tasks == {}
+
+
+def test_a_byte_order_mark_is_skipped_in_many_and_named_in_a_payload(orders: Shard, tmp_path: Path) -> None:
+    lines = b'\xef\xbb\xbf{"payload": 1, "id": "a"}\n{"payload": 2, "id": "b"}\n'
+    assert on(orders, "schedule", "orders", "--many", "-", stdin=lines).stdout == "scheduled 2 tasks\n"
+    (tmp_path / "one.json").write_bytes(b"\xef\xbb\xbf1")
+    refused = on(orders, "schedule", "orders", f"@{tmp_path}/one.json")
+    assert (refused.exit_code, "byte order mark" in refused.stderr) == (2, True)
 
 
 def test_a_full_redis_is_not_called_unreachable_and_many_say_what_a_repetition_stores(orders: Shard) -> None:

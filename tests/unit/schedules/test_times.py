@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.contract import SpecError
 from delayq.contract.document import parse_schedule, parse_schedule_spec
+from delayq.contract.schedule import milliseconds
 from delayq.schedules import times as times_of
 from delayq.schedules import zones
 from delayq.schedules.times import Calendar, checked, checking
@@ -158,3 +159,11 @@ def test_every_zone_of_the_database_is_accepted_as_written_and_has_its_file() ->
 def test_a_schedule_that_was_stored_with_a_name_of_the_machine_keeps_running() -> None:
     spec = {"queueRef": {"name": "orders"}, "cron": "@daily", "timeZone": "Factory"}
     assert next(Calendar(parse_schedule_spec("stored", spec)).after(0)).due_ms == 86_400_000
+
+
+def test_a_time_with_nanoseconds_is_rounded_up_to_a_millisecond() -> None:
+    start = "2026-01-01T00:00:00.000000001Z"
+    assert milliseconds(start) == milliseconds("2026-01-01T00:00:00.001Z")
+    assert milliseconds("2026-01-01T00:00:00.000000000Z") == milliseconds("2026-01-01T00:00:00Z")
+    longest = "2026-01-01T00:00:00.999999999+01:00"
+    assert parse_schedule_spec("a", {"queueRef": {"name": "q"}, "times": [start, longest]}).spec.times

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from delayq.client.durations import UNITS_MS
 from delayq.client.encoding import MAX_MS
 from delayq.contract.problems import quote
+from delayq.contract.schedule import read_instant
 from delayq.service.terminal import safe
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/([smh])")
@@ -18,8 +19,8 @@ _MS = timedelta(milliseconds=1)
 def instant_ms(text: str) -> int:
     """Parse an ISO 8601 time with its zone. Round up to a millisecond: no task starts early."""
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+        at = read_instant(text)
+    except (ValueError, OverflowError):
         raise ValueError(f"expected a time like 2026-12-01T09:00:00Z, got {quote(text)}") from None
     if at.tzinfo is None:
         raise ValueError(

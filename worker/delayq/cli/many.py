@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import difflib
 import sys
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delayq.cli import views
-from delayq.cli.exits import REFUSED, print_error
+from delayq.cli.exits import REFUSED, CommandError, print_error
 from delayq.cli.formats import instant_ms, tasks
 from delayq.cli.inputs import MAX_BYTES, strict_json
 from delayq.cli.output import emit, note
@@ -239,15 +240,34 @@ def _batches(
         yield numbers, batch
 
 
+def _check_shape(first: bytes, progress: Progress) -> None:
+    """Refuse a file that is no JSON Lines by its first line: some of its lines could be tasks, and would be stored."""
+    got, convert, start = "", "", first.strip()
+    if start.startswith(b"["):
+        got, convert = "the beginning of an array", "jq -c '.[]'"
+    elif start.startswith(b"{") and start.endswith((b"{", b"[", b",", b":")):
+        got, convert = "an object over several lines", "jq -c ."
+    if got:
+        where = f"{progress.name} line {progress.number}"
+        message = f"{where}: expected one JSON object a line, got {got}; nothing was stored"
+        raise CommandError(message, f"{convert} writes one object a line")
+
+
 def _lines(file: BinaryIO, progress: Progress) -> Iterator[bytes]:
-    """Yield lines that are not blank; refuse and skip lines that are too long."""
+    """Yield lines that are not blank; refuse and skip lines that are too long. A byte order mark is skipped."""
+    begun = False
     while line := file.readline(MAX_BYTES + 1):
         progress.number += 1
+        if progress.number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         if len(line) > MAX_BYTES and not line.endswith(b"\n"):
             progress.refuse(progress.number, f"expected at most {MAX_BYTES:,} bytes, got more")
             while line and not line.endswith(b"\n"):
                 line = file.readline(MAX_BYTES)
         elif line.strip():
+            if not begun:
+                _check_shape(line, progress)
+            begun = True
             yield line
 
 

@@ -3,6 +3,7 @@
 # ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
@@ -46,11 +47,18 @@ ConcurrencyPolicy = Literal["Allow", "Forbid"]
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_BELOW_MICROSECOND: Final = re.compile(r"[.,][0-9]{6}([0-9]+)")
 
 
 def milliseconds(instant: str) -> int:
     """Return the Unix time of an INSTANT, rounded up to ms; ValueError for a day that does not exist."""
-    return -((_EPOCH - datetime.fromisoformat(instant)) // timedelta(milliseconds=1))
+    return -((_EPOCH - read_instant(instant)) // timedelta(milliseconds=1))
+
+
+def read_instant(text: str) -> datetime:
+    """Parse an ISO 8601 time, rounded up to a microsecond: Python drops further digits, and no task starts early."""
+    at, further = datetime.fromisoformat(text), _BELOW_MICROSECOND.search(text)
+    return at + timedelta(microseconds=1) if further and further[1].strip("0") else at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ INSTANT: Final = Text(
     expected='an instant with its zone, such as "2026-12-01T09:00:00Z"',
     max_length=35,
     pattern=r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-    r"([.][0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$",
+    r"([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$",
 )
 TAG: Final = Text(
     expected="tags of at most 64 printable ASCII characters without spaces, not beginning with @",

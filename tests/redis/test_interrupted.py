@@ -27,10 +27,9 @@ TASKS = [NewTask(n, delay_ms=DELAY_MS, task_id=f"t{n}") for n in range(12)]
 CONNECTION = ["delayq.connection", "delayq.client.blocking"]
 EVERYTHING = ["delayq", "redis.connection", "redis._parsers", "redis.retry"]
 
-
-# An interrupted connect leaves its socket to the garbage collector.
+# A connect of redis-py that is interrupted leaves its socket to the garbage collector; nothing else may be left.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 )
 
 
@@ -231,3 +230,31 @@ def test_real_signals_disturb_no_call(redis_server: RedisServer, queue_name: str
     command = [sys.executable, "-c", STRESS, redis_server.url, queue_name, handler]
     done = subprocess.run(command, timeout=100, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+PACKING = """
+import signal
+from delayq.connection.round_trip import packed
+
+class TooLate(Exception): pass
+
+def handler(*_):
+    raise TooLate
+
+signal.signal(signal.SIGALRM, handler)
+command, hits = ("EVALSHA", "0" * 40, *range(1000, 1400), 0.5, b"x"), 0
+while hits < 100:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0001)
+        for _ in range(50):
+            packed([command])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except TooLate:
+        hits += 1
+"""
+
+
+def test_a_signal_handler_that_raises_while_numbers_are_encoded_does_not_end_the_process() -> None:
+    """hiredis takes the repr() of a number, in which Python calls signal handlers, for valid."""
+    done = subprocess.run([sys.executable, "-c", PACKING], timeout=100, check=False)
+    assert done.returncode == 0

@@ -115,9 +115,19 @@ def _decoded(call: Call[Any], reply: object, where: str) -> object:
         return DelayQError(f"Redis at {where} sent a malformed reply to {call.script.name}: {error!r:.200}")
 
 
+_NUMBERS: Final = (int, float)
+
+
 def packed(commands: Sequence[Command]) -> bytes:
-    """Encode commands for the wire. hiredis is faster than redis-py, which encodes each part separately."""
-    return b"".join([pack_command(command) for command in commands])
+    """Encode commands for the wire. hiredis is faster than redis-py, which encodes each part separately.
+
+    It gets no numbers: it reads their repr(), where Python calls signal handlers, and crashes if one raises.
+    """
+    return b"".join([pack_command(_without_numbers(command)) for command in commands])
+
+
+def _without_numbers(command: Command) -> Any:  # noqa: ANN401 -- the stub of hiredis takes tuples of one part
+    return tuple([f"{part}" if type(part) in _NUMBERS else part for part in command])
 
 
 def translated(error: Exception, where: str, verb: str) -> DelayQError:

@@ -193,6 +193,12 @@ async def test_overlaps_are_suspended_while_the_connection_that_they_need_cannot
                 assert len(loop._exchanges) == 2
             await finish(loop, group_state)
             assert len(second_of(loop).trips) == loop._counters.redis_errors == 1
+            loop._connections[1].retry_at = 0.0
+            backlog(shard, 1000)
+            async with one_under_way(loop):
+                loop._send_ahead()
+            await finish(loop, group_state)
+            assert len(second_of(loop).trips) == loop._counters.redis_errors == 2
             assert shard.whole().stats["acked"] == 1000
             redis.config_set("maxclients", 10_000)
             loop._connections[1].retry_at = 0.0

@@ -281,6 +281,15 @@ def shards_down(scanner: Process) -> dict[int, int]:
     }
 
 
+def readiness(process: Process) -> str:
+    """What /readyz says."""
+    try:
+        with urlopen(url_of(process, "readyz"), timeout=10) as answer:  # noqa: S310 -- our own process
+            return str(answer.read(), "utf-8")
+    except HTTPError as error:
+        return error.read().decode()
+
+
 def status(process: Process, path: str) -> int:
     """The HTTP status of a probe, whatever it is."""
     try:

@@ -8,12 +8,10 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import trustme
 
-from tests.process.fleet import status, until, url_of, wait_said
+from tests.process.fleet import readiness, status, until, wait_said
 from tests.process.local_home import Home
 from tests.unit.cli.runner import run
 from tests.unit.connection.mounted import mount
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.process.fleet import NewFleet
-    from tests.processes import Process
 
 SECRET = {"name": "shop", "key": "token", "scheme": "Bearer"}
 
@@ -109,15 +106,6 @@ def test_a_worker_waits_for_its_files_names_them_and_follows_their_rotation(
             until(lambda: ("later", 204) in service.answers, "accepted")
             until(lambda: client.counts().waiting + client.counts().in_flight == 0, "acked")
             assert client.counts().dead == 0
-
-
-def readiness(worker: Process) -> str:
-    """What /readyz says."""
-    try:
-        with urlopen(url_of(worker, "readyz"), timeout=10) as answer:  # noqa: S310 -- our own process
-            return str(answer.read(), "utf-8")
-    except HTTPError as error:
-        return error.read().decode()
 
 
 def test_a_run_on_a_laptop_ends_at_once_and_names_the_file(tmp_path: Path) -> None:

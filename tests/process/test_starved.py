@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import NewTask
 
-from tests.process.fleet import said, samples, until, wait_said
+from tests.process.fleet import readiness, said, samples, until, wait_said
 from tests.process.receiver import receiving
 
 if TYPE_CHECKING:
@@ -102,9 +102,11 @@ def test_all_slots_return_when_the_lack_ends(fleet: Fleet, redis: Redis) -> None
     lack_threads(worker)
     schedule(fleet, seconds=0.5)
     until(lambda: unusable(worker) == 300, "no slot is usable")
+    until(lambda: "slot_limit (cannot start a thread" in readiness(worker), "not ready")
     resource.prlimit(worker.pid, resource.RLIMIT_AS, NO_LIMIT)
     wait_said(worker, "slots_restored")
     assert unusable(worker) == 0
+    assert readiness(worker) == "ok\n"
     check_all_ran_once(fleet, redis)
 
 

@@ -50,6 +50,11 @@ class SlotLimit:
         self._why = ""
         self.alarm = Alarm()
 
+    @property
+    def waits_for(self) -> str:
+        """What no handler can begin without; empty while one can. See Waiting."""
+        return self._error if self._slots.unusable and self._slots.total <= 0 else ""
+
     def note(self, running: Running, error: NotStarted) -> None:
         """Use only the slots of tasks that began: this run, and those of its call, did not."""
         slots, now = self._slots, time.monotonic()

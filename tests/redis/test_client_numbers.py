@@ -44,7 +44,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], object], tuple[Any, ...]]] = {
 @pytest.mark.parametrize(
     ("name", "call", "value"),
     [(name, call, value) for name, (call, values) in CALLS.items() for value in values],
-    ids=repr,
+    ids=[f"{name}={value!r}" for name, (_, values) in CALLS.items() for value in values],
 )
 def test_an_argument_of_the_wrong_kind_is_refused_by_name(
     client: SyncClient, name: str, call: Callable[[Any, Any], object], value: object

@@ -111,6 +111,7 @@ async def test_a_scanner_exports_kinds_as_far_as_it_may_read_them(
         connects=1,
         scans={},
         scheduled=set(),
+        unconfirmed=False,
         counters=ProcessCounters("scanner", "orders"),
     )
     spec = document({"http": {"url": "http://127.0.0.1:1/"}}).spec

@@ -105,6 +105,21 @@ def test_a_payload_that_does_not_fit_is_told_when_it_runs(body: bytes) -> None:
         cancel_unpaid.arguments.decode(body)
 
 
+class Aliased(BaseModel):
+    customer: int = Field(alias="customerId")
+
+
+def test_a_model_whose_alias_cannot_be_read_back_is_refused_with_a_hint() -> None:
+    kind = App().task(one(Aliased))
+    with pytest.raises(InvalidTask, match=r"value.*customerId: Field required.*populate_by_name=True"):
+        kind.encode((Aliased(customerId=7),), {})
+
+    class Named(Aliased, populate_by_name=True): ...
+
+    fits = App().task(one(Named))
+    assert fits.arguments.decode(fits.encode((Named(customerId=7),), {}))["value"] == Named(customerId=7)
+
+
 def one(annotation: object, default: object = ...) -> Callable[..., None]:
     def function(value: Any) -> None: ...  # noqa: ANN401
 

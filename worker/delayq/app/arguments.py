@@ -244,9 +244,15 @@ class _Validated:
         try:
             valid = self._validator.validate_python(dict(values))
             text = self._serialize(valid)
-            again = self._validator.validate_json(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidArguments(_said(error)) from None
+        try:
+            again = self._validator.validate_json(text)
+        except (ValueError, RecursionError) as error:
+            hint = "a model whose fields have aliases needs populate_by_name=True"
+            raise InvalidArguments(
+                f"{_said(error)}: the JSON of this value cannot be read back; {hint}"
+            ) from None
         if again != valid:
             names = (name for name in valid if again.get(name) != valid[name])
             raise InvalidArguments(f"{next(names, '?')}: the value would not be the same after JSON")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from delayq import App, Client
+from delayq import App, Client, NewTask
 from delayq.connection import Address
 from delayq.contract.document import parse_schedule
 from delayq.handlers import HandlerSetupError, build
@@ -278,6 +278,20 @@ async def test_kinds_are_counted_and_logged(
     found = [each for each in caplog.records if each.getMessage() in ("handler_failed", "buried")]
     assert [each.fields["task_id"] for each in found] == ["refund:7"] * 3  # type: ignore[attr-defined]
     assert {(each.fields["kind"], each.fields["version"]) for each in found} == {("refund", 1)}  # type: ignore[attr-defined]
+
+
+async def test_many_unknown_kinds_have_few_lines_in_the_log(
+    client: Client, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kinds = [f"kind-{nth}" for nth in range(60)]
+    await client.schedule_many(NewTask({}, delay_ms=0, kind=kind) for kind in kinds)
+    async with working(redis_url, APP, worker={"concurrency": 128}):
+        await has(client, parked=len(kinds), waiting=0, in_flight=0)
+    first, *further = [record.fields for record in caplog.records if record.getMessage() == "kind_unknown"]  # type: ignore[attr-defined]
+    assert first["kind"] in kinds
+    assert first["tasks"] == 1
+    assert first["other_kinds"] == first["other_tasks"] > 5
+    assert len(further) < 5
 
 
 async def test_a_callable_runs_tasks_without_a_kind_next_to_routed_ones(

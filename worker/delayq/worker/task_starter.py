@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOG_SECONDS = 60.0  # between two lines about parked tasks of one kind
+FURTHER_SECONDS = 1.0  # and of two kinds: one line for all that were parked since
+MOST_KINDS = 1000  # to remember
 
 
 class TaskStarter:
@@ -35,6 +37,7 @@ class TaskStarter:
         self._delivery, self._counters = self._slots.delivery, self._slots.counters
         self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
         self._parked_logged: dict[tuple[str, int], float] = {}
+        self._parked_logged_at = float("-inf")
         self._loop = asyncio.get_running_loop()
 
     def start(self, answer: Claimed, sent_at: float, *, isolated: bool) -> None:
@@ -77,18 +80,35 @@ class TaskStarter:
         return known
 
     def _park(self, leases: Iterable[Lease]) -> None:
-        unknown: Counter[tuple[str, int]] = Counter()
         for lease in leases:
             task = lease.task
-            unknown[task.kind, task.kind_version] += 1
+            self._parked[task.kind, task.kind_version] += 1
             self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
         now = time.monotonic()
-        for kind, count in unknown.items():
-            self._parked[kind] += count
-            if now - self._parked_logged.get(kind, -LOG_SECONDS) >= LOG_SECONDS:
-                self._parked_logged[kind] = now
-                fields = {"kind": kind[0], "version": kind[1], "tasks": self._parked.pop(kind)}
-                log.warning("kind_unknown", extra={"fields": fields})
+        if now - self._parked_logged_at >= FURTHER_SECONDS:
+            self._log_parked(now)
+
+    def _log_parked(self, now: float) -> None:
+        """Write one line about all kinds that had none in the last minute: its fields name the one with most tasks."""
+        logged = self._parked_logged
+        due = [
+            (kind, count)
+            for kind, count in self._parked.most_common()
+            if now - logged.get(kind, float("-inf")) >= LOG_SECONDS
+        ]
+        if not due:
+            return
+        (name, version), count = due[0]
+        fields: dict[str, object] = {"kind": name, "version": version, "tasks": count}
+        if len(due) > 1:
+            fields |= {"other_kinds": len(due) - 1, "other_tasks": sum(count for _, count in due[1:])}
+        log.warning("kind_unknown", extra={"fields": fields})
+        if len(logged) > MOST_KINDS:
+            logged.clear()
+        for kind, _ in due:
+            logged[kind] = now
+            del self._parked[kind]
+        self._parked_logged_at = now
 
     def _join(self, lease: Lease, batch: Batch, sent_at: float) -> None:
         """Add a task to the call of its kind that has not begun, or to a new one.

@@ -47,8 +47,8 @@ VIEW = ("check", "level", "message", "hint")
 def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  # noqa: ANN401 -- redis_options
     """Check all that a working queue needs, and suggest corrections.
 
-    Exits with 1 if a check fails, with 4 if Redis or the guard's store is unreachable. It changes nothing. It imports
-    the document's callable, to check whether a worker can start.
+    Exits with 1 if a check fails, with 4 if Redis or the guard's store is unreachable. It changes no task. It imports
+    the document's callable, to check whether a worker can start. With durability.confirm, it tests a write of its own.
     """
     findings: list[Finding] = []
     elsewhere = click.get_current_context().find_root().info_name == KUBECTL

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
 from typing import Final
 
 Scalar = str | int | float | bool | None
@@ -64,4 +63,8 @@ def from_json(number: float) -> int | float:
     if type(number) is int and number in _INT64:
         return number
     number = float(number)
-    return number if abs(number) >= 1e21 or number % 1 else int(Decimal(repr(number)))  # noqa: PLR2004 -- written as 1e+21
+    if abs(number) >= 1e21 or number % 1:  # noqa: PLR2004 -- written as 1e+21
+        return number
+    digits, _, exponent = repr(number).partition("e")  # from 1e16 on
+    whole, _, fraction = digits.partition(".")
+    return int(whole + fraction.ljust(int(exponent), "0")) if exponent else int(whole)

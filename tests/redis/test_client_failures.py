@@ -8,12 +8,13 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import Client, DelayQError, NewTask, SyncClient, Unavailable
 from delayq.connection import Address, AsyncConnection
 from delayq.connection.aio import Single
+from delayq.connection.multiplexer import ended
 from delayq.connection.round_trip import round_trip, translated
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import Outcome
@@ -21,6 +22,7 @@ from redis._parsers.base import BaseParser
 from redis.exceptions import NoScriptError
 
 from tests.redis.proxy import proxy_to
+from tests.redis.recovering import until
 from tests.redis.state import known, tasks
 from tests.servers import RedisServer
 from tests.topologies.kinds import flavour_of
@@ -28,7 +30,6 @@ from tests.topologies.kinds import flavour_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Any
 
     from delayq.connection.multiplexer import Multiplexer
     from redis.exceptions import ResponseError
@@ -84,6 +85,20 @@ def test_killed_connections_and_forgotten_scripts_are_no_failure(
             redis.script_flush()
             known(client, f"t{n}")
     assert client.counts().stats["scheduled"] == 5
+
+
+@pytest.mark.one_server
+async def test_an_idle_connection_that_the_server_has_closed_is_no_failure(redis_server: RedisServer) -> None:
+    """As `timeout` of Redis closes it. The call was not sent, so that its result is known."""
+    commands, connection = Commands("orders"), AsyncConnection(Address.from_url(redis_server.url))
+    await connection.one(commands.counts(0))
+    multiplexer: Any = connection._transport._multiplexer
+    with redis_server.client() as redis:
+        redis.client_kill_filter(_type="normal", skipme=True)
+    await until(lambda: ended(multiplexer._connection))
+    await connection.one(commands.counts(0))
+    assert connection.connects == 2
+    await connection.close()
 
 
 async def test_many_coroutines_share_one_connection_and_bring_a_forgotten_script_once(

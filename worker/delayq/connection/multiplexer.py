@@ -192,6 +192,10 @@ class Multiplexer:
 
     async def _alive(self, connection: Connection) -> bool:
         """Whether the connection works. A firewall may have dropped it; then the result of calls would be unknown."""
+        if ended(
+            connection
+        ):  # by the server, such as for its setting `timeout`; not known while a reply is awaited
+            await connection.disconnect(nowait=True)
         if not connection.is_connected or time.monotonic() - self._used_at < self._idle_seconds:
             return bool(connection.is_connected)
         with suppress(RedisError, OSError):
@@ -231,6 +235,12 @@ class Multiplexer:
         await self._fail(self._waiting, self._closed)
         self._waiting = []
         await self.connector.close()
+
+
+def ended(connection: Connection) -> bool:
+    """Return whether the server has closed an idle connection."""
+    reader = connection._reader  # noqa: SLF001 -- redis-py has no such question
+    return reader is not None and bool(reader.at_eof())
 
 
 def moved(where: str) -> Unavailable:

@@ -48,11 +48,15 @@ class Scaled:
         return scaled
 
     def learn_lead(self) -> int:
-        """Have a worker started for a task, if none has taught yet how long that takes; and let it go again."""
-        if "leadSeconds" not in self.told:
-            self.world.schedule({"teacher": None})
-            self.until_told("leadSeconds")
-            self.until_none()
+        """Have a worker started for a task, if none has taught yet how long that takes; and let it go again.
+
+        One that restarts or waits for Redis, as beside other work, teaches nothing: then another one has to.
+        """
+        for nth in range(3):
+            if "leadSeconds" not in self.told:
+                self.world.schedule({f"teacher-{nth}": None})
+                self.world.wait_entries("end", [f"teacher-{nth}"])
+                self.until_none()
         return int(self.told["leadSeconds"])
 
     # --- The number of workers.

@@ -8,6 +8,7 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,8 +165,10 @@ def without_query(server: RedisServer) -> str:
 def test_the_kernels_error_has_a_cause_also_for_a_host_of_several_addresses(number: int, cause: str) -> None:
     """Of several addresses that fail differently, asyncio has only the text."""
     text = f"[Errno {number}] Connect call failed ('10.0.0.1', 6379)"
-    several = OSError(f"Multiple exceptions: {text}, [Errno 99] …")
-    for error in (OSError(number, "said"), several):
+    several = [
+        OSError(f"Multiple exceptions: {one}, {other}") for one, other in permutations((text, "[Errno 99] …"))
+    ]
+    for error in (OSError(number, "said"), *several):
         assert outages.of_failure(error) == cause
 
 

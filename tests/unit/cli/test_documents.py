@@ -78,6 +78,10 @@ def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
             ": headers and secretHeaders must not name the same header",
         ),
         (
+            {"secretHeaders": {"X-Key": TOKEN, "x-key": TOKEN}},
+            ": headers and secretHeaders must not name the same header",
+        ),
+        (
             {"caSecretRef": {"name": "a"}, "caConfigMapRef": {"name": "a"}},
             ": caSecretRef and caConfigMapRef exclude each other",
         ),

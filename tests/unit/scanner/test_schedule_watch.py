@@ -65,6 +65,7 @@ class World:
         self.parked: list[ParkedKind] = []
         self.messages: list[str] = []  # of the events
         self.meanwhile: Callable[[], None] = lambda: None
+        self.in_call: Callable[[], None] = lambda: None  # while a definition is written
         commands: Any = SimpleNamespace(
             shard_of=lambda record_id: int(record_id.endswith("-b")),
             list_schedules=lambda shard, offset, limit: (shard, offset, limit),
@@ -101,6 +102,7 @@ class World:
         name = schedule.metadata.name
         self.tries.append(name)
         self.checked.append(checked)
+        self.in_call()
         if name in self.error:
             raise self.error[name]
         body = json.dumps({"document": to_document(schedule), **notes}).encode()
@@ -222,6 +224,21 @@ async def test_one_that_is_refused_again_and_again_is_tried_ever_less_often_unti
     await world.settle()
     assert (world.applied, world.watch._waits) == (["full"], {})
     assert world.checked[-1] is False, "another generation has other times"
+
+
+async def test_an_edit_while_another_generation_is_refused_has_its_times_checked() -> None:
+    world = World()
+    world.error = {"full": ScheduleRefused("no room")}
+    world.in_call = lambda: world.see(body("full", 2))
+    world.see(body("full"))
+    await world.watch.step()
+    world.in_call, world.error = lambda: None, {}
+    await world.settle()
+    world.watch._waits.clear()
+    world.watch._changed["full"] = None
+    await world.settle()
+    assert world.applied == ["full"]
+    assert world.checked[:2] == [False, False]
 
 
 async def test_a_spec_that_is_invalid_is_checked_in_each_try() -> None:

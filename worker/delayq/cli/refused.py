@@ -24,5 +24,7 @@ def refused_sentence(connection: SyncConnection, commands: Commands, shards: Ite
     if not refused:
         return ""
     why = refused[0].failed.error.partition(": ")[2]
-    those = f"{len(refused):,} of {len(rows):,} sampled retrying tasks wait"
+    those = (
+        f"{len(refused):,} of {len(rows):,} sampled retrying tasks {'waits' if len(refused) == 1 else 'wait'}"
+    )
     return f"{those} for a worker that their arguments fit, such as {refused[0].id}: {why}"

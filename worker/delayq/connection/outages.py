@@ -119,6 +119,7 @@ def _cause(error: BaseException) -> Outage | None:
         if isinstance(error, kind):
             return cause
     if isinstance(error, OSError):
-        number = error.errno or next((int(each) for each in _SEVERAL.findall(str(error))), 0)
-        return _ERRNOS.get(number)
+        numbers = [error.errno] if error.errno else map(int, _SEVERAL.findall(str(error)))
+        found = [_ERRNOS[each] for each in numbers if each in _ERRNOS]
+        return "refused" if "refused" in found else next(iter(found), None)
     return "closed" if _SERVER_CLOSED in str(error).lower() else None

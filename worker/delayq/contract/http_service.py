@@ -20,7 +20,8 @@ _OWN_NAMES: Final = frozenset({"content-length", "content-type", "idempotency-ke
 
 
 def _named_once(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> bool:
-    return {name.lower() for name in headers}.isdisjoint(name.lower() for name in secret_headers or ())
+    secret = [name.lower() for name in secret_headers or ()]
+    return len({*secret}) == len(secret) and {name.lower() for name in headers}.isdisjoint(secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
         "it closes connections",
         f"check {_TLS}, whether it requires a client certificate, its maxclients, and its log",
     ),
-    "dns": Remedy("unknown host name", "check the host in spec.redis"),
+    "dns": Remedy("unknown host name", "check the host in spec.redis, and whether DNS works"),
     "not_redis": Remedy("it does not answer as Redis does", "check host and port in spec.redis"),
     "tls_absent": Remedy(
         "it does not speak TLS at that port",
@@ -88,7 +88,7 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
     "out_of_memory": Remedy(
         "its memory is full (maxmemory)", "give it more memory, or set spec.limits.maxBytes"
     ),
-    "read_only": Remedy("it is a replica that takes no writes", "check spec.redis, it has to be the master"),
+    "read_only": Remedy("it is a replica that takes no writes", "name the master in spec.redis"),
     "cannot_persist": Remedy(
         "it takes no writes because it cannot write to its disk", "look at its disk and its log"
     ),

@@ -71,9 +71,9 @@ class ScheduleWatch:
         self._waits: dict[
             str, tuple[float, float]
         ] = {}  # refused by Redis: how long it waits, and until when
-        self._sound = set[
-            str
-        ]()  # refused by Redis, not for their times: these were checked, until they are edited
+        self._sound: dict[
+            str, Mapping[str, object]
+        ] = {}  # notes of those refused by Redis whose times are right
         self._api: PodApi | None = None
         self._reporter: ScheduleReporter | None = None
         self._reflector: Reflector | None = None
@@ -156,7 +156,7 @@ class ScheduleWatch:
         self._reported.pop(name, None)
         self._refused.pop(name, None)
         self._waits.pop(name, None)
-        self._sound.discard(name)
+        self._sound.pop(name, None)
         if self._shard(name) in self._led():
             self._changed[name] = None
             if uid:
@@ -204,12 +204,13 @@ class ScheduleWatch:
         try:
             schedule = parse_schedule_spec(name, known.spec)
             notes = {**known.notes, "namespace": reporter.namespace}
+            checked = self._sound.get(name) == known.notes
             change = await self._client.apply_schedule(
-                schedule, owner=KUBERNETES, notes=notes, checked=name in self._sound
+                schedule, owner=KUBERNETES, notes=notes, checked=checked
             )
         except (SpecError, ScheduleRefused) as error:
             if isinstance(error, ScheduleRefused):
-                self._sound.add(name)
+                self._sound[name] = known.notes
             refusal = Refusal("InvalidSpec" if isinstance(error, SpecError) else "Refused", str(error))
             seconds = min(MOST_REFUSED_SECONDS, 2 * self._waits.get(name, (PASS_SECONDS / 2, 0.0))[0])
             self._waits[name] = seconds, time.monotonic() + seconds
@@ -220,7 +221,7 @@ class ScheduleWatch:
             return
         self._refused.pop(name, None)
         self._waits.pop(name, None)
-        self._sound.discard(name)
+        self._sound.pop(name, None)
         self._keep(known, await reporter.applied(known, schedule))
         await reporter.changed(name, known.uid, change)
 

@@ -169,9 +169,9 @@ class ClaimLoop:
 
     def _suspects_of(self, shard: int, over: ClaimConnection) -> Claim:
         """Return the claim of a group of suspects; the worker runs nothing else until they have ended."""
-        self._slots.suspects.begin()
         ticket, limit = over.ticket(), self._slots.free
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
+        self._slots.suspects.begin()
         return Claim(call, shard, limit, ticket, isolated=True)
 
     def _prepare(self) -> Exchange | None:
@@ -182,6 +182,7 @@ class ClaimLoop:
             return self._gather()
         except BaseException:  # for want of memory
             outbox.waiting = waiting
+            self._group_state.hint_all()
             raise
 
     def _gather(self) -> Exchange | None:

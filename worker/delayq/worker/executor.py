@@ -105,6 +105,7 @@ class Executor:
             end_if_forked()
             if result is not None and inspect.isawaitable(result):  # of `async def` without `await`
                 run_to_its_end(await result)
+                end_if_forked()
         except BaseException as error:  # noqa: BLE001 -- every exception of a handler is a failure of its task
             end_if_forked()
             settlement = self.settlement(running, error)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from delayq.cli.kubectl import queues
 from delayq.cli.kubectl.queues import Lease
 from delayq.cli.kubectl.status_text import View, data, lines, overview
 from delayq.cli.output import Table
@@ -70,11 +72,11 @@ def test_the_overview_has_a_column_and_the_reason_of_parked_tasks_if_a_queue_has
     ("renew_time", "age", "sentence"),
     [
         ("1970-01-01T00:01:40.5Z", "just now", ""),
-        ("1970-01-01T00:01:10.000000Z", "30s ago", ""),
+        ("1970-01-01T00:00:41.000000Z", "59s ago", ""),
         (
-            "1970-01-01T00:01:09Z",
-            "31s ago",
-            "The operator does not answer: it renewed Lease system/delayq 31s ago. ",
+            "1970-01-01T00:00:39Z",
+            "61s ago",
+            "The operator does not answer: it renewed Lease system/delayq 61s ago. ",
         ),
         (
             "soon",
@@ -96,6 +98,23 @@ def test_the_age_of_the_operators_lease_is_told(
     told = f"renewed Lease system/delayq {age}" if age else "does not hold Lease system/delayq"
     assert f"operator  {told}" in found
     assert data(view)["operator"] == {"lease": "system/delayq", "renewTime": renew_time}
+
+
+def test_a_name_of_a_lease_that_is_none_reaches_no_kubectl() -> None:
+    """Who may write a ConfigMap chooses it, and kubectl would take it for an option."""
+    asked: list[tuple[str, ...]] = []
+
+    class Answering:
+        def run(self, *args: str, namespace: str | None = None) -> SimpleNamespace:
+            asked.append((*args[:3], str(namespace)))
+            names = ("ns/--server=https://elsewhere", "--as=admin/x", "n s/x", "ns/x\x1b[2J", "system/delayq")
+            return SimpleNamespace(
+                returncode=0, stdout="" if args[1] == "lease" else "".join(f"1 {each}\n" for each in names)
+            )
+
+    kubectl: Any = Answering()
+    assert [each.name for each in queues.leases(kubectl)] == ["system/delayq"]
+    assert asked[1:] == [("get", "lease", "delayq", "system")]
 
 
 def line(name: str, *, spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> str:

@@ -48,7 +48,7 @@ FIELDS: Final = _words("""
 """)
 """Fields whose strings identify an object, or are terms of Kubernetes or delayq."""
 
-NEVER: Final = frozenset({"annotations", "managedFields", "template", "env", "headers"})
+NEVER: Final = frozenset({"annotations", "managedFields", "template", "env", "headers", "secretHeaders"})
 """Fields with names that users choose."""
 
 EVENT: Final = "event"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,9 @@ INSTALLATIONS: Final = (
     f'--output=jsonpath={{range .items[*]}}{{.metadata.annotations.{_ANNOTATION}}}{{"\\n"}}{{end}}'
 )
 """Age and name of the operator's Lease, a line for each ConfigMap."""
+MOST_LEASES: Final = 8
+_NAMED: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}", re.ASCII)
+"""The name becomes arguments of kubectl, and who may write a ConfigMap chooses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +115,8 @@ def leases(kubectl: Kubectl, *which: str, namespace: str | None = None) -> list[
     """Return the Leases of the operators that serve queues, by the ConfigMaps of these, as far as they can be read."""
     answer = kubectl.run("get", "configmaps", *which, INSTALLATIONS, namespace=namespace)
     lines = answer.stdout.splitlines() if answer.returncode == 0 else []
-    named = {line.partition(" ")[2] for line in lines} - {""}
-    return [found for each in sorted(named) if (found := _lease(kubectl, each)) is not None]
+    named = filter(_NAMED.fullmatch, {line.partition(" ")[2] for line in lines})
+    return [found for each in sorted(named)[:MOST_LEASES] if (found := _lease(kubectl, each)) is not None]
 
 
 def _lease(kubectl: Kubectl, named: str) -> Lease | None:

@@ -38,8 +38,8 @@ EXPECTED: Final[Mapping[str, str]] = {
 
 UNKNOWN: Final = "not known yet"
 
-SILENT_SECONDS: Final = 30.0
-"""A Lease is renewed every 3 s and lasts 15; clocks differ."""
+SILENT_SECONDS: Final = 60.0
+"""A Lease is renewed every 3 s and lasts 15; the clock of the reader's machine may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def lines(view: View, now: float) -> Iterator[str]:
     """Yield the text of one queue, the most important first."""
     yield _headline(view.queue, now)
     if view.lease and (silence := silent(view.lease, now)):
-        yield silence
+        yield clean(silence)
     yield ""
     operator = [("operator", _operator(view.lease, now))] if view.lease else []
     yield facts([*_facts(view.queue, now), *operator])

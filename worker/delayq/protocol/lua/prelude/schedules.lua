@@ -49,7 +49,8 @@ local function forget_run(lease, id, run, parked, tasks, attempts)
   local key = string.match(id, '^(@[^@]+)@')
   local record = key and schedule_of(redis.call('HGET', attempts, key))
   if not record or record.last ~= lease then return end
-  record.last, record.began, record.late = string.match(run, '^(%S+) (%d+) (%d+)$')
+  local last, began, late = string.match(run, '^(%S+) (%d+) (%d+)$')
+  record.last, record.began, record.late = last or '-', began or 0, late or 0
   local other = id_of(record.last)
   if other and redis.call('HEXISTS', attempts, other) == 0 and parked_as(parked, other, tasks, attempts) then
     record.last, record.began, record.late = '-', 0, 0

@@ -9,7 +9,7 @@ import pytest
 import trustme
 from aiohttp import web
 from delayq.contract.http_service import HttpService
-from delayq.contract.references import HeaderSecretRef
+from delayq.contract.references import CaConfigMapRef, HeaderSecretRef
 from delayq.errors import Bury, InvalidDocument, Retry
 from delayq.handlers.credentials import MOST_BYTES, Credentials, lacking
 from delayq.handlers.signature import InvalidSignatureError, verify
@@ -155,6 +155,28 @@ async def test_the_authority_of_a_file_is_trusted_instead_of_the_systems(tmp_pat
             with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
                 await handler.call(a_task())
     assert (len(first.bodies), len(second.bodies)) == (2, 1)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"# to be filled\n", "é".encode()])
+def test_a_file_without_a_certificate_is_refused(tmp_path: Path, content: bytes) -> None:
+    """The system's authorities are not trusted in its place; after a rotation the last valid file is."""
+    maps = tmp_path / "_configmaps"
+    maps.mkdir()
+    mount(maps, "trust", ca_crt=content)
+    spec = HttpService(url="https://x", ca_config_map_ref=CaConfigMapRef(name="trust"))
+    credentials = Credentials(spec, field="spec.handler.http", secrets_dir=tmp_path)
+    [(file, why)] = credentials.lacks().items()
+    assert file == "key ca.crt of ConfigMap trust"
+    assert why.startswith(
+        f"spec.handler.http.caConfigMapRef: {maps}/trust/ca.crt: expected certificates of auth"
+    )
+    mount(maps, "trust", ca_crt=trustme.CA().cert_pem.bytes())
+    trusted = credentials.trust()
+    assert isinstance(trusted, ssl.SSLContext)
+    assert (trusted.check_hostname, trusted.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert trusted.cert_store_stats() == {"x509": 1, "x509_ca": 1, "crl": 0}
+    mount(maps, "trust", ca_crt=content)
+    assert credentials.trust() is trusted
 
 
 def test_every_missing_or_invalid_file_is_named_with_field_path_and_key(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 import trustme
@@ -15,10 +16,11 @@ from delayq.handlers.credentials import MOST_BYTES, Credentials, lacking
 from delayq.handlers.signature import InvalidSignatureError, verify
 
 from tests.unit.connection.mounted import mount
-from tests.unit.handlers.receivers import Receiver, http_handler
+from tests.unit.handlers.receivers import Receiver, hostile, http_handler
 from tests.unit.handlers.support import a_task, document
 
 if TYPE_CHECKING:
+    from asyncio import StreamReader, StreamWriter
     from pathlib import Path
 
 TOKEN = {"name": "shop", "key": "token"}
@@ -48,6 +50,7 @@ async def test_headers_are_those_of_the_files_as_they_are_now(tmp_path: Path) ->
     [
         (b"", "an empty file"),
         (b"\n", "an empty file"),
+        (b"  \n", "an empty file"),
         (b"s3cret\n\n", OTHERS),
         (b"s3cret\r\nX-Admin: yes", OTHERS),
         (b"s3cret\t", OTHERS),
@@ -126,6 +129,48 @@ async def test_a_signature_follows_its_secret(tmp_path: Path) -> None:
     verify(receiver.headers[1], receiver.bodies[1], secrets=[b"new"], target="/cancel")
     with pytest.raises(InvalidSignatureError):
         verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"], target="/cancel")
+
+
+def test_spaces_at_the_ends_of_a_value_are_not_sent(tmp_path: Path) -> None:
+    """Receivers strip them, and an answer that repeats the value has none."""
+    mount(tmp_path, "shop", token=b" s3cret key \n")
+    spec = HttpService(
+        url="http://x", secret_headers={"X-Key": HeaderSecretRef(name="shop", key="token", scheme="Key")}
+    )
+    assert Credentials(spec, field="x", secrets_dir=tmp_path).headers() == {"X-Key": "Key s3cret key"}
+
+
+async def test_an_answer_that_repeats_a_credential_escaped_is_redacted(tmp_path: Path) -> None:
+    """In its body, as JSON, and in the Location of a redirect."""
+    mount(tmp_path, "shop", token=b'a/b"c\\d+e=')
+    quoted = quote('a/b"c\\d+e=', safe="")
+    async with (
+        Receiver.listening() as receiver,
+        http_handler(receiver.url, tmp_path, secretHeaders=BEARER) as handler,
+    ):
+        receiver.answers = [
+            web.json_response({"sent": 'Bearer a/b"c\\d+e=', "n": 1}, status=500),
+            web.Response(status=307, headers={"Location": f"/login?token={quoted}&n=1"}),
+        ]
+        with pytest.raises(Retry) as retry:
+            await handler.call(a_task())
+        with pytest.raises(Bury) as bury:
+            await handler.call(a_task())
+    assert str(retry.value).endswith('\n{"sent": "[redacted]", "n": 1}')
+    assert str(bury.value).endswith("\nLocation: /login?token=[redacted]&n=1")
+
+
+async def test_an_error_that_quotes_a_malformed_response_is_redacted(tmp_path: Path) -> None:
+    """A service that is no HTTP service, and sends back what it got."""
+    mount(tmp_path, "shop", token=b"s3cret-token")
+
+    async def repeat(_reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(b"Authorization: Bearer s3cret-token\r\n\r\n")
+
+    async with hostile(repeat) as url, http_handler(url, tmp_path, secretHeaders=BEARER) as handler:
+        with pytest.raises(Retry, match=r"Authorization: \[redacted\]") as retry:
+            await handler.call(a_task())
+    assert "s3cret" not in str(retry.value)
 
 
 def served_by(authority: trustme.CA) -> ssl.SSLContext:

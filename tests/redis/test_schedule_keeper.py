@@ -22,10 +22,9 @@ MINUTE = 60_000
 def put(shard: Shard, name: str, **spec: Any) -> None:  # noqa: ANN401
     meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
     of = parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60, **spec}})
-    body = encode(Definition(of, {}))
-    shard.run(
-        shard.commands.put_schedule(f"@{name}", body, "client", shard=0, max_length=10_000, max_bytes=0)
-    )
+    commands, record_id, body = shard.commands, f"@{name}", encode(Definition(of, {}))
+    at, room = commands.shard_of(record_id), {"max_length": 10_000, "max_bytes": 0}
+    shard.run(commands.put_schedule(record_id, body, "client", shard=at, **room))
 
 
 async def look(shard: Shard, connection: AsyncConnection, max_length: int = 10_000) -> None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ssl
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 import trustme
 from aiohttp import web
 from delayq.contract.http_service import HttpService
-from delayq.contract.references import HeaderSecretRef
+from delayq.contract.references import CaConfigMapRef, HeaderSecretRef
 from delayq.errors import Bury, InvalidDocument, Retry
 from delayq.handlers.credentials import MOST_BYTES, Credentials, lacking
 from delayq.handlers.signature import InvalidSignatureError, verify
 
 from tests.unit.connection.mounted import mount
-from tests.unit.handlers.receivers import Receiver, http_handler
+from tests.unit.handlers.receivers import Receiver, hostile, http_handler
 from tests.unit.handlers.support import a_task, document
 
 if TYPE_CHECKING:
+    from asyncio import StreamReader, StreamWriter
     from pathlib import Path
 
 TOKEN = {"name": "shop", "key": "token"}
@@ -48,6 +50,7 @@ async def test_headers_are_those_of_the_files_as_they_are_now(tmp_path: Path) ->
     [
         (b"", "an empty file"),
         (b"\n", "an empty file"),
+        (b"  \n", "an empty file"),
         (b"s3cret\n\n", OTHERS),
         (b"s3cret\r\nX-Admin: yes", OTHERS),
         (b"s3cret\t", OTHERS),
@@ -128,6 +131,48 @@ async def test_a_signature_follows_its_secret(tmp_path: Path) -> None:
         verify(receiver.headers[1], receiver.bodies[1], secrets=[b"old"], target="/cancel")
 
 
+def test_spaces_at_the_ends_of_a_value_are_not_sent(tmp_path: Path) -> None:
+    """Receivers strip them, and an answer that repeats the value has none."""
+    mount(tmp_path, "shop", token=b" s3cret key \n")
+    spec = HttpService(
+        url="http://x", secret_headers={"X-Key": HeaderSecretRef(name="shop", key="token", scheme="Key")}
+    )
+    assert Credentials(spec, field="x", secrets_dir=tmp_path).headers() == {"X-Key": "Key s3cret key"}
+
+
+async def test_an_answer_that_repeats_a_credential_escaped_is_redacted(tmp_path: Path) -> None:
+    """In its body, as JSON, and in the Location of a redirect."""
+    mount(tmp_path, "shop", token=b'a/b"c\\d+e=')
+    quoted = quote('a/b"c\\d+e=', safe="")
+    async with (
+        Receiver.listening() as receiver,
+        http_handler(receiver.url, tmp_path, secretHeaders=BEARER) as handler,
+    ):
+        receiver.answers = [
+            web.json_response({"sent": 'Bearer a/b"c\\d+e=', "n": 1}, status=500),
+            web.Response(status=307, headers={"Location": f"/login?token={quoted}&n=1"}),
+        ]
+        with pytest.raises(Retry) as retry:
+            await handler.call(a_task())
+        with pytest.raises(Bury) as bury:
+            await handler.call(a_task())
+    assert str(retry.value).endswith('\n{"sent": "[redacted]", "n": 1}')
+    assert str(bury.value).endswith("\nLocation: /login?token=[redacted]&n=1")
+
+
+async def test_an_error_that_quotes_a_malformed_response_is_redacted(tmp_path: Path) -> None:
+    """A service that is no HTTP service, and sends back what it got."""
+    mount(tmp_path, "shop", token=b"s3cret-token")
+
+    async def repeat(_reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(b"Authorization: Bearer s3cret-token\r\n\r\n")
+
+    async with hostile(repeat) as url, http_handler(url, tmp_path, secretHeaders=BEARER) as handler:
+        with pytest.raises(Retry, match=r"Authorization: \[redacted\]") as retry:
+            await handler.call(a_task())
+    assert "s3cret" not in str(retry.value)
+
+
 def served_by(authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -155,6 +200,28 @@ async def test_the_authority_of_a_file_is_trusted_instead_of_the_systems(tmp_pat
             with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
                 await handler.call(a_task())
     assert (len(first.bodies), len(second.bodies)) == (2, 1)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"# to be filled\n", "é".encode()])
+def test_a_file_without_a_certificate_is_refused(tmp_path: Path, content: bytes) -> None:
+    """The system's authorities are not trusted in its place; after a rotation the last valid file is."""
+    maps = tmp_path / "_configmaps"
+    maps.mkdir()
+    mount(maps, "trust", ca_crt=content)
+    spec = HttpService(url="https://x", ca_config_map_ref=CaConfigMapRef(name="trust"))
+    credentials = Credentials(spec, field="spec.handler.http", secrets_dir=tmp_path)
+    [(file, why)] = credentials.lacks().items()
+    assert file == "key ca.crt of ConfigMap trust"
+    assert why.startswith(
+        f"spec.handler.http.caConfigMapRef: {maps}/trust/ca.crt: expected certificates of auth"
+    )
+    mount(maps, "trust", ca_crt=trustme.CA().cert_pem.bytes())
+    trusted = credentials.trust()
+    assert isinstance(trusted, ssl.SSLContext)
+    assert (trusted.check_hostname, trusted.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert trusted.cert_store_stats() == {"x509": 1, "x509_ca": 1, "crl": 0}
+    mount(maps, "trust", ca_crt=content)
+    assert credentials.trust() is trusted
 
 
 def test_every_missing_or_invalid_file_is_named_with_field_path_and_key(tmp_path: Path) -> None:

@@ -124,6 +124,23 @@ def test_anything_else_that_a_service_answers_is_no_verdict(response: Response, 
     assert why in str(told.value)
 
 
+def test_a_secret_that_a_service_repeats_is_in_no_reason_and_changes_no_verdict() -> None:
+    """Not even one that is the name of a verdict, or the beginning of one."""
+    secrets = ("Key complete", "Bearer s3cret/key", "w")
+
+    def said(body: str, status: int = 200) -> Response:
+        kept = {"retry_after": None, "date": None, "location": None, "secrets": secrets}
+        return Response(status=status, body=body.encode(), **kept)  # type: ignore[arg-type]
+
+    reason = r'"reason": "for s3cret\/key: w"'
+    assert read(said(f'{{"verdict": "complete", {reason}}}')) == (Verdict.COMPLETE, "for [redacted]: w")
+    assert read(said(f'{{"verdict": "wait", {reason}}}')) == (Verdict.WAIT, "for [redacted]: w")
+    for response in (said('{"verdict": "s3cret/key"}'), said(f"{{{reason}}}"), said(reason, 500)):
+        with pytest.raises(checks.CheckFailed, match=r"\[redacted\]") as told:
+            read(response)
+        assert "s3cret" not in str(told.value)
+
+
 def spec(seconds: int = 30, on_failure: Any = "Requeue") -> Spec:  # noqa: ANN401  a word of the contract
     return Spec(python=PythonSpec(callable="unused:unused"), timeout_seconds=seconds, on_failure=on_failure)
 

@@ -51,6 +51,17 @@ def test_a_value_that_cannot_be_read_again_stays_and_the_log_says_why(
     ]
 
 
+def test_the_next_outage_of_the_same_file_is_logged_too(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A volume that was away for a moment: the file is back with the same stat."""
+    mounted = Mounted(path, parse, field="spec.x")
+    for _ in range(2):
+        path.rename(path.parent / "away")
+        assert [mounted.read() for _ in range(2)] == [41, 41]
+        (path.parent / "away").rename(path)
+        assert mounted.read() == 41
+    assert [record.getMessage() for record in caplog.records] == ["secret_unreadable"] * 2
+
+
 @pytest.mark.parametrize(
     ("content", "problem"), [(None, "cannot read .*No such"), ("", ".*expected a number")]
 )

@@ -111,9 +111,9 @@ def horizon_label(seconds: float) -> str:
 
 
 OUTAGES: Final[tuple[Outage, ...]] = get_args(Outage)
-"""Values of the label `cause`: no way to Redis, in six ways, the last two of them a user's password and rights; or it
-answers that it will not serve; or no server names a master of some slots; or slots are on their way to another
-node; or unknown."""
+"""Values of the label `cause`, in this order: no way to Redis, up to `tls`; delayq may not use it, up to `max_clients`;
+it answers that it will not serve, up to `no_replicas`; no server is a master of some shards; slots are on their way to
+another node; unknown. docs/reference/redis-errors.md says what each means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

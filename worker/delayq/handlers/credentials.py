@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_BYTES: Final = 16_384  # of a header's value; many servers take less
-REDACTED: Final = b"[redacted]"
 _PRINTABLE = re.compile(rb"[\x20-\x7e]+")
 
 
@@ -93,17 +92,9 @@ def lacking(services: Iterable[tuple[str, HttpService]], secrets_dir: Path) -> l
     return [why for each in made for why in each.lacks().values()]
 
 
-def redacted(body: bytes, values: Iterable[str]) -> bytes:
-    """Return an answer without the values of secret headers: dead letters show it, and services repeat requests."""
-    for value in values:
-        for form in (value, value.rpartition(" ")[2]):
-            body = body.replace(form.encode(), REDACTED)
-    return body
-
-
 def _value(content: bytes, scheme: str | None) -> str:
-    """Return a header's value, without the newline that editors and `echo` add."""
-    value = content.removesuffix(b"\n").removesuffix(b"\r")
+    """Return a header's value, without the newline that editors and `echo` add, and spaces, which receivers strip."""
+    value = content.removesuffix(b"\n").removesuffix(b"\r").strip(b" ")
     got = ""
     if not value:
         got = "an empty file"
@@ -124,10 +115,11 @@ def _signing_key(content: bytes) -> bytes:
 
 
 def _authority(content: bytes) -> ssl.SSLContext:
+    """Return a context that trusts these only: ssl.create_default_context(cadata="") would trust the system's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        return ssl.create_default_context(
-            cadata=content.decode("ascii", "ignore")
-        )  # comments may be in any language
+        context.load_verify_locations(cadata=content.decode("ascii", "ignore"))  # comments: in any language
     except (ssl.SSLError, ValueError) as error:
         why = getattr(error, "reason", None) or str(error)
         raise InvalidDocument(f"expected certificates of authorities, PEM; got {why}") from None
+    return context

@@ -19,9 +19,10 @@ from yarl import URL
 from delayq.errors import Bury
 from delayq.handlers import signature
 from delayq.handlers.base import HandlerSetupError, optional_fields
-from delayq.handlers.credentials import Credentials, redacted
+from delayq.handlers.credentials import Credentials
 from delayq.handlers.http_pool import Pool, Request, repeat
 from delayq.handlers.http_response import Answer
+from delayq.handlers.text import redacted
 from delayq.service.resources import check_lack
 
 if TYPE_CHECKING:
@@ -143,13 +144,17 @@ class Post:
             ) as response:
                 return Answer(
                     status=response.status,
-                    body=redacted(await _beginning(response, self._body_seconds), secret.values()),
+                    body=await _beginning(response, self._body_seconds),
                     retry_after=response.headers.get("Retry-After"),
                     date=response.headers.get("Date"),
                     location=response.headers.get("Location"),
+                    secrets=tuple(secret.values()),
                 )
         except aiohttp.ClientConnectorError as error:  # nothing was sent
             check_lack(error.os_error)
+            raise
+        except aiohttp.ClientResponseError as error:  # its message quotes a malformed response
+            error.message = redacted(error.message, secret.values())
             raise
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import email.utils
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from http import HTTPStatus
 
 from delayq.errors import Bury, Retry
-from delayq.handlers.text import excerpt
+from delayq.handlers.text import excerpt, redacted
 
 EXCERPT_CHARS = 200
 RETRY_AFTER_MAX_SECONDS = 24 * 3600
@@ -28,6 +28,16 @@ class Answer:
     retry_after: str | None
     date: str | None  # the receiver's clock, to which a date in Retry-After refers
     location: str | None
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # of the request, which services repeat
+
+    def redacted(self, text: str) -> str:
+        """Return a text of this answer as dead letters may show it."""
+        return redacted(text, self.secrets)
+
+    def excerpt(self, text: str | None = None) -> str:
+        """Return the beginning of such a text on one line; by default of the body."""
+        shown = self.redacted(self.body.decode(errors="replace") if text is None else text)
+        return excerpt(shown.encode(errors="replace"), EXCERPT_CHARS)
 
 
 def settle(answer: Answer, *, now_seconds: float, credentials: bool = False) -> None:
@@ -44,10 +54,10 @@ def settle(answer: Answer, *, now_seconds: float, credentials: bool = False) -> 
     passes = status in _RETRIED or (credentials and status == HTTPStatus.UNAUTHORIZED)
     if passes or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         delay_ms = retry_after_ms(answer.retry_after, date=answer.date, now_seconds=now_seconds)
-        raise Retry(title + _detail(answer.body), delay_ms=delay_ms) from cause
+        raise Retry(title + _detail(answer), delay_ms=delay_ms) from cause
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        raise Bury(f"{title}: redirects are not followed{_target(answer.location)}") from cause
-    raise Bury(title + _detail(answer.body)) from cause
+        raise Bury(f"{title}: redirects are not followed{_target(answer)}") from cause
+    raise Bury(title + _detail(answer)) from cause
 
 
 def retry_after_ms(value: str | None, *, date: str | None, now_seconds: float) -> int | None:
@@ -87,10 +97,10 @@ def _phrase(status: int) -> str:
         return "Unknown Status"
 
 
-def _detail(body: bytes) -> str:
-    text = excerpt(body, EXCERPT_CHARS)
+def _detail(answer: Answer) -> str:
+    text = answer.excerpt()
     return f"\n{text}" if text else ""
 
 
-def _target(location: str | None) -> str:
-    return f"\nLocation: {excerpt(location.encode(errors='replace'), EXCERPT_CHARS)}" if location else ""
+def _target(answer: Answer) -> str:
+    return f"\nLocation: {answer.excerpt(answer.location)}" if answer.location else ""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_SECONDS = 2.0  # deadline of a scrape, so that it can report an outage while Redis hangs
+COMPUTING_SECONDS = 0.5  # of it for the occurrences of schedules that are not stored yet, of all shards
 RISKS_SECONDS = 60.0  # how long settings are cached: operators change them at runtime
 
 
@@ -78,6 +79,7 @@ class Exporter:
         self._scanner, self._commands, self._connection = scanner, commands, connection
         self._asked = spec.durability
         self._upcoming: Upcoming | None = None
+        self._looks_ahead = True
         self._infos: dict[str, ServerInfo] = {}  # by server
         self._where: dict[int, str] = {}  # the last known server of each shard
         self._read_at, self._connects = 0.0, 0  # of the cache: monotonic seconds, the scanner's connects
@@ -119,6 +121,7 @@ class Exporter:
         there = [keys for keys in self._commands.shards if keys.shard not in found.down]
         if there:
             deadline = asyncio.get_running_loop().time() + MOST_SECONDS
+            stop_at = time.monotonic() + COMPUTING_SECONDS
             served = (
                 [shard for shard in group.shards if shard in led and shard not in found.down]
                 for group in groups(self._commands, is_cluster=self._connection.address.is_cluster)
@@ -126,7 +129,7 @@ class Exporter:
             await asyncio.gather(
                 self._servers(there, deadline, found),
                 *(
-                    self._tried(shards, deadline, found, self._counts(shards, horizons, found))
+                    self._tried(shards, deadline, found, self._counts(shards, horizons, found, stop_at))
                     for shards in served
                     if shards
                 ),
@@ -147,12 +150,17 @@ class Exporter:
             why = str(error) or f"no answer within {MOST_SECONDS:g} s"
             log.warning("counts_unavailable", extra={"fields": {"error": why}})
 
-    async def _counts(self, shards: Collection[int], horizons: DueHistogram, found: Found) -> None:
+    async def _counts(
+        self, shards: Collection[int], horizons: DueHistogram, found: Found, stop_at: float
+    ) -> None:
         asked = list(horizons.ms.values())
         calls = [self._commands.counts(shard, asked) for shard in shards]
         found.counts |= zip(shards, await self._connection.run(calls), strict=True)
-        for shard in self._scanner.scheduled.intersection(shards):
-            found.counts[shard] = await self._upcoming_of(shard, found.counts[shard])
+        scheduled = self._scanner.scheduled.intersection(shards)
+        upcoming = self._opened_upcoming() if scheduled else None
+        if upcoming is not None:
+            for shard in scheduled:
+                found.counts[shard] = await upcoming.added(shard, found.counts[shard], stop_at)
         with_parked = [shard for shard in shards if found.counts[shard].parked]
         if with_parked:
             kinds = await self._connection.answers([self._commands.parked(shard) for shard in with_parked])
@@ -166,13 +174,18 @@ class Exporter:
                 shard: mix for shard, mix in zip(shards, mixes, strict=True) if not isinstance(mix, Exception)
             }
 
-    async def _upcoming_of(self, shard: int, counts: Counts) -> Counts:
-        if self._upcoming is None:
-            # A queue without schedules does not pay for the libraries.
-            from delayq.scanner.upcoming import Upcoming  # noqa: PLC0415
-
+    def _opened_upcoming(self) -> Upcoming | None:
+        """Return what computes them. A queue without schedules does not pay for the libraries."""
+        if self._upcoming is None and self._looks_ahead:
+            try:
+                from delayq.scanner.upcoming import Upcoming  # noqa: PLC0415
+            except ModuleNotFoundError as error:  # an image of users, for a recovery check
+                self._looks_ahead = False
+                hint = "install delayq[worker] into the image"
+                log.warning("occurrences_not_counted", extra={"fields": {"error": str(error), "hint": hint}})
+                return None
             self._upcoming = Upcoming(self._commands, self._connection, lambda: self._scanner.tended)
-        return await self._upcoming.added(shard, counts)
+        return self._upcoming
 
     async def _servers(self, there: Collection[Keys], deadline: float, found: Found) -> None:
         """Read the settings and clock of every server that holds a shard of the queue."""

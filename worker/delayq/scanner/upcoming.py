@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from delayq.protocol.results import Selection
+from delayq.schedules.times import slice_ends
 from delayq.schedules.unstored import due_times
 
 if TYPE_CHECKING:
@@ -21,18 +23,20 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS: Final = 10.0  # another process may have changed a schedule
 AHEAD_MS: Final = 600_000  # further than a scrape asks for, so that few schedules are computed again
-MOST_SECONDS: Final = 0.5  # of computing for a scrape; the next one goes on
 MOST_SCHEDULES: Final = 1000  # of a shard
 MOST: Final = 20_000  # occurrences of a shard: five schedules of each second for an hour
-SLICE: Final = 100  # occurrences that are computed before others run: a wake must not be late
 
 
 class Times(NamedTuple):
     """The due times of a schedule, as long as its record is as `seen`."""
 
-    due_ms: array[int]
-    until_ms: int
     seen: tuple[int, int, str]
+    due_ms: array[int] = array("q")
+    until_ms: int = 0
+
+    def reach(self, until_ms: int) -> bool:
+        """Whether they are all up to an instant, or as many as count."""
+        return self.until_ms >= until_ms or len(self.due_ms) >= MOST
 
 
 class Kept(NamedTuple):
@@ -52,10 +56,15 @@ class Upcoming:
         self._commands, self._connection, self._tended = commands, connection, tended
         self._kept: dict[int, Kept] = {}
         self._times: dict[int, dict[str, Times]] = {}  # by shard and record
+        self._one = asyncio.Lock()  # shard groups are read concurrently: one computes at a time
+        self._slice_ends = 0.0  # monotonic seconds
 
-    async def added(self, shard: int, counts: Counts) -> Counts:
-        """Return the counts of a shard with these occurrences."""
-        due_ms = await self._due_ms(shard, counts.now_ms, counts.now_ms + max(counts.due_within))
+    async def added(self, shard: int, counts: Counts, stop_at: float) -> Counts:
+        """Return the counts of a shard with these occurrences.
+
+        Those that are not computed by `stop_at`, monotonic seconds, are missing; the next call goes on.
+        """
+        due_ms = await self._due_ms(shard, counts.now_ms, counts.now_ms + max(counts.due_within), stop_at)
         past = bisect_right(due_ms, counts.now_ms)
         within = {
             horizon: tasks + bisect_right(due_ms, counts.now_ms + horizon) - past
@@ -63,35 +72,50 @@ class Upcoming:
         }
         return replace(counts, due_within=within)
 
-    async def _due_ms(self, shard: int, now_ms: int, until_ms: int) -> array[int]:
+    async def _due_ms(self, shard: int, now_ms: int, until_ms: int, stop_at: float) -> array[int]:
         kept, tended, now = self._kept.get(shard), self._tended(), time.monotonic()
         if kept is None or kept.tended != tended or kept.until_ms < until_ms or now >= kept.over_at:
             last_ms = until_ms + round(KEPT_SECONDS * 1000)
-            kept = Kept(await self._merged(shard, now_ms, last_ms), last_ms, tended, now + KEPT_SECONDS)
-            self._kept[shard] = kept
+            times = await self._read(shard, now_ms, last_ms, stop_at)
+            complete = all(each.reach(last_ms) for each in times)
+            over_at = now + KEPT_SECONDS if complete else now
+            kept = self._kept[shard] = Kept(_merged(times), last_ms, tended, over_at)
         return kept.due_ms
 
-    async def _merged(self, shard: int, now_ms: int, until_ms: int) -> array[int]:
-        before, times, found = self._times.get(shard, {}), dict[str, Times](), array("q")
-        stop_at = time.monotonic() + MOST_SECONDS
+    async def _read(self, shard: int, now_ms: int, until_ms: int, stop_at: float) -> list[Times]:
+        """Return the times of each schedule, and keep them at once: a scrape that is cancelled is no loss."""
+        times, there = self._times.setdefault(shard, {}), set[str]()
         async for record in self._records(shard):
-            seen, known = (record.version, record.cursor_ms, record.phase), before.get(record.id)
-            if known is None or known.seen != seen or known.until_ms < until_ms:
-                if time.monotonic() > stop_at:
-                    continue
-                last_ms = until_ms + AHEAD_MS
-                known = Times(await self._computed(record, now_ms, last_ms), last_ms, seen)
+            there.add(record.id)
+            seen, known = (record.version, record.cursor_ms, record.phase), times.get(record.id)
+            if known is None or known.seen != seen:
+                known = Times(seen)
+            async with self._one:
+                if await self._may_go_on(stop_at) and not known.reach(until_ms):
+                    known = await self._computed(record, known, now_ms, until_ms + AHEAD_MS, stop_at=stop_at)
             times[record.id] = known
-            found += known.due_ms[: MOST - len(found)]
-        self._times[shard] = times
-        return array("q", sorted(found))
+        for gone in times.keys() - there:
+            del times[gone]
+        return list(times.values())
 
-    async def _computed(self, record: ScheduleRecord, now_ms: int, until_ms: int) -> array[int]:
-        found, times = array("q"), due_times(record, now_ms, until_ms)
-        while len(found) < MOST and (some := array("q", islice(times, SLICE))):
-            found += some
+    async def _computed(
+        self, record: ScheduleRecord, known: Times, now_ms: int, until_ms: int, *, stop_at: float
+    ) -> Times:
+        """Add the times up to an instant to those that are known, or as many as there is time for."""
+        due_ms = known.due_ms[bisect_right(known.due_ms, now_ms) :]
+        later = Selection(due_from_ms=known.until_ms + 1)
+        for at_ms in islice(due_times(record, now_ms, until_ms, later), MOST - len(due_ms)):
+            if not await self._may_go_on(stop_at):
+                return Times(known.seen, due_ms, at_ms - 1)
+            due_ms.append(at_ms)
+        return Times(known.seen, due_ms, until_ms)
+
+    async def _may_go_on(self, stop_at: float) -> bool:
+        """Let others run when a slice is over: a wake must not be late. Return whether there is time left."""
+        if time.monotonic() > self._slice_ends:
             await asyncio.sleep(0)
-        return found
+            self._slice_ends = slice_ends()
+        return time.monotonic() < stop_at
 
     async def _records(self, shard: int) -> AsyncIterator[ScheduleRecord]:
         """Yield the records of a shard, but for those that migrate: nothing is created of them here."""
@@ -103,3 +127,10 @@ class Upcoming:
                     yield record
             entries = page.entries
             offset += entries
+
+
+def _merged(times: list[Times]) -> array[int]:
+    found = array("q")
+    for each in times:
+        found += each.due_ms[: MOST - len(found)]
+    return array("q", sorted(found))

@@ -79,7 +79,7 @@ class Mounted(Generic[T]):
                 content = self._path.read_bytes()
                 self._version = version
                 self._value = self._parse(content)
-                self._problem = ""
+            self._problem = ""
         except (OSError, InvalidDocument) as error:
             self._warn(str(error.strerror if isinstance(error, OSError) else error))
         return self._value

@@ -8,6 +8,8 @@ from delayq.errors import DelayQError
 from delayq.protocol.results import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from delayq.protocol.envelope import Task
 
 
@@ -39,10 +41,10 @@ class Check(Protocol):
         """Close shared resources. No check starts afterwards."""
 
 
-def verdict_of(name: object) -> Verdict:
-    """Return the verdict of this name; CheckFailed when it does not exist."""
+def verdict_of(name: object, *, shown: Callable[[object], str] = repr) -> Verdict:
+    """Return the verdict of this name; CheckFailed, with the name as `shown`, when it does not exist."""
     try:
         return Verdict(name)  # type: ignore[arg-type]  # any result of a user's function
     except ValueError:
         expected = ", ".join(Verdict)
-        raise CheckFailed(f"expected one of {expected} as the verdict, got {name!r:.60}") from None
+        raise CheckFailed(f"expected one of {expected} as the verdict, got {shown(name):.60}") from None

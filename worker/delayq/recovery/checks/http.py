@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.errors import InvalidDocument
 from delayq.handlers.http_post import BODY_BYTES, Post
-from delayq.handlers.text import excerpt
 from delayq.recovery.checks.base import Answer, CheckFailed, verdict_of
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 FIELD = "spec.recovery.check.http"
 HEADERS: Final = {"Delayq-Check": "1"}
-EXCERPT_CHARS = 200
 
 
 class HttpCheck(Post):
@@ -55,7 +53,7 @@ class HttpCheck(Post):
 
 def read(response: Response) -> Answer:
     """Parse a response; CheckFailed when it has no verdict."""
-    said = excerpt(response.body, EXCERPT_CHARS)
+    said = response.excerpt()
     if response.status != HTTPStatus.OK:
         raise CheckFailed(f"expected status 200, got {response.status}: {said}")
     if len(response.body) >= BODY_BYTES:
@@ -66,4 +64,5 @@ def read(response: Response) -> Answer:
         found = None
     if not isinstance(found, dict) or "verdict" not in found:
         raise CheckFailed(f'expected JSON {{"verdict": …, "reason": …}}, got {said}')
-    return Answer(verdict_of(found["verdict"]), str(found.get("reason") or ""))
+    verdict = verdict_of(found["verdict"], shown=lambda name: response.redacted(repr(name)))
+    return Answer(verdict, response.redacted(str(found.get("reason") or "")))

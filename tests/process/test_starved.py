@@ -40,8 +40,8 @@ def used_address_space(worker: Process) -> int:
 
 
 def lack_threads(worker: Process, room: int = 0) -> None:
-    """Leave address space for so many threads."""
-    limit = used_address_space(worker) + room * STACK_BYTES
+    """Leave address space for so many threads, and half of the stack of another one for all else."""
+    limit = used_address_space(worker) + room * STACK_BYTES + STACK_BYTES // 2
     resource.prlimit(worker.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.histories.report import Report
     from tests.servers import RedisServer
 
-TRIES = 12
+TRIES = 40
 
 
 @pytest.fixture(scope="module")

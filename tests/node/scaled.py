@@ -57,7 +57,7 @@ class Scaled:
                 self.world.schedule({f"teacher-{nth}": None})
                 self.world.wait_entries("end", [f"teacher-{nth}"])
                 self.until_none()
-        return int(self.told["leadSeconds"])
+        return int(self.until_told("leadSeconds"))
 
     # --- The number of workers.
 

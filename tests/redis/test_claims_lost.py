@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import count
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from delayq import NewTask, SyncClient
@@ -13,7 +16,7 @@ from tests.redis.recovering import until
 from tests.redis.working import LONGEST_LOOK_MS, Handler, own_servers, queue, working
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.servers import RedisServer
@@ -103,3 +106,46 @@ async def test_no_task_is_lost_or_runs_twice_when_replies_of_overlapping_exchang
     counts = stats(server)
     assert (counts["acked"], counts["claimed"]) == (BACKLOG, BACKLOG + counts.get("released", 0))
     assert "reclaimed" not in counts
+
+
+def lacking(call: Callable[..., Any], after: int) -> Callable[..., Any]:
+    """Return what fails once, as code does for which no memory is left, after so many calls."""
+    calls = count()
+
+    def failing(*args: Any, **named: Any) -> Any:  # noqa: ANN401  as the call
+        if next(calls) == after:
+            raise MemoryError
+        return call(*args, **named)
+
+    return failing
+
+
+@pytest.mark.one_server
+@pytest.mark.parametrize(
+    ("place", "after", "returned"),
+    [
+        ("delayq.connection.round_trip._decoded", 0, SLOTS),
+        ("delayq.protocol.results.Claimed.decoded", 0, SLOTS),
+        ("delayq.worker.task_starter.Running", SLOTS // 2, SLOTS // 2),
+        ("delayq.worker.task_starter.TaskStarter._run", SLOTS // 2, SLOTS // 2),
+    ],
+)
+async def test_tasks_that_did_not_begin_for_want_of_memory_are_claimed_again_at_once(
+    server: RedisServer, place: str, after: int, returned: int
+) -> None:
+    """Leases outlast the test. Which allocation fails cannot be chosen with a real limit, so the test injects it."""
+    handler = Handler()
+    handler.may_end.set()
+    async with working([server.url], handler, queue(SLOTS, look_ms=LONGEST_LOOK_MS)) as slots:
+        await until(lambda: not slots.exchanging and not slots.hinted)
+        schedule(server, [str(n) for n in range(SLOTS)])
+        owner, _, name = place.rpartition(".")
+        with patch(place, lacking(getattr(resolve_name(owner), name), after)):
+            slots.group_states[0].hint(0)
+            await until(lambda: stats(server).get("released") == returned)
+            slots.group_states[0].hint(0)  # as the wake token does, for which no test waits here
+            await until(lambda: slots.counters.settled["acked"] == SLOTS)
+        assert not slots.running
+    assert len(handler.began) == SLOTS
+    assert handler.attempts == {1}
+    assert stats(server)["released"] == returned

@@ -14,7 +14,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import Unavailable
+from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
@@ -247,7 +247,7 @@ class ClaimLoop:
 
     async def _finish(self, exchange: Exchange) -> None:
         """Receive the answers of an exchange, send the next one if more tasks are due, and start the claimed tasks."""
-        group_state, claiming, sent_at = self._group_state, exchange.claiming, exchange.sent_at
+        group_state, claiming = self._group_state, exchange.claiming
         settling, lost = exchange.settling, exchange.lost
         try:
             answers = await exchange.answering
@@ -257,7 +257,7 @@ class ClaimLoop:
         finally:
             self._exchanges.remove(exchange)
         errors = [answer for answer in answers if isinstance(answer, Exception)]
-        outages = [error for error in errors if isinstance(error, Unavailable)]
+        outages = [error for error in errors if _is_lost(error)]
         group_state.end_exchange(exchange.reservation, served=not outages)
         group_state.outbox.sent -= sum([len(batch) for _, batch in settling])
         for (_, batch), answer in zip(settling, answers, strict=False):
@@ -273,7 +273,7 @@ class ClaimLoop:
                 await self._overlap([answer for _, answer in claimed])
         finally:
             for claim, answer in claimed:
-                self._starter.start(answer, sent_at, isolated=claim.isolated)
+                self._start(exchange, claim, answer)
         for claim, answer in answered:
             if claim.isolated and not self._slots.running:  # no group was available
                 pause = 0.0 if _only_ended(answer) else RENEW_SECONDS
@@ -282,6 +282,16 @@ class ClaimLoop:
         self._slots.check_empty()
         if outages or (errors and self._backoff.all_refused(group_state.group.shards)):
             self._failed(exchange, (outages or errors)[0])
+
+    def _start(self, exchange: Exchange, claim: Claim, answer: Claimed) -> None:
+        """Start the tasks of a claim. Without memory, return those that did not begin, and start the next claim's."""
+        try:
+            self._starter.start(answer, exchange.sent_at, isolated=claim.isolated)
+        except Exception as error:  # noqa: BLE001 -- _check() raises it
+            if not answer.is_decoded:
+                exchange.over.tickets.failed(claim.shard, claim.ticket)
+            self._slots.hinted.setdefault(claim.shard, self._group_state)
+            self._error = error
 
     def _failed(self, exchange: Exchange, error: Exception) -> None:
         """Suspend overlaps if the connection that they need fails, and another one works. Keep other errors."""
@@ -313,7 +323,7 @@ class ClaimLoop:
             self._slots.reserved -= leases
 
     def _returned(self, tickets: ClaimTickets, shard: int, answer: int | Exception) -> None:
-        if isinstance(answer, Unavailable):
+        if _is_lost(answer):
             return
         tickets.returned(shard)
         if isinstance(answer, Exception):
@@ -330,7 +340,7 @@ class ClaimLoop:
             yield from map(self._commands.wake, settled - {claim.shard for claim in claiming})
 
     def _settled(self, batch: list[Settlement], answer: list[Settled] | Exception) -> None:
-        if isinstance(answer, Unavailable):
+        if _is_lost(answer):
             self._group_state.outbox.waiting[:0] = batch
             return
         if isinstance(answer, Exception):
@@ -371,7 +381,7 @@ class ClaimLoop:
 
     def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception) -> bool:
         """Record the result of a claim; whether it may have leased tasks, which are to be started."""
-        if isinstance(answer, Unavailable) or exchange.reservation.claims_returned:
+        if _is_lost(answer) or exchange.reservation.claims_returned:
             exchange.over.tickets.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)
@@ -408,6 +418,13 @@ class ClaimLoop:
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
+
+
+def _is_lost(answer: object) -> bool:
+    """Whether Redis' reply is not known, such as for want of memory: it may have executed the call."""
+    return isinstance(answer, Exception) and (
+        isinstance(answer, Unavailable) or not isinstance(answer, DelayQError)
+    )
 
 
 def _released_before(settlement: Settlement) -> bool:

@@ -335,6 +335,11 @@ class GroupState:
         """Take a slot."""
         self.slots.running[running.lease.member] = self.running[running.lease.member] = running
 
+    def forget(self, running: Running) -> None:
+        """Free the slot of a task that did not begin."""
+        for each in (self.slots.running, self.running):
+            each.pop(running.lease.member, None)
+
     def give_up(self, running: Running, settlement: Settlement | None) -> None:
         """Settle a task whose handler ignores its cancellation; the handler uses the slot until it ends."""
         self.slots.withhold(1)

@@ -41,36 +41,46 @@ class TaskStarter:
         self._loop = asyncio.get_running_loop()
 
     def start(self, answer: Claimed, sent_at: float, *, isolated: bool) -> None:
-        """Start the tasks of a claim; `isolated` if they are suspects."""
+        """Start the tasks of a claim, `isolated` if they are suspects; those that do not begin go back to Redis."""
         if self._counters.first_claim is None:
             # By the local clock, not by Redis': compared with the pod's creation.
             self._counters.first_claim = time.time()
-        readable, unreadable = answer.decoded()
-        self._counters.claimed += len(readable)
-        leases = readable if self._runner.kinds is None else self._known(readable)
-        now = time.monotonic()
-        deadline = now + self._delivery.handler_timeout_seconds
-        # Release tasks that cannot run: the worker drains, or other shard groups use the slots now.
+        leases, unreadable = answer.decoded()
+        self._counters.claimed += len(leases)
+        self._group_state.outbox.waiting += of_unreadable(answer) if unreadable else ()
+        begun = 0
+        try:
+            if self._runner.kinds is not None:
+                leases = self._known(leases)
+            for lease in leases[: self._room(isolated=isolated)]:
+                self._begin(lease, answer.now_ms, sent_at)
+                begun += 1
+            if self._runner.batches and (isolated or self._slots.full):
+                self._slots.begin_calls()
+        finally:
+            for lease in leases[begun:]:
+                self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
+
+    def _room(self, *, isolated: bool) -> int:
+        """Return how many tasks can run: none if the worker drains, or if other shard groups use the slots now."""
         late = self._slots.draining or isolated != self._slots.suspects.running
-        room = 0 if late else max(0, self._slots.free)
-        batches, observe = self._runner.batches, self._counters.due_to_claimed.observe
-        for lease in leases[:room]:
-            # Not for a released task: it counts when it is claimed again and starts.
-            observe((answer.now_ms - lease.task.due_ms) / 1000)
-            if batches and (batch := batches.get((lease.task.kind, lease.task.kind_version))):
-                self._join(lease, batch, sent_at)
-                continue
-            if not self._runner.uniform:
-                deadline = now + self._runner.policy(lease.task).handler_timeout_seconds
-            running = Running(lease, sent_at, deadline)
+        return 0 if late else max(0, self._slots.free)
+
+    def _begin(self, lease: Lease, now_ms: int, sent_at: float) -> None:
+        # Not for a released task: it counts when it is claimed again and starts.
+        self._counters.due_to_claimed.observe((now_ms - lease.task.due_ms) / 1000)
+        batches = self._runner.batches
+        if batches and (batch := batches.get((lease.task.kind, lease.task.kind_version))):
+            self._join(lease, batch, sent_at)
+            return
+        deadline = time.monotonic() + self._runner.policy(lease.task).handler_timeout_seconds
+        running = Running(lease, sent_at, deadline)
+        try:
             self._group_state.begin(running)
             running.handling = self._loop.create_task(self._run(running))
-        if batches and (isolated or self._slots.full):
-            self._slots.begin_calls()
-        for lease in leases[room:]:
-            self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
-        if unreadable:
-            self._group_state.outbox.waiting += of_unreadable(answer)
+        except BaseException:  # for want of memory
+            self._group_state.forget(running)
+            raise
 
     def _known(self, leases: list[Lease]) -> list[Lease]:
         """Return the tasks that the handler can run; park the others."""
@@ -121,9 +131,10 @@ class TaskStarter:
         if call is None or not call.takes(lease):
             if call is not None:
                 call.begin()
-            call = self._group_state.filling[key] = Call(batch, size)
+            call = Call(batch, size)
             call.handling = self._loop.create_task(self._run_batch(call))
             call.handling.add_done_callback(partial(self._batch_ended, key, call))
+            self._group_state.filling[key] = call
         self._group_state.begin(call.add(lease, sent_at))
 
     async def _run_batch(self, call: Call) -> None:

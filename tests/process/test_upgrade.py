@@ -209,6 +209,39 @@ def test_an_older_worker_leaves_tasks_with_new_fields_to_a_newer_one(both: Both)
     stop(newer)
 
 
+@pytest.mark.parametrize("both", only("0.5.0"), indirect=True)
+def test_a_task_that_0_5_stored_for_a_kind_keeps_its_bare_id(new_fleet: NewFleet, both: Both) -> None:
+    """It runs, calls without the kind find it, and the same call by this build stores a second task."""
+    command = ["sh", "-c", 'echo "$DELAYQ_KIND" > "$LEDGER/$DELAYQ_TASK_ID"']
+    fleet = new_fleet(SPEC | {"handler": {"exec": {"command": command}}})
+    schedule = (
+        "schedule",
+        str(fleet.config),
+        "--redis",
+        fleet.server.url,
+        "--kind",
+        "pay",
+        "--id",
+        "order-1",
+    )
+    for build in ("old", "new"):
+        process = delayq(*schedule, "--in", "1h", "{}", env=both.environments[build])
+        assert process.wait() == 0, process.output
+    with fleet.client() as client, fleet.server.client() as redis:
+        found = {id_: client.get(id_) for id_ in ("order-1", "pay:order-1")}
+        assert {id_: view and view.kind for id_, view in found.items()} == {
+            "order-1": "pay",
+            "pay:order-1": "pay",
+        }
+        assert client.get("order-1", kind="pay") == found["pay:order-1"]
+        for id_ in found:
+            client.reschedule(id_, delay_ms=0)
+        workers = fleet.start_all("worker")
+        fleet.wait_drained(redis)
+    assert {id_: (fleet.ledger_dir / id_).read_text() for id_ in found} == dict.fromkeys(found, "pay\n")
+    stop(workers)
+
+
 def is_in(client: SyncClient, task_id: str, state: State | None) -> bool:
     """Whether a task is in this state; None: in none."""
     found = client.get(task_id)

@@ -9,8 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.cli import status
 from delayq.cli.doctor import reach, rights
 from delayq.cli.doctor.findings import Level
+from delayq.cli.refused import refused_sentence
+from delayq.cli.snapshot import take_snapshot
+from delayq.cli.target import resolve
 from delayq.connection import Address, SyncConnection
 from delayq.contract.durability import DurabilitySpec
 from delayq.contract.outages import remedy
@@ -177,6 +181,21 @@ def test_tasks_whose_arguments_the_workers_refuse_are_named_also_by_status(order
     orders.seed(State(retry={"c": NOW}, attempts={"c": "1 0 boom"}, leader=f"scanner-1 {NOW + 5000}"))
     assert "arguments" not in found_at(orders.server.url, code=0)
     assert on(orders, "status", "orders").stderr == ""
+
+
+def test_watching_lists_some_retrying_tasks_until_it_has_found_refused_ones(orders: Shard) -> None:
+    ids = [f"t{n:02}" for n in range(30)]
+    waits = "0 0 waits for a worker that its arguments fit, so far: x"
+    orders.seed(State(retry=dict.fromkeys(ids, NOW + 9), attempts=dict.fromkeys(ids, waits)))
+    url, shards = orders.server.url, range(20)
+    with closing(SyncConnection(Address.from_url(url))) as connection:
+        said = refused_sentence(connection, Commands("orders", shards=20), shards)
+        assert said.startswith("10 of 10 sampled"), "one of the 20 shards has tasks"
+    with resolve("orders", redis=url, shards=None, key_prefix=None).client() as client:
+        first = status.refused(client, take_snapshot(client), [])
+        assert first[0].startswith("! 30 of 30 sampled")
+        orders.seed(State(retry={"a": NOW + 9}, attempts={"a": waits}))
+        assert status.refused(client, take_snapshot(client), first) == first
 
 
 def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_busy(orders: Shard) -> None:

@@ -8,17 +8,19 @@ from delayq.protocol.results import State
 from delayq.worker.settlements import REFUSED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from delayq.connection import SyncConnection
     from delayq.protocol.commands import Commands
 
-SAMPLED = 100  # of each shard, those whose attempt is due next
+SAMPLED = 100  # of all shards together, those whose attempt is due next
+OF_SHARD = 10  # at least
 
 
-def refused_sentence(connection: SyncConnection, commands: Commands, shards: Iterable[int]) -> str:
+def refused_sentence(connection: SyncConnection, commands: Commands, shards: Collection[int]) -> str:
     """Say how many of the sampled tasks wait for such a worker, and why one does; empty if none does."""
-    calls = [commands.list(shard, State.RETRYING, offset=0, limit=SAMPLED, kinds=False) for shard in shards]
+    limit = max(OF_SHARD, SAMPLED // max(1, len(shards)))
+    calls = [commands.list(shard, State.RETRYING, offset=0, limit=limit, kinds=False) for shard in shards]
     rows = [row for page in connection.answers(calls) if not isinstance(page, Exception) for row in page]
     refused = [row for row in rows if row.failed.error.startswith(REFUSED)]
     if not refused:

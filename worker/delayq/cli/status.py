@@ -34,6 +34,7 @@ interval_option = click.option(
 )
 MIN_INTERVAL_MS = 100
 MOST_KINDS = 5  # of parked tasks that a note names
+LIST_RETRYING = " (delayq task list --state retrying)"
 
 
 def pause_seconds(interval_ms: int) -> float:
@@ -72,7 +73,13 @@ def status(client: TargetClient, *, watch: bool, interval: int, output: Output) 
 def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -> list[str]:
     """Print and return the notes of a snapshot; leave out those already printed for the previous one."""
     moving = [] if client.shard_map.settled else [resharding(client.queue, client.shard_map)]
-    notes = [*moving, *documented(client), *on_hold(client), *parked(snapshot), *refused(client, snapshot)]
+    notes = [
+        *moving,
+        *documented(client),
+        *on_hold(client),
+        *parked(snapshot),
+        *refused(client, snapshot, printed),
+    ]
     notes += snapshot.notes
     for each in notes:
         if each not in printed:
@@ -87,14 +94,16 @@ def parked(snapshot: Snapshot) -> list[str]:
     return [f"! {parked_sentence(snapshot.found, snapshot.parked)} (delayq task list --state parked)"]
 
 
-def refused(client: TargetClient, snapshot: Snapshot) -> list[str]:
-    """Report tasks whose arguments the workers refuse."""
+def refused(client: TargetClient, snapshot: Snapshot, printed: Sequence[str]) -> list[str]:
+    """Report tasks whose arguments the workers refuse; look for them until one was found."""
     if not snapshot.found.retrying:
         return []
+    if earlier := [each for each in printed if each.endswith(LIST_RETRYING)]:
+        return earlier
     shards = [shard for shard in range(snapshot.shards) if shard not in snapshot.away]
     with closing(SyncConnection(client.address)) as connection:
         said = refused_sentence(connection, client.commands, shards)
-    return [f"! {said} (delayq task list --state retrying)"] if said else []
+    return [f"! {said}{LIST_RETRYING}"] if said else []
 
 
 def parked_sentence(found: Counts, kinds: Sequence[ParkedKind]) -> str:

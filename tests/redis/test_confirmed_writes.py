@@ -265,6 +265,7 @@ async def test_scanner_and_doctor_find_out_what_a_client_does(
             assert ("fsync_unconfirmed" in at_risk) is bool(refused)
             told = await asyncio.to_thread(run, "doctor", path, DELAYQ_REDIS_URL=fsyncing.url)
             assert ("✓ durability  Fsynced, within 30,000 ms" in told.stdout) is not bool(refused)
+            assert "nothing was stored" not in told.stdout + check.problem, "neither stores a task"
             async with Client.from_document(queue, url=address) as client:
                 with pytest.raises(DelayQError, match=refused) if refused else nullcontext():
                     await client.schedule(1, delay_ms=60_000)

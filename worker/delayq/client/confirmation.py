@@ -32,8 +32,11 @@ class Confirmation:
         """Return the confirmation of a round trip; with `hurry`, it does not wait, as its result is not needed."""
         return self.asked.confirm_commands(MIN_WAIT_MS if hurry else None)
 
-    def check(self, shards: Iterable[int]) -> Operation[None]:
-        """Check, before the first write, whether the servers of these shards can confirm reliably."""
+    def check(self, shards: Iterable[int], *, so: str = "; nothing was stored") -> Operation[None]:
+        """Check, before the first write, whether the servers of these shards can confirm reliably.
+
+        `so` ends the error: what follows for the caller.
+        """
         asked, missing = self.asked, set(shards) - self._able
         if not missing:
             return
@@ -50,7 +53,7 @@ class Confirmation:
             why = next(filter(None, map(fsync_problem, settings)), "")
             why = why or (yield from self._answers_early(settings, held))
         if why:
-            raise DelayQError(f"durability {asked.kind}: {why}; nothing was stored")
+            raise DelayQError(f"durability {asked.kind}: {why}{so}")
         self._able |= missing
 
     def _answers_early(self, settings: list[Any], held: tuple[Keys, ...]) -> Operation[str]:

@@ -154,7 +154,7 @@ class TaskWriter:
         """Check that the servers of all shards can confirm writes; DelayQError if not."""
         if self._confirming is not None:
             pinned = yield from self._router.fetch_shard_map()
-            yield from self._confirming.check(range(pinned.shard_map.shards))
+            yield from self._confirming.check(range(pinned.shard_map.shards), so="")
 
     def store(
         self,

@@ -101,7 +101,7 @@ def test_the_nightly_rush_of_tomorrow_is_in_the_forecast_and_in_counts_before_it
     )
     assert answer(orders, "task", "count", limited, *until, "--kind", "report")["occurrences"] == 300
     assert answer(orders, "task", "count", limited, *until, "--kind", "mail")["occurrences"] == 0
-    assert answer(orders, "task", "count", limited, "--due-from", "2030-01-01T00:00:00Z")["occurrences"] == 0
+    assert "occurrences" not in answer(orders, "task", "count", limited, "--due-from", "2030-01-01T00:00:00Z")
 
 
 def test_a_schedule_with_too_many_occurrences_says_until_when_they_are_counted(

@@ -55,14 +55,16 @@ def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa:
 
 def count(client: SyncClient, chosen: Selection, output: Output) -> None:
     """Print how many tasks are selected, and occurrences of schedules up to a time that are stored later."""
-    found, until_ms, extra = client.count_many(**chosen._asdict()), chosen.due_before_ms, None
+    found, until_ms = client.count_many(**chosen._asdict()), chosen.due_before_ms
+    extra, value = None, found._asdict()
     if until_ms is not None:  # a schedule may have occurrences without end
         extra = unstored.unstored(client, client.counts().now_ms, until_ms, chosen)
+        value |= unstored.view(extra)
     more = unstored.text(extra)
     text = (
         f"{tasks(found.tasks)} wait{_follow_ups(found)}{_left_alone(found)}{f', and {more}' if more else ''}"
     )
-    emit(output, {**found._asdict(), **unstored.view(extra)}, text)
+    emit(output, value, text)
     for each in unstored.notes(extra):
         note(each)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delayq.cli.bulk import ALL_OF_KIND
+
 from tests.redis.commands import answer, on
 from tests.redis.state import NOW, State
 from tests.redis.test_tags import EVERY_HOME, tagged
@@ -13,15 +15,21 @@ if TYPE_CHECKING:
 
     from tests.redis.state import Shard
 
+CANCEL = ("task", "cancel", "orders")
+CHANGES = (
+    ("task reschedule", "--in", "1s", "--yes"),
+    ("task cancel", "--yes"),
+    ("dlq purge", "--yes"),
+    ("dlq redrive",),
+)
 NUMBERS = {"tasks": 4, "follow_ups": 0, "in_flight": 1, "dead": 1, "too_far": 0}
-UNSTORED = {"occurrences": 0, "counted_until": {}}
 
 
 def test_count_and_dry_run_say_what_is_selected_and_change_nothing(orders: Shard) -> None:
     before = orders.seed(EVERY_HOME)
     counted = on(orders, "task", "count", "orders", "--tag", "x")
     assert counted.stdout == "4 tasks wait (left alone: 1 in flight, 1 dead letters)\n"
-    assert answer(orders, "task", "count", "orders", "--tag", "x") == {**NUMBERS, **UNSTORED}
+    assert answer(orders, "task", "count", "orders", "--tag", "x") == NUMBERS
     assert answer(orders, "task", "count", "orders", "--due-from", "2030-01-01T00:00:00.006Z")["tasks"] == 1
     dry = on(orders, "task", "cancel", "orders", "--tag", "x", "--dry-run")
     assert dry.stdout == "would cancel 4 tasks (left alone: 1 in flight, 1 dead letters); nothing changed\n"
@@ -64,6 +72,32 @@ def test_ids_and_a_selection_exclude_each_other(orders: Shard) -> None:
     assert "got none of them" in on(orders, "task", "reschedule", "orders", "--tag", "x").stderr
     two = on(orders, "task", "reschedule", "orders", "--tag", "x", "--in", "1s", "--later", "1s")
     assert "--in and --later: expected one of them, got 2" in two.stderr
+
+
+def test_a_kind_alone_selects_nothing_without_all(orders: Shard) -> None:
+    """The ID beside --kind may come from a variable that is empty or unset."""
+    tasks = {"push:a": tagged("x", kind="push"), "push:b": tagged("x", kind="push")}
+    letters = {"push:c": tagged("x", kind="push"), "d": tagged("x")}
+    info = dict.fromkeys(letters, "1 0 buried no")
+    state = State(delayed=dict.fromkeys(tasks, NOW + 9), dlq=dict.fromkeys(letters, NOW - 9), dlq_info=info)
+    before = orders.seed(state.but(tasks=tasks | letters, tags={f"x {each}": 0 for each in tasks | letters}))
+    for verb, *more in CHANGES:
+        for given, code, said in (
+            ([], 2, f"hint:  {ALL_OF_KIND}\n"),
+            ([""], 5, "expected"),
+        ):
+            result = on(orders, *verb.split(), "orders", *given, "--kind", "push", *more)
+            assert (result.exit_code, said in result.stderr) == (code, True), (verb, given, result.stderr)
+    assert orders.whole() == before
+    for verb, *more in CHANGES[:-1]:
+        result = on(orders, *verb.split(), "orders", "--kind", "push", "--all", *more)
+        assert result.exit_code == 0, result.stderr
+    assert orders.whole().envelopes.keys() == {"d"}
+    assert (
+        "--all: expected --kind alone" in on(orders, *CANCEL, "--all", "--tag", "x", "--kind", "push").stderr
+    )
+    assert "--all: expected --kind alone" in on(orders, *CANCEL, "--all", "a").stderr
+    assert "got neither" in on(orders, *CANCEL, "--all").stderr
 
 
 def test_dead_letters_are_redriven_exported_and_purged_by_tag(orders: Shard) -> None:

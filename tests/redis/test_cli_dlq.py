@@ -86,8 +86,8 @@ def test_letters_are_grouped_and_chosen_by_kind(orders: Shard) -> None:
         ("d", None, None),
     ]
     assert on(orders, "dlq", "redrive", "orders", "--kind", "push", "--group", "1").exit_code == 2
-    assert answer(orders, "dlq", "redrive", "orders", "--kind", "push")["count"] == 2
-    assert answer(orders, "dlq", "purge", "orders", "--kind", "", "--yes")["count"] == 1
+    assert answer(orders, "dlq", "redrive", "orders", "--kind", "push", "--all")["count"] == 2
+    assert answer(orders, "dlq", "purge", "orders", "--kind", "", "--all", "--yes")["count"] == 1
     assert list(orders.whole().dlq) == ["c"]
 
 

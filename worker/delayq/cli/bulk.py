@@ -29,6 +29,9 @@ LEFT_ALONE = {
     "too_far": "beyond limits.maxDelaySeconds",
 }
 
+NO_ID = "--kind: expected {} beside it, got none: is a variable unset?"
+ALL_OF_KIND = "--all means all of the kind"
+
 tag_option = click.option("--tag", metavar="TAG", help="Only tasks with this tag.")
 selection_options = inputs.options(
     tag_option,
@@ -40,7 +43,19 @@ selection_options = inputs.options(
         "--due-before", "due_before_ms", type=inputs.INSTANT, help="Only tasks due before this time."
     ),
 )
+every_option = click.option("--all", "every", is_flag=True, help="With --kind alone: all tasks of this kind.")
 yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation of --tag, --kind and --due-….")
+
+
+def changed(ids: tuple[str, ...], *, every: bool, **fields: Any) -> Selection | None:  # noqa: ANN401 -- as below
+    """Return the selection of tasks to change: a kind alone only with --all, as the variable of an ID may be unset."""
+    chosen = selection(ids, **fields)
+    alone = chosen is not None and chosen == Selection(kind=chosen.kind)
+    if every and not alone:
+        raise CommandError("--all: expected --kind alone, got IDs or other options")
+    if alone and not every:
+        raise CommandError(NO_ID.format("an ID, --tag, --due-from or --due-before"), ALL_OF_KIND)
+    return chosen
 
 
 def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa: ANN401 -- named in selection_options

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from delayq.cli import inputs, views
+from delayq.cli.bulk import ALL_OF_KIND, NO_ID
 from delayq.cli.exits import NOT_FOUND, CommandError, print_error
 from delayq.cli.formats import length, seconds, tasks
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
@@ -65,9 +66,11 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
                 help="Dead letters of group N of delayq dlq groups, or all.",
             ),
             click.option(
-                "--kind", metavar="KIND", help="Dead letters of this kind. Beside an ID: the task KIND:ID."
+                "--kind",
+                metavar="KIND",
+                help="Beside an ID: the task KIND:ID. Beside --all or --tag: only dead letters of this kind.",
             ),
-            click.option("--all", "every", is_flag=True, help="All dead letters."),
+            click.option("--all", "every", is_flag=True, help="All dead letters, or all of --kind."),
             click.option("--tag", metavar="TAG", help="Of these or of all, only dead letters with this tag."),
         )(choosing)
 
@@ -84,17 +87,19 @@ def chosen(
     by_default: bool,
 ) -> tuple[dict[str, int], set[str]]:
     """Return dead letters with their times of death, and the requested IDs that are not dead letters."""
-    if (bool(ids) or kind is not None) + (group is not None) + every > 1:
-        raise CommandError("expected IDs or --kind, or --group, or --all, got several of them")
+    if bool(ids) + (group is not None) + every > 1 or (group is not None and kind is not None):
+        raise CommandError("expected IDs, --group or --all, got several of them, or --group with --kind")
     if ids:
         wanted = _stored(ids, kind)
         dead = {view.id: view.at_ms for view in client.dlq_get(wanted)}
         return dead, set(wanted) - dead.keys()
     if group not in (None, "all"):
         return _of_group(client, str(group)), set()
-    if not (every or group or kind is not None or by_default):
+    if not (every or group or by_default):
+        if kind is not None:
+            raise CommandError(NO_ID.format("an ID or --tag"), ALL_OF_KIND)
         raise CommandError(
-            "which dead letters? expected ID..., --group N, --kind KIND, --tag TAG or --all",
+            "which dead letters? expected ID..., --group N, --tag TAG or --all",
             "delayq dlq groups lists them",
         )
     return {row.id: row.at_ms for row in client.dlq_list(kind=kind)}, set()

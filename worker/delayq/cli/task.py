@@ -101,6 +101,7 @@ def count(client: SyncClient, *, output: Output, **chosen: Any) -> None:  # noqa
 @on_queue
 @click.argument("ids", metavar="[ID...]", nargs=-1)
 @bulk.selection_options
+@bulk.every_option
 @bulk.yes_option
 @dry_run_option
 @output_option
@@ -116,9 +117,9 @@ def cancel(
     """Delete tasks that are not in flight, and follow-ups: those with these IDs, or with a tag, kind or due time.
 
     The run of a task in flight continues. For dead letters, use delayq dlq purge. With --kind, ID means the task
-    KIND:ID.
+    KIND:ID; --kind alone needs --all.
     """
-    if selected := bulk.selection(ids, **chosen):
+    if selected := bulk.changed(ids, **chosen):
         return bulk.change(client, "cancel", selected, output, yes=yes, dry_run=dry_run)
     how = _would_be if dry_run else type(client).cancel
     stored = dict.fromkeys(stored_id(task_id, chosen["kind"]) for task_id in ids)
@@ -155,6 +156,7 @@ def _would_be(client: SyncClient, task_id: str) -> Cancelled:
     "--earlier", "earlier_ms", type=inputs.DURATION, help="With --tag and others: how much earlier."
 )
 @bulk.selection_options
+@bulk.every_option
 @bulk.yes_option
 @dry_run_option
 @output_option
@@ -173,9 +175,9 @@ def reschedule(  # noqa: PLR0913 -- one parameter an option
 ) -> None:
     """Change the due time of a task that is not running, or of all tasks with a tag, kind or due time.
 
-    With --kind, ID means the task KIND:ID.
+    With --kind, ID means the task KIND:ID; --kind alone needs --all.
     """
-    selected = bulk.selection(() if task_id is None else (task_id,), **chosen)
+    selected = bulk.changed(() if task_id is None else (task_id,), **chosen)
     times = {"--in": delay_ms, "--at": due_ms, "--later": later_ms, "--earlier": earlier_ms}
     given = [name for name, value in times.items() if value is not None]
     if len(given) > 1:

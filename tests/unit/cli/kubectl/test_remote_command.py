@@ -119,7 +119,7 @@ def test_a_file_that_is_written_is_stdout_there(tmp_path: Path) -> None:
         ("task cancel orders --tag a --yes", False, True),
         ("task cancel orders --tag a --dry-run", False, True),
         ("task cancel orders order-7", False, False),
-        ("task reschedule orders --kind a --in 1h", True, True),
+        ("task reschedule orders --kind a --all --in 1h", True, True),
         ("task reschedule orders order-7 --in 1h", False, False),
         ("dlq purge orders --all", True, True),
         ("dlq purge orders order-7", True, False),

@@ -34,7 +34,7 @@ class TaskStarter:
     def __init__(self, group_state: GroupState, runner: Executor) -> None:
         """`runner` runs them."""
         self._group_state, self._slots, self._runner = group_state, group_state.slots, runner
-        self._delivery, self._counters = self._slots.delivery, self._slots.counters
+        self._counters = self._slots.counters
         self._parked: Counter[tuple[str, int]] = Counter()  # since the last line of the log
         self._parked_logged: dict[tuple[str, int], float] = {}
         self._parked_logged_at = float("-inf")

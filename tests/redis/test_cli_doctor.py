@@ -284,7 +284,7 @@ def test_a_handler_that_no_worker_could_start_with_is_a_failure(
 def test_a_missing_file_of_an_http_service_is_a_failure_where_workers_read_it(
     aof_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where only Redis is given, the files may be elsewhere; a scanner's pod has those of the check alone."""
+    """Where only Redis is given, the files may be elsewhere; scanners and reapers have those of the check alone."""
     handler = "{http: {url: 'http://x', secretHeaders: {X-Key: {name: shop, key: token}}}}"
     path = document(tmp_path, aof_server.port, handler=handler)
 
@@ -301,7 +301,7 @@ def test_a_missing_file_of_an_http_service_is_a_failure_where_workers_read_it(
     with monkeypatch.context() as pod:
         pod.setattr("delayq.cli.doctor.handler.CONFIG_FILE", path)
         assert found()[:2] == (1, "failed")
-        assert found(DELAYQ_HORIZONS_PORT="18080") == (0, "", "")
+        assert found(DELAYQ_HORIZONS_PORT="18080") == found(DELAYQ_REAPER="1") == (0, "", "")
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "token").write_text("x")
     assert found() == (0, "ok", "the mounted files of HTTP services can be read")

@@ -67,6 +67,8 @@ METRICS_PORT_NAME: Final = "metrics"
 HORIZONS_PORT: Final = 18080
 """Where scanners answer the horizons that the operator asks for, and a NetworkPolicy admits only the operator."""
 HORIZONS_VARIABLE: Final = "DELAYQ_HORIZONS_PORT"
+REAPER_VARIABLE: Final = "DELAYQ_REAPER"
+"""`delayq doctor` knows by it which mounted files the pod should have."""
 
 LONGEST_LABEL = 63
 LONGEST_NAME = 253

@@ -84,6 +84,7 @@ def reaper(queue: DelayQueue, setting: Setting) -> Role:
         mounted=(queue.spec.redis, ledger, *_read_by_check(queue.spec)),
         template=queue.spec.reaper.template,
         probes=_of_run(queue),
+        container={"env": [{"name": names.REAPER_VARIABLE, "value": "1"}]},
         pod={"restartPolicy": "Never"},
     )
 
@@ -96,6 +97,7 @@ def erase(queue: DelayQueue, setting: Setting) -> Role:
         resources=pod.SMALL,
         mounted=(queue.spec.redis,),
         under={},
+        container={},
         document=names.DOCUMENT,
         process="erase",
         options=("--yes",),

@@ -307,7 +307,8 @@ def test_who_asks_the_users_code_runs_the_users_image_and_pulls_it_as_workers_do
     worker = {"image": "shop:7", "template": PULLED}
     made = pods(queue(worker=worker, scanner={"template": {"spec": own}}, recovery={"check": CODE}))
     horizons = [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]
-    for component, env, secret in (("scanner", horizons, "mirror"), ("reaper", None, "registry")):
+    reaper = [{"name": names.REAPER_VARIABLE, "value": "1"}]
+    for component, env, secret in (("scanner", horizons, "mirror"), ("reaper", reaper, "registry")):
         spec, of = made[component]["spec"], container(made[component])
         assert (of["image"], of["imagePullPolicy"]) == ("shop:7", "Always")
         assert spec["imagePullSecrets"] == [{"name": secret}]

@@ -30,8 +30,8 @@ BESIDE: Final = (
 FILES: Final = "credentials"
 WAITS: Final = "until then workers claim nothing, and the check of expired leases fails"
 THERE: Final = "is it mounted where workers run? delayq doctor in a worker's pod says so"
-SCANNERS_VARIABLE: Final = "DELAYQ_HORIZONS_PORT"
-"""The operator sets it for scanners only."""
+CALLS_THE_CHECK: Final = {"DELAYQ_HORIZONS_PORT", "DELAYQ_REAPER"}
+"""The operator sets the first one in a scanner's pod and the second one in a reaper's."""
 
 
 def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
@@ -70,9 +70,9 @@ def files(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
     if document is None or elsewhere:
         return
     services = document.spec.http_services
-    if target.path == Path(CONFIG_FILE):  # a scanner calls the check, a worker the handlers
-        scans = SCANNERS_VARIABLE in os.environ
-        services = (each for each in services if each[0].startswith("spec.recovery") == scans)
+    if target.path == Path(CONFIG_FILE):  # scanners and reapers call the check, workers the handlers
+        checks = not CALLS_THE_CHECK.isdisjoint(os.environ)
+        services = (each for each in services if each[0].startswith("spec.recovery") == checks)
     made = [Credentials(spec, field=field, secrets_dir=secrets_dir()) for field, spec in services]
     lacks = [why for each in made for why in each.lacks().values()]
     if not lacks and any(each.files for each in made):

@@ -114,6 +114,7 @@ def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(
     [
         (b'[\n  {"payload": 1},\n  {"payload": 2}\n]\n', "the beginning of an array", "jq -c '.[]'"),
         (b'\n[{"payload": 1},\n{"payload": 2}\n]', "the beginning of an array", "jq -c '.[]'"),
+        (b'{"payload": 1},\n{"payload": 2}\n', "an object and a comma, as in an array", "jq -c '.[]'"),
         (b'\xef\xbb\xbf{\n  "payload": 1\n}\n', "an object over several lines", "jq -c ."),
         (b'{"payload": {\n"a": 1}}\n{"payload": 2}\n', "an object over several lines", "jq -c ."),
         (b'{"id": "a",\n"payload": 1}\n{"payload": 2}\n', "an object over several lines", "jq -c ."),

@@ -143,6 +143,7 @@ AGAIN = (
     "note: with IDs in the file, the same command with --if-exists keep stores the missing tasks and keeps tasks that "
     "wait or run; a task that has finished meanwhile is stored again and runs again"
 )
+ONE_A_LINE = "writes one object a line"
 SHOWN = 20  # refused lines that are printed; the rest are counted
 LISTED = (
     100_000  # refused lines in JSON and YAML; refused_count counts all. The file can be larger than memory.
@@ -240,17 +241,30 @@ def _batches(
         yield numbers, batch
 
 
+def _is_json(text: bytes) -> bool:
+    try:
+        strict_json(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_shape(first: bytes, progress: Progress) -> None:
     """Refuse a file that is no JSON Lines by its first line: some of its lines could be tasks, and would be stored."""
-    got, convert, start = "", "", first.strip()
+    got, hint, start = "", "", first.strip()
     if start.startswith(b"["):
-        got, convert = "the beginning of an array", "jq -c '.[]'"
+        got, hint = "the beginning of an array", f"jq -c '.[]' {ONE_A_LINE}"
+    elif start.endswith(b"},") and _is_json(start[:-1]):
+        got, hint = (
+            "an object and a comma, as in an array",
+            f"put all into [ ]; then jq -c '.[]' {ONE_A_LINE}",
+        )
     elif start.startswith(b"{") and start.endswith((b"{", b"[", b",", b":")):
-        got, convert = "an object over several lines", "jq -c ."
+        got, hint = "an object over several lines", f"jq -c . {ONE_A_LINE}"
     if got:
         where = f"{progress.name} line {progress.number}"
         message = f"{where}: expected one JSON object a line, got {got}; nothing was stored"
-        raise CommandError(message, f"{convert} writes one object a line")
+        raise CommandError(message, hint)
 
 
 def _lines(file: BinaryIO, progress: Progress) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import SpecError, parse
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier
     from delayq_operator.reconcile.facts import Referents
+    from delayq_operator.scrape.backlog import Backlog
     from delayq_operator.status.events import Recorder
 
 log = logging.getLogger(__name__)
@@ -222,8 +224,8 @@ class Deletion:
         ]
         trouble = _trouble(job, outcome, f"{troubles[-1]}." if troubles else "")
         backlog = self._scraper.backlog(resource.key)
-        if not trouble and backlog is not None and backlog.outage:
-            trouble = f"Job {job.name} cannot reach Redis, and tries again: {remedy(backlog.outage)}."
+        if not trouble and (outage := outage_of(job, backlog)):
+            trouble = f"Job {job.name} cannot reach Redis, and tries again: {remedy(outage)}."
         if trouble:
             made = _failed(resource, trouble)
         return replace(made, erased_shards=erased, shards=shards)
@@ -250,6 +252,12 @@ def _outcome(job: Child) -> str:
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             return str(condition["type"])
     return ""
+
+
+def outage_of(job: Child, backlog: Backlog | None) -> str:
+    """Return why a Job does not reach Redis, as its pod reports: older readings are of scanners, which have stopped."""
+    created = datetime.fromisoformat(job.body["metadata"]["creationTimestamp"]).timestamp()  # whole seconds
+    return backlog.outage if backlog is not None and backlog.read_at >= created + 1 else ""
 
 
 def _trouble(job: Child, outcome: str, pod_trouble: str) -> str:

@@ -81,7 +81,7 @@ def test_a_document_alone_is_enough_and_sigterm_ends_it_all_with_0(home: Home) -
     # On a busy machine the panel may be shown after the first task's line, or before all is up and then again.
     redis = next(line for line in shown if line.startswith("redis    embedded "))
     assert redis.endswith("data in a home with spaces/.delayq/ (append-only file on)")
-    assert {"scanner  1 of 1 shards led", "worker   32 slots, handler shop_handlers:keep"} <= set(shown)
+    assert {"scanner  1 of 1 shard led", "worker   32 slots, handler shop_handlers:keep"} <= set(shown)
     events = [json.loads(line) for line in run.lines if line.startswith("{")]
     ended = [each["process"] for each in events if each["event"] == "stopped"]
     ended.remove("reaper")  # which stops after each of its passes

@@ -84,7 +84,7 @@ def test_queues_of_two_files_share_a_scanner_and_a_reaper_and_end_together(home:
             home.schedule(queue, task_id)
         home.wait_handled("of-orders", "of-refunds")
         run.wait_line(r"^orders/worker-1 \| handling of-orders")
-        run.wait_line(r"^refunds  scanner  1 of 1 shards led$")
+        run.wait_line(r"^refunds  scanner  1 of 1 shard led$")
         run.wait_line(r"^mails             due 0 · scheduled 0 · in flight 1 ")
         scraped = run.wait_http(f"http://127.0.0.1:{first + 3}/metrics").decode()
         assert set(

@@ -103,7 +103,7 @@ def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(
     assert "line 3: Expecting value at line 1, column 1\n" in result.stderr
     assert "line 23: " in result.stderr
     assert "line 24: " not in result.stderr
-    assert "error: 10 more lines were refused\n" in result.stderr
+    assert "error: refused 10 more lines\n" in result.stderr
     monkeypatch.setattr(many, "LISTED", 25)  # a file can be larger than memory
     value = json.loads(on(orders, "schedule", "orders", "--many", "-", "-o", "json", stdin=lines).stdout)
     assert (len(value["refused"]), value["refused_count"]) == (25, 32)

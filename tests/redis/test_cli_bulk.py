@@ -28,11 +28,11 @@ NUMBERS = {"tasks": 4, "follow_ups": 0, "in_flight": 1, "dead": 1, "too_far": 0}
 def test_count_and_dry_run_say_what_is_selected_and_change_nothing(orders: Shard) -> None:
     before = orders.seed(EVERY_HOME)
     counted = on(orders, "task", "count", "orders", "--tag", "x")
-    assert counted.stdout == "4 tasks wait (left alone: 1 in flight, 1 dead letters)\n"
+    assert counted.stdout == "4 tasks wait (left alone: 1 in flight, 1 dead)\n"
     assert answer(orders, "task", "count", "orders", "--tag", "x") == NUMBERS
     assert answer(orders, "task", "count", "orders", "--due-from", "2030-01-01T00:00:00.006Z")["tasks"] == 1
     dry = on(orders, "task", "cancel", "orders", "--tag", "x", "--dry-run")
-    assert dry.stdout == "would cancel 4 tasks (left alone: 1 in flight, 1 dead letters); nothing changed\n"
+    assert dry.stdout == "would cancel 4 tasks (left alone: 1 in flight, 1 dead); nothing changed\n"
     dry = on(orders, "task", "reschedule", "orders", "--tag", "x", "--later", "1h", "--dry-run")
     assert dry.stdout.startswith("would reschedule 4 tasks by 1h later (left alone")
     assert orders.whole() == before

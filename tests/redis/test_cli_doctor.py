@@ -83,7 +83,7 @@ def test_every_step_is_told_in_words(aof_server: RedisServer, tmp_path: Path) ->
     ]
     wanted = document(tmp_path, aof_server.port, "  durability: {confirm: Replicated}\n")
     message = findings(wanted, code=1)["durability"]["message"]
-    assert message == "Replicated: 0 of 1 replicas keep up, so every schedule fails"
+    assert message == "Replicated: 0 of 1 replica keeping up, so every schedule fails"
 
 
 def test_what_is_wrong_with_a_server_or_a_login_is_named(redis_server: RedisServer) -> None:
@@ -147,7 +147,7 @@ def test_each_missing_right_is_named_where_redis_can_tell(redis_server: RedisSer
     scripts(redis_server.url)  # so that the server knows the scripts
     if redis_server.version < (7, 0):
         with user(redis_server, "-zadd") as url:
-            assert scripts(url).message == f"load and run on 1 of 1 shards; {rights.UNASKED}"
+            assert scripts(url).message == f"load and run on 1 of 1 shard; {rights.UNASKED}"
         return
     for name in rights.needed():
         with user(redis_server, f"-{name}") as url:
@@ -209,7 +209,7 @@ def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_bu
         found = found_at(orders.server.url, code=int(level == "failed"))
         assert found["tasks"]["level"] == level
         assert found["tasks"]["message"] == f"1 task due, the oldest for 1m, {said}"
-        assert found["scanner"]["message"] == "1 of 1 shards led, by scanner-1"
+        assert found["scanner"]["message"] == "1 of 1 shard led, by scanner-1"
 
 
 def test_a_blocked_event_loop_is_named_and_more_workers_are_not_advised(orders: Shard) -> None:

@@ -100,7 +100,7 @@ def test_a_replica_that_hangs_confirms_nothing_and_the_task_is_stored(
     with pytest.raises(NotConfirmed) as raised:
         client.schedule(1, delay_ms=60_000, task_id="a")
     assert str(raised.value) == (
-        "task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms: until then it may be lost at a "
+        "task a is stored on the primary, but 0 of 1 replica confirmed within 200 ms: until then it may be lost at a "
         'fail-over; call again with the same id and if_exists="keep" to confirm it; '
         "a task that is done by then runs once more"
     )
@@ -321,7 +321,7 @@ def test_the_command_says_what_is_stored_and_not_confirmed(redis_server: RedisSe
     assert (result.exit_code, result.stdout) == (7, "")
     error, hint = result.stderr.splitlines()
     assert error.startswith(
-        "error: task a is stored on the primary, but 0 of 1 replicas confirmed within 200 ms"
+        "error: task a is stored on the primary, but 0 of 1 replica confirmed within 200 ms"
     )
     assert hint.startswith(
         "hint:  repeat it with --id ID --if-exists keep: a task that has already finished runs once more; "

@@ -218,7 +218,9 @@ class Deletion:
         if outcome == "Complete":
             return Erasing(done=True)
         shards = max(queue.spec.shards, erased)  # resharding may have left tasks in more shards
-        made = Erasing(message=f"Job {job.name} erases the tasks: {erased} of {shards} shards done.")
+        made = Erasing(
+            message=f"Job {job.name} erases the tasks: {erased} of {counted(shards, 'shard')} done."
+        )
         troubles = [
             pod.trouble for pod in self._pods.of(resource.key) if pod.component == "erase" and pod.trouble
         ]

@@ -88,8 +88,10 @@ def _served(shards: Shards) -> Condition:
     """Name the shards that Redis does not serve. Tasks of the other shards run."""
     if not shards.down:
         return condition("BackendAvailable", "Connected", "Scanners reach Redis.")
-    of = f" of {shards.shard_map.shards_in_use}" if shards.shard_map is not None else ""
-    message = f"Redis does not serve {len(shards.down)}{of} shards: {unserved(shards.down)}."
+    down = counted(len(shards.down), "shard")
+    if shards.shard_map is not None:
+        down = f"{len(shards.down)} of {counted(shards.shard_map.shards_in_use, 'shard')}"
+    message = f"Redis does not serve {down}: {unserved(shards.down)}."
     return condition(
         "BackendAvailable", "PartiallyUnreachable", f"{message} Their tasks wait; all others run."
     )

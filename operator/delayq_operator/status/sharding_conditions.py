@@ -117,7 +117,9 @@ def unserved(down: Iterable[Down]) -> str:
         groups[each.server, each.cause].append(str(each.shard))
     texts = [_group(*group, shards) for group, shards in groups.items()]
     more = len(texts) - MOST_SERVERS
-    return "; ".join(texts[:MOST_SERVERS]) + (f"; and those of {more} more servers" if more > 0 else "")
+    return "; ".join(texts[:MOST_SERVERS]) + (
+        f"; and those of {counted(more, 'more server')}" if more > 0 else ""
+    )
 
 
 def _group(server: str, cause: str, shards: list[str]) -> str:

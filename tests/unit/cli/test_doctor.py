@@ -94,7 +94,7 @@ LAGGING = {"connected_slaves": "2", "slave1": "state=online,lag=60", **REPLICA}
         (server.memory, {"used_memory": "100", "maxmemory": "100"}, Level.FAILED, "used"),
         (server.eviction, {"maxmemory_policy": "allkeys-lru"}, Level.WARNING, "may evict waiting tasks"),
         (server.eviction, {"maxmemory_policy": "volatile-ttl"}, Level.WARNING, "hold the same one"),
-        (server.role, LAGGING, Level.OK, "master, 1 replicas, and 1 that lag behind"),
+        (server.role, LAGGING, Level.OK, "master, 1 replica, and 1 lagging behind"),
     ],
 )
 def test_a_fact_is_compared_with_what_delayq_needs_and_its_consequence_is_told(

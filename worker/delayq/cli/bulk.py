@@ -25,7 +25,7 @@ VERBS = {
 
 LEFT_ALONE = {
     "in_flight": "in flight",
-    "dead": "dead letters",
+    "dead": "dead",
     "too_far": "beyond limits.maxDelaySeconds",
 }
 

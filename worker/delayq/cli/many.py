@@ -297,6 +297,6 @@ def _report(progress: Progress, output: Output) -> None:
     refused = f", refused {progress.count:,}" if progress.count else ""
     emit(output, value, f"scheduled {tasks(progress.stored)}{kept}{refused}")
     if progress.count > SHOWN:
-        print_error(f"{progress.count - SHOWN:,} more lines were refused")
+        print_error(f"refused {tasks(progress.count - SHOWN, 'more line')}")
     if progress.count:
         sys.exit(REFUSED)

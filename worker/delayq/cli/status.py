@@ -115,7 +115,7 @@ def parked_sentence(found: Counts, kinds: Sequence[ParkedKind]) -> str:
         else f"without a kind ({each.tasks:,})"
         for each in kinds[:MOST_KINDS]
     ]
-    more = [f"{len(kinds) - MOST_KINDS} more kinds"] if len(kinds) > MOST_KINDS else []
+    more = [tasks(len(kinds) - MOST_KINDS, "more kind")] if len(kinds) > MOST_KINDS else []
     named = f": {', '.join(names + more)}" if names else ""
     return f"{found.parked:,} parked: no worker knew their kind or version{named}"
 

@@ -188,5 +188,5 @@ def _of_scanners(of: Selector, shards: int) -> Iterator[Alert]:
         expr=f"{target} != {shards} or ({previous} != {target} and {still})",
         seconds=900,
         severity="warning",
-        summary=f"resharding to {shards} shards makes no progress.",
+        summary=f"resharding makes no progress: spec.shards is {shards}.",
     )

@@ -149,7 +149,8 @@ class Redlock(LockGuard):
 
     def _unavailable(self, poll: Poll[int] | Poll[bool]) -> GuardUnavailable:
         count = len(poll.tasks)
-        why = f"{majority(count)} of {count} servers must serve, {len(poll.errors)} do not: {poll.errors[0]}"
+        verb = "does" if len(poll.errors) == 1 else "do"
+        why = f"{majority(count)} of {count} servers must serve, {len(poll.errors)} {verb} not: {poll.errors[0]}"
         return GuardUnavailable(self.where, why)
 
     async def _disconnect(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq.contract.metrics import LATENESS_BUCKETS
+from delayq.scaling.sentences import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +26,11 @@ def embedded_line(server: Server, directory: Path) -> str:
 
 
 def scanner_line(scanners: Sequence[Relay], shards: int, shard_map: ShardMap, *, queue: str = "") -> str:
-    """`1 of 1 shards led`. `queue`: as in Relay.led."""
+    """`1 of 1 shard led`. `queue`: as in Relay.led."""
     if not scanners:
         return "none: workers poll for due tasks"
     shards_led = set().union(*(each.led[queue] for each in scanners)) & set(range(shards))
-    led = f"{len(shards_led)} of {shards} shards led{_moving(shard_map)}"
+    led = f"{len(shards_led)} of {counted(shards, 'shard')} led{_moving(shard_map)}"
     return led if len(scanners) == 1 else f"{_up(scanners)} of {len(scanners)} up, {led}"
 
 
@@ -44,7 +45,7 @@ def _moving(shard_map: ShardMap) -> str:
 
 def worker_line(workers: Sequence[Relay], queue: DelayQueue) -> str:
     """`32 slots, handler shop.orders:cancel_unpaid`."""
-    slots = f"{queue.spec.worker.concurrency:,} slots"
+    slots = counted(queue.spec.worker.concurrency, "slot")
     if not workers:
         return "none: tasks wait"
     if _up(workers) < len(workers):

@@ -130,7 +130,7 @@ class ShardMapOutdated(DelayQError):
     def __init__(self, shard_map: ShardMap | None) -> None:
         """`shard_map` is the newer one; None: the shard was erased."""
         super().__init__(
-            f"the shard map has changed: the queue now has {shard_map.target} shards; call again"
+            f"the shard map has changed: the number of shards is now {shard_map.target}; call again"
             if shard_map
             else "a shard of the queue was erased, but others were not; run a scanner to repair it, or erase the queue"
         )

@@ -160,7 +160,8 @@ class Shortfall:
         task = "it" if one else "they"
         within = f"within {self.asked.timeout_ms:,} ms"
         if self.asked.kind == "Replicated":
-            who = f"{self.confirmed} of {self.asked.replicas} replicas confirmed {within}"
+            replicas = "replica" if self.asked.replicas == 1 else "replicas"
+            who = f"{self.confirmed} of {self.asked.replicas} {replicas} confirmed {within}"
             fate = f"{task} may be lost at a fail-over"
         else:
             who, fate = f"its disk did not confirm {within}", f"{task} may be lost if its machine fails"

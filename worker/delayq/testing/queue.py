@@ -26,6 +26,7 @@ from delayq.protocol.envelope import JSON_TYPE, Occurrence
 from delayq.protocol.quota import room
 from delayq.protocol.results import Settled, State
 from delayq.protocol.scripts import script
+from delayq.scaling.sentences import counted
 from delayq.schedules.plan import planned_at_once
 from delayq.schedules.record import alone, flat
 from delayq.service.counters import WorkerCounters
@@ -161,8 +162,8 @@ class Queue:
         shard = self.commands.shard_of(record.id)
         call = self.commands.create_occurrences(shard, record, arguments, room=space)
         if self._connection.one(call) == "full":
-            what = f"{len(plan.create)} occurrences of schedule {record.name}"
-            raise AssertionError(f"{what} do not fit into spec.limits")
+            what = f"{counted(len(plan.create), 'occurrence')} of schedule {record.name}"
+            raise AssertionError(f"spec.limits has no room for {what}")
         self._recurring[record.name] = schedule, plan.cursor_ms
 
     def run_due(self) -> list[Run]:

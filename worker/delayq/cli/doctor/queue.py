@@ -119,7 +119,7 @@ def leaders(connection: SyncConnection, commands: Commands, served: Sequence[int
         said = f"no scanner leads shard {', '.join(without)} of {len(commands.shards)}"
         return warning("scanner", said, "tasks may start 2 s late: start delayq run, or delayq scanner")
     by = clean(", ".join(sorted(set(led.values()))))
-    return ok("scanner", f"{len(led)} of {len(commands.shards)} shards led, by {by}")
+    return ok("scanner", f"{len(led)} of {tasks(len(commands.shards), 'shard')} led, by {by}")
 
 
 def event_loops(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.doctor.findings import Finding, cures, failed, ok
+from delayq.cli.formats import tasks
 from delayq.connection import DENIED
 from delayq.contract import acl
 from delayq.errors import DelayQError, Unavailable
@@ -43,7 +44,7 @@ def run_scripts(
     if lacking:
         return failed("scripts", f"the user may not use {', '.join(lacking)}", _allow(lacking))
     unasked = f"; {UNASKED}" if lacking is None else ""
-    return ok("scripts", f"load and run on {len(held)} of {len(commands.shards)} shards{unasked}")
+    return ok("scripts", f"load and run on {len(held)} of {tasks(len(commands.shards), 'shard')}{unasked}")
 
 
 def _refused(connection: SyncConnection, held: Sequence[Keys], error: DelayQError) -> Finding:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from delayq.cli.doctor.findings import Finding, Level, failed, ok, warning
+from delayq.cli.formats import tasks
 from delayq.client.blocking import SyncClient
 from delayq.contract.durability import DurabilitySpec
 from delayq.errors import DelayQError, Unavailable
@@ -73,8 +74,8 @@ def role(info: ServerInfo) -> Finding:
         master = f"{info.facts.get('master_host', '?')}:{info.facts.get('master_port', '?')}"
         return failed("role", f"a replica of {master}", "point spec.redis at the master")
     lagging = int(info.facts.get("connected_slaves", 0)) - info.replicas
-    behind = f", and {lagging} that lag behind" if lagging > 0 else ""
-    return ok("role", f"master, {info.replicas} replicas{behind}")
+    behind = f", and {lagging} lagging behind" if lagging > 0 else ""
+    return ok("role", f"master, {tasks(info.replicas, 'replica')}{behind}")
 
 
 def persistence(info: ServerInfo) -> Iterator[Finding]:
@@ -120,7 +121,7 @@ def confirmed(info: ServerInfo, asked: DurabilitySpec) -> Finding:
     if "replicas_missing" in found:
         return failed(
             "durability",
-            f"Replicated: {info.replicas} of {asked.replicas} replicas keep up, so every schedule fails",
+            f"Replicated: {info.replicas} of {tasks(asked.replicas, 'replica')} keeping up, so every schedule fails",
             "repair the replicas, or lower durability.replicas",
         )
     if "fsync_unconfirmed" in found:

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from delayq.cli.doctor.findings import Finding, cures, failed, ok, unreachable, warning
+from delayq.cli.formats import tasks
 from delayq.connection import SyncConnection, reason, translated
 from delayq.connection import sentinels as saying
 from delayq.connection import slots as holding
@@ -133,8 +134,8 @@ def _state(slots: SlotMap, shards: Sequence[Keys]) -> Finding:
         return failed("cluster", said, "redis-cli --cluster check lists the uncovered slots")
     masters = len(slots.masters)
     said = (
-        f"{masters} masters, {len(slots.nodes) - masters} replicas; "
-        f"{len(shards)} shards on {len(_holders(slots, shards))} of them"
+        f"{tasks(masters, 'master')}, {tasks(len(slots.nodes) - masters, 'replica')}; "
+        f"{tasks(len(shards), 'shard')} on {len(_holders(slots, shards))} of them"
     )
     if not slots.healthy:
         return failed("cluster", f"cluster_state:fail; {said}", STOPPED)

@@ -201,8 +201,9 @@ def _redis(redis: Mapping[str, Any]) -> str:
 
 def _shards(moving: Mapping[str, Any]) -> str:
     """Format the progress of resharding."""
-    checked = f"{moving.get('checkedTasks', 0):,}{f' of {of:,}' if (of := moving.get('tasks')) else ''}"
-    progress = f"{moving.get('fromShards')} → {moving.get('toShards')}: checked {checked} tasks"
+    done, of = moving.get("checkedTasks", 0), moving.get("tasks")
+    checked = f"{done:,} of {tasks(of)}" if of else tasks(done)
+    progress = f"{moving.get('fromShards')} → {moving.get('toShards')}: checked {checked}"
     waiting = f", {moving['waitingTasks']:,} wait to run" if moving.get("waitingTasks") else ""
     return f"{progress}, moved {moving.get('movedTasks', 0):,}{waiting}"
 

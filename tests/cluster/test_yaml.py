@@ -19,7 +19,6 @@ from tests.cluster.harness.binaries import binary
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEAD: Final = "apiVersion: delayq.dev/v1alpha1\nkind: DelaySchedule\nmetadata: {name: s}\n"
 REFUSED: Final = "refused"
 
 WORDS: Final = (
@@ -145,12 +144,27 @@ def drawn(count: int) -> list[str]:
     return [each for each in found if "0b-" not in each and "0b+" not in each and not each.endswith(":")]
 
 
-def kubectl(text: str, path: Path) -> object:
-    """The spec of a document as kubectl reads it; REFUSED."""
-    path.write_text(text, encoding="utf-8")
-    command = [binary("kubectl"), "label", "--local", f"--filename={path}", "a=b", "--output=json"]
+def document(spec: str, number: int = 0) -> str:
+    head = f"apiVersion: delayq.dev/v1alpha1\nkind: DelaySchedule\nmetadata: {{name: s{number}}}\n"
+    return f"{head}spec: {spec}\n"
+
+
+def json_document(spec: str, number: int = 0) -> str:
+    head = (
+        f'"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {{"name": "s{number}"}}'
+    )
+    return f'{{{head}, "spec": {spec}}}'
+
+
+def kubectl(texts: list[str], directory: Path, suffix: str = "yaml") -> list[object]:
+    """The spec of each document, numbered in its name, as kubectl reads it from a file of its own; REFUSED."""
+    for number, text in enumerate(texts):
+        (directory / f"{number}.{suffix}").write_text(text, encoding="utf-8")
+    command = [binary("kubectl"), "label", "--local", f"--filename={directory}", "a=b", "--output=json"]
     done = subprocess.run(command, capture_output=True, check=False, timeout=60)
-    return json.loads(done.stdout)["spec"] if done.returncode == 0 else REFUSED
+    bodies = json.loads(b"[%b]" % done.stdout.replace(b"\n}\n{", b"\n},\n{"))
+    found = {body["metadata"]["name"]: body["spec"] for body in bodies}
+    return [found.get(f"s{number}", REFUSED) for number in range(len(texts))]
 
 
 def delayq(text: str) -> object:
@@ -168,29 +182,14 @@ def shown(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def written(scalars: list[str]) -> str:
-    return HEAD + "spec:\n" + "".join(f"- {each}\n" for each in scalars)
-
-
-def expected(scalars: list[str], path: Path) -> list[object]:
-    """What kubectl makes of each: as it refuses a document for one of its scalars, of ever fewer at once."""
-    found = kubectl(written(scalars), path)
-    if isinstance(found, list):
-        return found
-    if len(scalars) == 1:
-        return [REFUSED]
-    half = len(scalars) // 2
-    return expected(scalars[:half], path) + expected(scalars[half:], path)
-
-
 @pytest.mark.parametrize(
     "scalars",
     [WORDS.split(), NUMBERS.split(), list(OTHERS), drawn(1000)],
     ids=["words", "numbers", "others", "drawn"],
 )
 def test_a_scalar_has_the_value_that_kubectl_reads(scalars: list[str], tmp_path: Path) -> None:
-    there = expected(scalars, tmp_path / "schedule.yaml")
-    here = [found[0] if isinstance(found := delayq(written([each])), list) else found for each in scalars]
+    lists = [document(f"\n- {each}", number) for number, each in enumerate(scalars)]
+    there, here = kubectl(lists, tmp_path), [delayq(each) for each in lists]
     differ = [
         (text, theirs, ours)
         for text, theirs, ours in zip(scalars, there, here, strict=True)
@@ -200,13 +199,9 @@ def test_a_scalar_has_the_value_that_kubectl_reads(scalars: list[str], tmp_path:
     assert sum(each is not REFUSED for each in here) > len(scalars) / 2
 
 
-@pytest.mark.parametrize("value", JSON)
-def test_a_json_document_has_the_value_that_kubectl_reads(value: str, tmp_path: Path) -> None:
-    head = (
-        '{"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": "s"}, "spec": '
-    )
-    text = f"{head}{value}}}"
-    assert shown(delayq(text)) == shown(kubectl(text, tmp_path / "schedule.json"))
+def test_a_json_document_has_the_value_that_kubectl_reads(tmp_path: Path) -> None:
+    texts = [json_document(each, number) for number, each in enumerate(JSON)]
+    assert [*map(shown, map(delayq, texts))] == [*map(shown, kubectl(texts, tmp_path, "json"))]
 
 
 @pytest.mark.parametrize(
@@ -215,4 +210,4 @@ def test_a_json_document_has_the_value_that_kubectl_reads(value: str, tmp_path: 
     ids=["fraction", "half", "twice", "same"],
 )
 def test_what_kubectl_reads_by_chance_is_refused(spec: str) -> None:
-    assert delayq(f"{HEAD}spec: {spec}\n") == REFUSED
+    assert delayq(document(spec)) == REFUSED

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from _pytest.mark.structures import ParameterSet
+
     from tests.histories.report import Report
     from tests.servers import RedisServer
 
@@ -39,7 +41,16 @@ def once(server: RedisServer, directory: Path, mutant: Mutant | None, seed: int)
         return play_alone(plan, server, directory, ROLES)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def cases() -> Iterator[ParameterSet]:
+    """`make test` runs the first of each script; the others are `full`."""
+    seen = set[str]()
+    for mutant in MUTANTS:
+        marks = [pytest.mark.full] if mutant.file in seen else []
+        seen.add(mutant.file)
+        yield pytest.param(mutant, marks=marks, id=mutant.name)
+
+
+@pytest.mark.parametrize("mutant", list(cases()))
 def test_a_defect_of_a_script_is_found(server: RedisServer, mutant: Mutant, tmp_path: Path) -> None:
     found = (once(server, tmp_path / f"{seed}", mutant, seed) for seed in range(TRIES))
     assert any(not report.clean for report in found)

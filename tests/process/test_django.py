@@ -28,7 +28,7 @@ def orders(name: str) -> list[NewTask]:
     ]
 
 
-@pytest.mark.parametrize("graceful", [True, False])
+@pytest.mark.parametrize("graceful", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_a_restarted_database_costs_no_dead_letter_and_with_health_checks_no_attempt(
     new_fleet: NewFleet, tmp_path: Path, *, graceful: bool
 ) -> None:

@@ -56,7 +56,7 @@ def fleet(new_fleet: NewFleet) -> Fleet:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(50, marks=pytest.mark.full)])
 def test_each_time_is_created_once_while_scanners_and_redis_are_killed_and_the_clock_jumps(
     fleet: Fleet, rounds: int
 ) -> None:
@@ -135,8 +135,8 @@ def test_each_second_is_created_once_while_primaries_fail_over(
     ("misfire", "expected"),
     [
         ({"policy": "RunAll"}, range(1, 11)),
-        ({"policy": "RunOnce"}, [10]),
-        ({"policy": "RunAll", "maxRuns": 3}, [8, 9, 10]),
+        pytest.param({"policy": "RunOnce"}, [10], marks=pytest.mark.full),
+        pytest.param({"policy": "RunAll", "maxRuns": 3}, [8, 9, 10], marks=pytest.mark.full),
         ({"policy": "Skip", "maxLatenessSeconds": 150}, [8, 9, 10]),
     ],
     ids=str,

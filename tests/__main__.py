@@ -36,7 +36,7 @@ class Part:
     """One `make` target; made when it starts."""
 
     def __init__(self, name: str, nice: int, variables: list[str]) -> None:
-        self.name, self.log, self.began = name, LOGS / f"{name}.log", time.monotonic()
+        self.name, self.log, self.began, self.cpu_seconds = name, LOGS / f"{name}.log", time.monotonic(), 0.0
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 ["nice", "-n", str(nice), "make", name, *variables],
@@ -47,13 +47,21 @@ class Part:
                 start_new_session=True,
             )
 
+    def wait(self) -> int:
+        """Its exit code, once it has ended, with the CPU time of all processes that were waited for."""
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.cpu_seconds = usage.ru_utime + usage.ru_stime
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        return self.process.returncode
+
     def progress(self) -> str:
         percents = PERCENT.findall(self.log.read_bytes())
         return f"{self.name} {int(percents[-1])} %" if percents else self.name
 
     def result(self) -> str:
         """How it ended; with its output when it failed, and what pytest counted when it passed."""
-        output, took = self.log.read_text(errors="replace"), minutes(self.began)
+        output = self.log.read_text(errors="replace")
+        took = f"{minutes(self.began)}, {self.cpu_seconds:.0f} CPU-seconds"
         if self.process.returncode:
             return f"── output of {self.name} ──\n{output}\n· {self.name} FAILED after {took}"
         return "\n".join((f"· {self.name} passed after {took}", *CLOSING_LINE.findall(output)))
@@ -80,7 +88,7 @@ class Run:
                     return
                 part = Part(name, nice, self.variables)
                 self.running.append(part)
-            code = part.process.wait()
+            code = part.wait()
             with self._lock:
                 self.running.remove(part)
                 self.failed += [name] if code else []
@@ -93,15 +101,13 @@ class Run:
             print(f"· {minutes(self.began)} running: {state}", flush=True)
 
     def end(self) -> None:
-        """Interrupt what still runs, as Ctrl-C does, and wait until it has tidied up."""
+        """Interrupt what still runs, as Ctrl-C does; lanes end when it has tidied up."""
         with self._lock:
             self._over.set()
             running = list(self.running)
         for part in running:
             with suppress(ProcessLookupError):
                 os.killpg(part.process.pid, signal.SIGINT)
-        for part in running:
-            part.process.wait()
 
     def all_lanes(self, lanes: tuple[tuple[str, ...], ...]) -> list[str]:
         """Run everything; the names of the parts that failed."""
@@ -114,6 +120,8 @@ class Run:
                 thread.join()
         finally:
             self.end()
+            for thread in threads:
+                thread.join()
         return self.failed
 
 

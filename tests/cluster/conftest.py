@@ -128,6 +128,16 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
     server.stop()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests without the shared operator come last: each of them stops it, and a start takes seconds of a core."""
+    items.sort(key=_stops_operator)
+
+
+def _stops_operator(item: pytest.Item) -> bool:
+    asked = getattr(item, "fixturenames", ())
+    return "cluster" in asked and "shared" not in asked
+
+
 class Shared:
     """The operator for all namespaces that tests share, with the chart's rights."""
 
@@ -157,7 +167,7 @@ def shared(cluster: ControlPlane) -> Iterator[Shared]:
 @pytest.fixture(autouse=True)
 def undisturbed(request: pytest.FixtureRequest) -> None:
     """Without the shared operator, where a test has one of its own or none."""
-    if "cluster" in request.fixturenames and "shared" not in request.fixturenames:
+    if _stops_operator(request.node):
         request.getfixturevalue("shared").stop()
 
 

@@ -44,7 +44,7 @@ def world(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> Iter
     ("fault", "seconds"),
     [
         ("killed", 5),
-        ("paused", 5),
+        pytest.param("paused", 5, marks=pytest.mark.full),
         pytest.param("killed", 90, marks=pytest.mark.full),
     ],
 )

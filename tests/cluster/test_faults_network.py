@@ -66,7 +66,7 @@ def test_dead_connections_are_noticed(world: World, proxy: Proxy) -> None:
     world.operator.process.wait_http(f"http://127.0.0.1:{world.operator.port}/healthz", timeout_s=lenient(1))
 
 
-@pytest.mark.parametrize("code", [401, 503])
+@pytest.mark.parametrize("code", [503, pytest.param(401, marks=pytest.mark.full)])
 def test_an_api_server_that_refuses_everything_is_asked_with_patience(
     world: World, proxy: Proxy, code: int
 ) -> None:

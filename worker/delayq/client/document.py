@@ -120,18 +120,6 @@ def named(error: InvalidDocument, name: str) -> InvalidDocument:
     return InvalidDocument(f"{name}: {error}") if str(error).startswith("spec.") else error
 
 
-def _text(path: str | Path) -> bytes:
-    name = str(path)
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidDocument(f"{name}: {error.strerror}") from error
-    if len(text) > MAX_BYTES:
-        raise InvalidDocument(f"{name}: expected a document of at most {MAX_BYTES:,} bytes")
-    return text
-
-
 def text_of(path: str | Path) -> bytes:
     """Read a file, or raise InvalidDocument."""
     name = str(path)

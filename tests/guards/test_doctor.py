@@ -129,4 +129,4 @@ def test_a_redlock_says_which_servers_are_away(doctor: Doctor, aof_server: Redis
     assert doctor.ask(redlock) == (1, "failed")
     doctor.store(good, aof_server.url, bad[0])
     assert doctor.ask(redlock) == (0, "warning")
-    assert doctor.said.startswith("redlock serves, but 1 of 3 servers are unavailable: 127.0.0.1:1 →")
+    assert doctor.said.startswith("redlock serves, without 1 of 3 servers: 127.0.0.1:1 →")

@@ -99,7 +99,7 @@ async def _serves(made: Any, spec: Guard) -> Finding:  # noqa: ANN401 -- as abov
 
 def _majority(away: list[str], servers: list[str]) -> Finding:
     if away:
-        said = f"redlock serves, but {len(away)} of {len(servers)} servers are unavailable: {', '.join(away)}"
+        said = f"redlock serves, without {len(away)} of {len(servers)} servers: {', '.join(away)}"
         return warning(NAME, said, "repair them: no task starts without a majority")
     if len(servers) % 2 == 0:
         said = f"redlock serves, on {len(servers)} servers"

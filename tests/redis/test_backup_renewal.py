@@ -49,11 +49,13 @@ class Blocked:
         self.ran.append(task.id)
 
     def claim(self, task_id: str, age: float = HALF) -> Running:
-        """One task, whose lease was renewed so long ago."""
+        """One task, which has not begun, whose lease was renewed so long ago."""
         task = (task_id, "+0", envelope()[:-6])
         self.shard.run(self.shard.commands.schedule(0, task, if_exists="keep", repeated=0, **PLENTY))
         [lease] = self.shard.run(self.shard.commands.claim(0, 1, SHORT_MS)).leases
-        return Running(lease, time.monotonic() - age, float("inf"))
+        running = Running(lease, time.monotonic() - age, float("inf"))
+        self.state.begin(running)
+        return running
 
     def begun(self, task_id: str, seconds_ago: float, age: float = HALF) -> Running:
         running = self.claim(task_id, age)
@@ -82,10 +84,9 @@ async def test_a_lease_is_renewed_when_half_of_it_is_over_until_the_timeout_of_i
 ) -> None:
     bound = TIMEOUT + CLEANUP_SECONDS
     async with blocking(shard, redis_url) as worker:
-        young, old = worker.begun("young", 1, age=HALF - 1), worker.begun("old", bound - 1)
-        over = worker.begun("over", bound + 1)
-        for running in (young, old, over):
-            worker.state.begin(running)
+        worker.begun("young", 1, age=HALF - 1)
+        old = worker.begun("old", bound - 1)
+        worker.begun("over", bound + 1)
         await worker.step(10)
         assert worker.renewed() == {"old"}
         assert worker.slots.counters.extended == 1
@@ -102,7 +103,6 @@ async def test_the_lease_of_a_result_that_waits_or_is_on_its_way_is_renewed_too(
         ended = {name: worker.begun(name, 5) for name in ("waiting", "refused", "sent", "late")}
         ended["late"].begun_at -= TIMEOUT + CLEANUP_SECONDS
         for running in ended.values():
-            worker.state.begin(running)
             worker.state.ended(running, Settlement("ack", running.lease))
         outbox = worker.state.outbox
         waiting, refused, sent, late = outbox.waiting
@@ -120,9 +120,8 @@ async def test_tasks_that_have_not_begun_are_kept_for_one_lease_and_then_release
 ) -> None:
     """The loop, when it comes back, neither runs nor settles them."""
     async with blocking(shard, redis_url) as worker:
-        waiting, begun = worker.claim("waiting"), worker.begun("begun", LEASE + 1)
-        for running in (waiting, begun):
-            worker.state.begin(running)
+        waiting = worker.claim("waiting")
+        worker.begun("begun", LEASE + 1)
         await worker.step(LEASE - 1)
         assert worker.renewed() == {"waiting", "begun"}
         assert not waiting.handed_back
@@ -141,7 +140,6 @@ async def test_a_task_that_could_not_be_released_is_released_by_the_loop(
 ) -> None:
     async with blocking(shard, redis_url) as worker:
         waiting = worker.claim("waiting")
-        worker.state.begin(waiting)
         shard.redis.set(shard.keys.delayed, "not a zset")
         with pytest.raises(Exception, match="WRONGTYPE"):
             await worker.step(LEASE + 1)
@@ -156,7 +154,6 @@ async def test_a_task_that_begins_while_it_is_to_be_released_keeps_its_lease(
     """The loop reads `handed_back` before the thread sets it, and the thread then reads that the task has begun."""
     async with blocking(shard, redis_url) as worker:
         running = worker.claim("task")
-        worker.state.begin(running)
         running.begun_at = time.monotonic()
         await worker.step(LEASE + 1)
         assert worker.renewed() == {"task"}
@@ -168,7 +165,6 @@ async def test_a_task_whose_lease_was_lost_before_it_began_does_not_begin(
 ) -> None:
     async with blocking(shard, redis_url) as worker:
         waiting = worker.claim("waiting")
-        worker.state.begin(waiting)
         shard.redis.delete(shard.keys.processing)
         await worker.step(10)
         assert await worker.executor.run(waiting) is None
@@ -197,10 +193,10 @@ async def test_the_tasks_of_a_claim_that_the_loop_has_not_read_are_returned(
 
 async def test_nothing_connects_before_a_lease_is_half_over(shard: Shard, redis_url: str) -> None:
     async with blocking(shard, redis_url) as worker:
-        worker.state.begin(worker.begun("task", 1, age=HALF - 1))
+        worker.begun("task", 1, age=HALF - 1)
         await worker.step(10)
         assert worker.backup._connection is None
         assert shard.redis.hget(shard.keys.stats, "blocked_at") is None
-        worker.state.begin(worker.begun("other", 1))
+        worker.begun("other", 1)
         await worker.step(10)
         assert int(shard.redis.hget(shard.keys.stats, "blocked_at") or 0) == NOW

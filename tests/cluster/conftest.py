@@ -25,6 +25,7 @@ from tests.cluster.harness.resources import (
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import install_rights
 from tests.cluster.world import World, serving
+from tests.forking import forking
 from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
@@ -136,6 +137,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _stops_operator(item: pytest.Item) -> bool:
     asked = getattr(item, "fixturenames", ())
     return "cluster" in asked and "shared" not in asked
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[None]:
+    """A ForkedPlugin's."""
+    commands = ("root", "status", "holding", "report", "schedules", "passed")
+    with forking(*(f"delayq.cli.kubectl.{each}" for each in commands)):
+        yield
 
 
 class Shared:

@@ -9,9 +9,13 @@ import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from delayq.cli.kubectl import main
+
 from tests.cluster.harness.binaries import binary
+from tests.forking import CONTEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,3 +96,33 @@ class Plugin:
         done = self.run(*args, text=text)
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stderr
+
+
+class ForkedPlugin(Plugin):
+    """Each command is a fork of a process that has imported them all, see the fixture `forks`; it starts at once."""
+
+    def _run(self, argv: list[str], text: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        if argv[0] != self.script():
+            return super()._run(argv, text, env)
+        with TemporaryDirectory() as directory:
+            files = [Path(directory) / name for name in ("stdin", "stdout", "stderr")]
+            files[0].write_text(text)
+            child = CONTEXT.Process(target=command, args=(argv, self._environment(env), files))
+            child.start()
+            child.join(COMMAND_SECONDS)
+            if child.exitcode is None:
+                child.kill()
+                raise subprocess.TimeoutExpired(argv, COMMAND_SECONDS)
+            return subprocess.CompletedProcess(
+                argv, child.exitcode, *(each.read_text() for each in files[1:])
+            )
+
+
+def command(argv: list[str], environment: dict[str, str], files: list[Path]) -> None:
+    """What the script does, in this process, with these files as its standard streams."""
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, file in enumerate(files):
+        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+    sys.argv[:] = argv
+    main()

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.cluster.plugin import Plugin
+from tests.cluster.plugin import ForkedPlugin
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.world import World
 
+pytestmark = pytest.mark.usefixtures("forks")
+
 
 @pytest.fixture
-def dq(world: World) -> Plugin:
-    return Plugin(world.cluster, world.namespace)
+def dq(world: World) -> ForkedPlugin:
+    return ForkedPlugin(world.cluster, world.namespace)
 
 
-def test_status_says_what_is_wrong_and_with_which_pod(dq: Plugin, world: World) -> None:
+def test_status_says_what_is_wrong_and_with_which_pod(dq: ForkedPlugin, world: World) -> None:
     """Conditions, pods and events of one queue; what is not as it should be has a mark."""
     assert dq.out("status") == "no DelayQueues here\n"
     world.start(worker={"replicas": 2}, reaper={"suspend": True})  # whose pods come by the minute
@@ -49,7 +51,7 @@ def test_status_says_what_is_wrong_and_with_which_pod(dq: Plugin, world: World) 
     it_has_the_outputs_and_the_selector_of_kubectl_get(dq, world)
 
 
-def it_has_the_outputs_and_the_selector_of_kubectl_get(dq: Plugin, world: World) -> None:
+def it_has_the_outputs_and_the_selector_of_kubectl_get(dq: ForkedPlugin, world: World) -> None:
     """Without a name, it is a line for each queue of the namespace, or of all of them."""
     world.create("parcels")
     world.until("Ready", "False", name="parcels")
@@ -72,7 +74,7 @@ def it_has_the_outputs_and_the_selector_of_kubectl_get(dq: Plugin, world: World)
     assert "expected table, wide" in dq.err("status", "-o", "nonsense", code=2)
 
 
-def test_hold_stops_tasks_and_pause_the_reconciliation(dq: Plugin, world: World) -> None:
+def test_hold_stops_tasks_and_pause_the_reconciliation(dq: ForkedPlugin, world: World) -> None:
     world.start()
     with dq.started("status", "--watch", "-o", "json") as watching:
         assert watching.stdout is not None
@@ -104,11 +106,13 @@ def _with_namespace(config: dict[str, Any], namespace: str) -> dict[str, Any]:
     return config
 
 
-def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: World, tmp_path: Path) -> None:
+def test_a_name_that_is_none_is_answered_with_the_nearest(
+    dq: ForkedPlugin, world: World, tmp_path: Path
+) -> None:
     """And with the namespace: the one that was named, the context's, or default."""
     config = tmp_path / "kubeconfig"
     config.write_bytes(world.cluster.kubeconfig.read_bytes())
-    bare = Plugin(world.cluster, "", config)
+    bare = ForkedPlugin(world.cluster, "", config)
     assert bare.err("status", "order", code=6).startswith(
         'error: no DelayQueue "order" in namespace default\n'
     )
@@ -130,10 +134,12 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(dq: Plugin, world: Wor
 
 
 def test_options_of_kubectl_are_taken_and_who_may_not_is_told_what(
-    dq: Plugin, world: World, tmp_path: Path
+    dq: ForkedPlugin, world: World, tmp_path: Path
 ) -> None:
     world.create()
-    assert "orders" in Plugin(world.cluster, "kube-public").out("status", f"--namespace={world.namespace}")
+    assert "orders" in ForkedPlugin(world.cluster, "kube-public").out(
+        "status", f"--namespace={world.namespace}"
+    )
     empty = tmp_path / "kubeconfig"
     empty.write_text("apiVersion: v1\nkind: Config\n")
     assert "context" in dq.err("--context", "nowhere", "status", code=2)
@@ -141,13 +147,15 @@ def test_options_of_kubectl_are_taken_and_who_may_not_is_told_what(
     assert unreachable.startswith("error: cannot reach the API server")
     assert dq.out("status", "--kubeconfig", str(world.cluster.kubeconfig)).startswith("NAME")
     world.kubectl("create", "serviceaccount", "nobody")
-    nobody = Plugin(world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "nobody"))
+    nobody = ForkedPlugin(
+        world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "nobody")
+    )
     said = nobody.err("status", "orders", code=5)
     assert said.startswith("error: not allowed: ")
     assert f"kubectl auth can-i get delayqueues.delayq.dev -n {world.namespace}" in said
 
 
-def test_where_redis_cannot_be_reached_it_is_said_why(dq: Plugin, world: World) -> None:
+def test_where_redis_cannot_be_reached_it_is_said_why(dq: ForkedPlugin, world: World) -> None:
     """Nothing runs the pods here. No port of another namespace is forwarded unless the user names that."""
     world.create()
     said = dq.err("task", "list", "orders", code=4)
@@ -178,7 +186,7 @@ def test_where_redis_cannot_be_reached_it_is_said_why(dq: Plugin, world: World) 
         )
 
 
-def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: Plugin, world: World) -> None:
+def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: ForkedPlugin, world: World) -> None:
     world.operator.process.pause()
     try:
         world.create()
@@ -188,7 +196,7 @@ def test_a_queue_that_no_operator_serves_is_said_to_be_so(dq: Plugin, world: Wor
         world.operator.process.resume()
 
 
-def test_without_kubectl_or_the_crd_it_says_what_to_do(dq: Plugin, tmp_path: Path) -> None:
+def test_without_kubectl_or_the_crd_it_says_what_to_do(dq: ForkedPlugin, tmp_path: Path) -> None:
     """Another group stands for a cluster that has never heard of us."""
     done = dq.run("status", KUBECTL="/nowhere/kubectl")
     said = "error: cannot run /nowhere/kubectl: No such file or directory\n"

@@ -9,16 +9,18 @@ import stat
 import tarfile
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
 import yaml
 
 from tests.cluster.operator import queue
-from tests.cluster.plugin import Plugin
+from tests.cluster.plugin import ForkedPlugin
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.world import World
 
+pytestmark = pytest.mark.usefixtures("forks")
 
 PLANTED: Final = {
     "redis password": "Rp-7hunter/2+x",
@@ -137,7 +139,7 @@ def test_no_secret_is_in_a_report(world: World, tmp_path: Path) -> None:
     everything = ("get", "delayqueues,pods,deployments,configmaps,secrets,events", "-o", "json")
     assert found_in({"cluster": world.kubectl(*everything)}) == set(PLANTED)
     file = tmp_path / "report.tar.gz"
-    said = Plugin(world.cluster, world.namespace).out("report", "orders", "-o", str(file))
+    said = ForkedPlugin(world.cluster, world.namespace).out("report", "orders", "-o", str(file))
     files = unpacked(file)
     assert found_in(files) == set()
     assert said == f"wrote {file}: {len(files)} files, without secrets; read it before you send it\n"
@@ -170,7 +172,9 @@ def needs_no_right_to_read_secrets(world: World, file: Path) -> None:
     world.kubectl("create", "role", "look", "--verb=get,list", resources)
     account = f"--serviceaccount={world.namespace}:viewer"
     world.kubectl("create", "rolebinding", "look", "--role=look", account)
-    viewer = Plugin(world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "viewer"))
+    viewer = ForkedPlugin(
+        world.cluster, world.namespace, world.cluster.kubeconfig_for(world.namespace, "viewer")
+    )
     done = viewer.run("report", "orders", "-o", str(file))
     assert done.returncode == 0, done.stderr
     files = unpacked(file)

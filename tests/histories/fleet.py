@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import os
 import signal
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING, Final
 
+from tests.forking import CONTEXT
 from tests.histories.recorder import Recorder
 from tests.histories.services import scan, work
 from tests.histories.workload import Caller, Holder, Keeper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
     from random import Random
@@ -44,7 +42,6 @@ ACTORS: Final[dict[str, Callable[[Plan, str], Coroutine[Any, Any, None]]]] = {
     "worker": work,
     "scanner": scan,
 }
-CONTEXT: Final = multiprocessing.get_context("forkserver")
 SKEW_MS: Final = 3_600_000  # of the clocks of half of the processes
 
 
@@ -62,20 +59,6 @@ def process(plan: Plan, directory: Path, name: str, roles: tuple[str, ...]) -> N
         time.time = lambda: right() + skew
     with Recorder(directory / f"{name}.jsonl").recording():
         asyncio.run(act(plan, name, roles))
-
-
-@contextmanager
-def forking() -> Iterator[None]:
-    """A process that has imported this module, whose forks start at once. Nothing else ends it while this one lives."""
-    CONTEXT.set_forkserver_preload([__name__])
-    child = CONTEXT.Process(target=os.getpid)
-    child.start()
-    child.join()
-    try:
-        yield
-    finally:
-        forkserver._forkserver._stop()  # type: ignore[attr-defined]  # it has no public way to end
-        resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # nor has this one
 
 
 @dataclass

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tests.forking import forking
 from tests.histories.faults import Proxy
-from tests.histories.fleet import ROLES, Chaos, Fleet, act, forking
+from tests.histories.fleet import ROLES, Chaos, Fleet, act
 from tests.histories.plan import MAX_CRASHES, Plan
 from tests.histories.recorder import Recorder
 from tests.histories.recording import Recording, offset_ms
@@ -43,7 +44,7 @@ def redis(directory: Path, flavour: str = PREFERRED, *, appendonly: bool = True)
 def play(plan: Plan, server: RedisServer, directory: Path, seconds: float) -> Report:
     """Run everything for some seconds, drain, and judge."""
     before = offset_ms()
-    with forking():
+    with forking("tests.histories.fleet"):
         faults, crashed = asyncio.run(_together(plan, server, directory, seconds))
     report = verdict(replace(plan, url=server.url, timeout_seconds=DRAIN_SECONDS), directory, before, faults)
     report.violations += crashed

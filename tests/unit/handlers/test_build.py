@@ -25,6 +25,7 @@ from tests.unit.handlers.support import NO_SECRETS_DIR, a_task, document
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from delayq.contract import DelayQueue
     from delayq.guards import Guard
     from delayq.handlers import Handler
     from delayq.protocol.envelope import Task
@@ -61,6 +62,7 @@ def test_only_http_handlers_need_aiohttp(module: str) -> None:
 
 # --- Single kinds.
 
+CALLABLE = "spec.handler.python.callable"
 SQL = {"guard": {"sqlUnique": {"databaseSecretRef": {"name": "db"}}}}
 
 
@@ -175,6 +177,42 @@ async def test_a_guard_applies_to_the_kinds_that_the_document_names() -> None:
     assert await ran(made, Coverage(frozenset({"push"})), "", "push", "other") == [("push", "elsewhere")]
     assert await ran(made, Coverage(frozenset({"other"})), "", "push", "other") == [("other", "elsewhere")]
     await made.close()
+
+
+@pytest.mark.parametrize(
+    ("covered", "default", "routed"),
+    [
+        ({}, "", ""),
+        ({"kinds": ["push"]}, CALLABLE, ""),
+        (
+            {"kinds": ["other"]},
+            CALLABLE,
+            f'spec.handler.kinds["push"].{CALLABLE.removeprefix("spec.handler.")}',
+        ),
+    ],
+)
+def test_a_function_that_needs_the_connection_is_refused_where_the_guard_does_not_apply(
+    covered: dict[str, list[str]], default: str, routed: str
+) -> None:
+    """Otherwise each of its tasks would fail for the missing argument until it is a dead letter."""
+    taking = {"python": {"callable": "tests.unit.handlers.test_build:joining"}}
+    guard: dict[str, Any] = {"guard": {**SQL["guard"], **covered}}
+    kinds = {"push": {"http": URL}, "other": {"http": URL}}
+    assert refusal_of(document({**taking, "kinds": kinds}, **guard)) == default
+    assert refusal_of(document({"http": URL, "kinds": kinds | {"push": taking}}, **guard)) == routed
+
+
+def refusal_of(queue: DelayQueue) -> str:
+    """The field for which a worker does not start; empty if it does."""
+    try:
+        build(queue, secrets_dir=Path(NO_SECRETS_DIR)).coverage(queue.spec.guard)
+    except HandlerSetupError as error:
+        return (
+            error.field
+            if "takes a connection, but spec.guard.kinds does not cover" in str(error)
+            else str(error)
+        )
+    return ""
 
 
 async def test_a_guard_applies_to_the_kinds_of_an_app_that_ask_for_it() -> None:

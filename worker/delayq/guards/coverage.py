@@ -27,6 +27,7 @@ class Coverage:
 
 
 EVERY_TASK: Final = Coverage()
+NO_TASK: Final = Coverage(frozenset())
 
 
 def coverage(spec: GuardSpec | None, *, asking: Iterable[str], known: Iterable[str] | None) -> Coverage:

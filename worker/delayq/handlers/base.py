@@ -56,10 +56,14 @@ class Handler:
     """The kinds that ask for the guard, besides those that the document names."""
 
     def coverage(self, spec: GuardSpec | None) -> Coverage:
-        """Return the tasks under the document's guard. InvalidDocument for a kind that no handler has."""
-        return coverage(
-            spec, asking=self.asking, known=None if self.kinds is None else [name for name, _ in self.kinds]
-        )
+        """Return the tasks under the document's guard. InvalidDocument for a kind that no handler has, or see check."""
+        known = None if self.kinds is None else [name for name, _ in self.kinds]
+        found = coverage(spec, asking=self.asking, known=known)
+        self.check(found)
+        return found
+
+    def check(self, coverage: Coverage) -> None:
+        """Raise HandlerSetupError if it cannot run the tasks that are not under the guard."""
 
     def under(self, guard: Guard[Any], coverage: Coverage = EVERY_TASK) -> HandlerCall:
         """Return what the worker awaits instead of `call` under a guard. HandlerSetupError if it does not fit."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import Delivery
     from delayq.guards import Guard
+    from delayq.guards.coverage import Coverage
     from delayq.handlers.base import HandlerCall
     from delayq.protocol.envelope import Task
 
@@ -50,6 +51,7 @@ class PythonHandler(Handler):
         the path in the document that errors name.
         """
         self._target = target = load(path, field, takes=TASK_OR_BOTH)
+        self._path, self._field = path, field
         self._threads = Threads(concurrency)
         # Not tasks of an App, whose arguments it does not expect: during a change from one to the other, they wait.
         self.kinds = None if delivery is None else {NO_KIND: delivery}
@@ -58,6 +60,15 @@ class PythonHandler(Handler):
             only = f"which only {GUARDS} give; spec.guard is none of them"
             raise HandlerSetupError(field, f'"{path}" takes a {CONNECTION}, {only}')
         self.call = target if is_async(target) else in_thread(target, self._threads)  # type: ignore[assignment]  # mypy cannot tell the two kinds apart
+
+    def check(self, coverage: Coverage) -> None:
+        """Refuse a function that needs the connection if its tasks are not under the guard."""
+        if needs_connection(self._target) and NO_KIND[0] not in coverage:
+            raise HandlerSetupError(
+                self._field,
+                f'"{self._path}" takes a {CONNECTION}, but spec.guard.kinds does not cover its tasks: give the '
+                "parameter a default, name the kind there, or leave spec.guard.kinds out",
+            )
 
     def _guarded(self, guard: Guard[Any]) -> HandlerCall:
         """Call the function inside the guard's block, with the open transaction if it takes one."""

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from delayq.guards.coverage import EVERY_TASK
+from delayq.guards.coverage import EVERY_TASK, NO_TASK
 from delayq.handlers.base import Handler
 
 if TYPE_CHECKING:
@@ -52,6 +52,12 @@ class RoutingHandler(Handler):
 
     def _dispatch(self, task: Task) -> Awaitable[object]:
         return self._calls.get(task.kind, self._default_call)(task)
+
+    def check(self, coverage: Coverage) -> None:
+        """Check each handler with the tasks that it receives."""
+        self.handlers[0].check(coverage)
+        for kind, each in self._routes.items():
+            each.check(EVERY_TASK if kind in coverage else NO_TASK)
 
     def under(self, guard: Guard[Any], coverage: Coverage = EVERY_TASK) -> HandlerCall:
         """Call each handler inside the guard's block, as it does by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,13 @@ if TYPE_CHECKING:
 
 REDACTED: Final = "[redacted]"
 LEAST_CHARS: Final = 6  # a shorter one protects nothing, and is part of many words
-_NAMED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", " ": "+"}  # "+": in a query
+_JSON = r"\\u00(?:[2-6][0-9a-f]|7[0-9a-e])|\\[ -/:-@\[-`{-~]"
+_URL = "%(?:[2-6][0-9a-f]|7[0-9a-e])"
+_HTML = "&(?:amp|lt|gt|quot|apos);|&#x0*(?:[2-6][0-9a-f]|7[0-9a-e]);|&#0*(?:3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]);"
+# Each by itself, for a secret may look like an escape of another; then mixed.
+_ESCAPES: Final = [
+    re.compile(each, re.IGNORECASE) for each in (_JSON, _URL, _HTML, f"{_JSON}|{_URL}|{_HTML}")
+]
 
 
 def printable(data: bytes) -> str:
@@ -32,18 +39,37 @@ def last_lines(data: bytes, *, lines: int, limit: int) -> list[str]:
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
     """Return a service's answer without secrets of the request, plain or escaped, and without their last words."""
-    forms = {form for secret in secrets for form in (secret, secret.rpartition(" ")[2])}
-    for form in sorted(forms, key=len, reverse=True):
-        if len(form) >= LEAST_CHARS:
-            text = re.sub(f"{''.join(map(_escaped, form))}|{re.escape(form)}", REDACTED, text)
+    whole = set(secrets)
+    words = {each.rpartition(" ")[2] for each in whole} - whole
+    for group in (whole, words):
+        forms = sorted((each for each in group if len(each) >= LEAST_CHARS), key=len, reverse=True)
+        for escapes in _ESCAPES:
+            text = _without(text, forms, escapes)
+        for form in forms:
+            text = text.replace(form, REDACTED)
     return text
 
 
-def _escaped(char: str) -> str:
-    """Match a printable ASCII character as it is in JSON, a URL or HTML; the longest form, so that time is linear."""
-    if char.isalnum() or char in "-._~":
-        return re.escape(char)
-    code = f"{ord(char):02x}"
-    numbers = (f"\\u00{code}", f"%{code}", f"&#x{code};", f"&#{ord(char)};", f"&#0{ord(char)};")
-    forms = sorted((char, f"\\{char}", _NAMED.get(char, char), *numbers), key=len, reverse=True)
-    return f"(?>(?i:{'|'.join(map(re.escape, forms))}))"
+def _without(text: str, forms: Iterable[str], escapes: re.Pattern[str]) -> str:
+    """Redact what is one of the forms when these escapes are decoded; the time is linear. A `+` counts as a space."""
+    decoded = escapes.sub(_decoded, text).replace("+", " ")
+    there = [form for each in forms if (form := each.replace("+", " ")) in decoded]
+    if not there:
+        return text
+    parts = [found[0] for found in re.finditer(f"{escapes.pattern}|.", text, escapes.flags | re.DOTALL)]
+    for form in there:  # each part is one character of `decoded`
+        at, between = 0, decoded.split(form)
+        for each in between[:-1]:
+            at += len(each)
+            parts[at : at + len(form)] = [REDACTED, *[""] * (len(form) - 1)]
+            at += len(form)
+        decoded = ("\0" * len(form)).join(between)
+    return "".join(parts)
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """Return the printable ASCII character that an escape stands for."""
+    escape = found[0]
+    if escape[0] == "&":
+        return html.unescape(escape.lower())
+    return escape[1] if len(escape) == 2 else chr(int(escape[-2:], 16))  # noqa: PLR2004 -- a backslash and a sign

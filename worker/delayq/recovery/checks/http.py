@@ -53,16 +53,15 @@ class HttpCheck(Post):
 
 def read(response: Response) -> Answer:
     """Parse a response; CheckFailed when it has no verdict."""
-    said = response.excerpt()
     if response.status != HTTPStatus.OK:
-        raise CheckFailed(f"expected status 200, got {response.status}: {said}")
+        raise CheckFailed(f"expected status 200, got {response.status}: {response.excerpt()}")
     if len(response.body) >= BODY_BYTES:
-        raise CheckFailed(f"expected an answer of less than {BODY_BYTES:,} bytes, got {said}")
+        raise CheckFailed(f"expected an answer of less than {BODY_BYTES:,} bytes, got {response.excerpt()}")
     try:
         found = json.loads(response.body)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or "verdict" not in found:
-        raise CheckFailed(f'expected JSON {{"verdict": …, "reason": …}}, got {said}')
+        raise CheckFailed(f'expected JSON {{"verdict": …, "reason": …}}, got {response.excerpt()}')
     verdict = verdict_of(found["verdict"], shown=lambda name: response.redacted(repr(name)))
     return Answer(verdict, response.redacted(str(found.get("reason") or "")))

@@ -38,6 +38,11 @@ CALLS: dict[str, tuple[Callable[[Any, Any], object], tuple[Any, ...]]] = {
         (True, 1.5, nan, "5"),
     ),
     "kind": (lambda client, value: client.count_many(kind=value), (5, b"mail", "", "no name")),
+    "kind of dead letters": (
+        lambda client, value: client.dlq_list(kind=value),
+        (5, 0, ["x"], [], b"", "no name"),
+    ),
+    "schedule_many": (lambda client, value: client.schedule_many(value), (5, None)),
 }
 
 

@@ -55,6 +55,13 @@ def test_a_task_that_no_handler_takes_is_refused(
     assert [kind for kind in refused if refusal(handler, kind, unknown_kinds=True)] == []
 
 
+@pytest.mark.parametrize("handler", [HERE, CALLABLE])
+def test_what_is_no_kind_is_refused_by_name(handler: dict[str, Any]) -> None:
+    for kind in (["remind"], 5):
+        assert "expected 1 to 64 letters" in refusal(handler, kind)  # type: ignore[arg-type]
+    assert "expected a whole number from 1" in refusal(handler, "remind", version=[1])  # type: ignore[arg-type]
+
+
 def test_the_refusal_names_the_kinds_and_the_way_round_it() -> None:
     assert refusal(HERE, "remnd").endswith(
         "no handler takes 'remnd' version 1; did you mean remind?; if newer workers will know it, store it with "

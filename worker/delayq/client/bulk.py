@@ -6,14 +6,12 @@ covered, also while tasks migrate.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from delayq.client.encoding import MAX_MS, checked_tag, when
+from delayq.client.encoding import MAX_MS, check_kind, checked_tag, when
 from delayq.client.routing import AGAIN_SECONDS, TRIES, Each, Operation, patiently, persistently
-from delayq.errors import DelayQError, InvalidTask
-from delayq.protocol.envelope import KIND_NAME
+from delayq.errors import DelayQError
 from delayq.protocol.results import Bulk
 from delayq.protocol.shard_map import ShardMapOutdated, TaskMigrating
 
@@ -205,8 +203,8 @@ def _check(chosen: Selection) -> None:
         raise ValueError("expected a tag, a kind, due_from_ms or due_before_ms, got none of them")
     if chosen.tag is not None:
         checked_tag(chosen.tag)
-    if chosen.kind is not None and (type(chosen.kind) is not str or not re.fullmatch(KIND_NAME, chosen.kind)):
-        raise InvalidTask("", f"kind: expected the name of a kind, got {chosen.kind!r:.80}")
+    if chosen.kind is not None:
+        check_kind(chosen.kind)
     for name in ("due_from_ms", "due_before_ms"):
         value = getattr(chosen, name)
         if value is not None and (type(value) is not int or not 0 <= value < MAX_MS):

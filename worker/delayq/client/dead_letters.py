@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.client.encoding import EXACT, MAX_MS, check_whole, stored_id
+from delayq.client.encoding import EXACT, MAX_MS, check_kind, check_whole, stored_id
 from delayq.protocol.results import DeadGroup, Searching, Selection, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class DeadLetters:
         self, ids: Sequence[str] | None = None, tag: str | None = None, kind: str | None = None
     ) -> Operation[list[TaskRow]]:
         """Return dead letters by time of death: all, or those with these ids, this tag and this kind ("": none)."""
+        if kind is not None and kind != "":
+            check_kind(kind)
         wanted = None if ids is None else set(_listed(ids, kind or None))
         if tag is not None:
             tagged = (yield from self._operations.bulk.dead(Selection(tag))).keys()

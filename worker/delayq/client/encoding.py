@@ -97,8 +97,8 @@ class TaskEncoder:
 
         `shard_map` returns the current shard map, which may change meanwhile.
         """
-        if type(tasks) is NewTask:
-            raise TypeError("schedule_many: expected an iterable of NewTask, got a single one")
+        if type(tasks) is NewTask or not isinstance(tasks, Iterable):
+            raise TypeError(f"schedule_many: expected an iterable of NewTask, got {tasks!r:.80}")
         now, open_chunks = shard_map(), dict[tuple[int, bool], tuple[list[int], list[Any], list[int]]]()
         fresh = new_ids()
         for at, task in enumerate(tasks):
@@ -138,6 +138,7 @@ class TaskEncoder:
         (payload, delay_ms, due_ms, task_id, headers, content_type,
          kind, version, deadline_ms, latest_ms, tags) = task  # fmt: skip
         task_id = next(fresh) if task_id is None else _chosen(stored_id(task_id, kind))
+        of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
         if self.taken is not None:
             self.taken.check(task_id, kind, version)
         moment = when(task_id, delay_ms, due_ms)
@@ -158,7 +159,6 @@ class TaskEncoder:
         if debounces or latest_ms is not None:
             _check_debounce(task_id, latest_ms, delay_ms, debounces=debounces, named=task.task_id is not None)
         if kind is not None or deadline_ms is not None or latest_ms is not None or tags:
-            of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
             named = checked_tags(tags, task_id) if tags else ()
             body = envelope.with_fields(body, envelope.Further(*of_kind, deadline_ms, latest_ms, named))
         return task_id, moment, body
@@ -235,6 +235,12 @@ def _checked_name(task_id: str, kind: object) -> str:
         return kind
     expected = "expected 1 to 64 letters, digits, _, . and -, the first a letter, a digit or _"
     raise InvalidTask(task_id, f"kind of task {task_id}: {expected}, got {kind!r:.80}")
+
+
+def check_kind(kind: object) -> None:
+    """Raise InvalidTask unless this is the name of a kind, by which tasks are selected."""
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        raise InvalidTask("", f"kind: expected the name of a kind, got {kind!r:.80}")
 
 
 def _checked_kind(task_id: str, kind: object, version: object) -> tuple[str, int]:

@@ -26,7 +26,8 @@ TOO_NEW_PAUSE_MS = (30_000, 600_000)
 # How long a task waits for a worker that its arguments fit: a rolling update takes less.
 REFUSED_MS = 3_600_000
 REFUSED = "waits for a worker that its arguments fit"
-_REFUSED = re.compile(rf"{REFUSED}, for (\d+) s ".encode())
+# At the start of an error, so after the numbers of its entry: the text of another error may quote it.
+_REFUSED = re.compile(rf"\d+ \d+ (?:@\d+ )?(?:~\d+:\d+:\d+ )?{REFUSED}, for (\d+) s ".encode())
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ def of_refused(lease: Lease, why: str) -> tuple[int, str] | None:
 
     The error has the sum of the delays, so that the next worker continues with it. Any other error begins anew.
     """
-    found = _REFUSED.search(lease.entry)
+    found = _REFUSED.match(lease.entry)
     waited_ms = int(found[1]) * 1000 if found else 0
     if waited_ms >= REFUSED_MS:
         return None

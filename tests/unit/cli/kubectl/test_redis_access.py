@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq.cli.exits import CommandError
 from delayq.cli.kubectl.kubectl import VARIABLE, Kubectl, Where
-from delayq.cli.kubectl.redis_access import RedisAccess, by_exec
+from delayq.cli.kubectl.redis_access import LINE_BYTES, RedisAccess, by_exec
 from delayq.cli.kubectl.remote_command import RemoteCommand
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ printf 'due\t7\n\033]0;owned\007\302\2332Jdead\t0\n'
 RAW, FILTERED = "due\t7\n\x1b]0;owned\x07\x9b2Jdead\t0\n", "due\t7\n·]0;owned··2Jdead\t0\n"
 
 
-def by(**more: bool) -> RemoteCommand:
-    return RemoteCommand(path=("doctor",), typed=("--",), sent=("--",), **more)
+def by(target: object = None, **more: bool) -> RemoteCommand:
+    return RemoteCommand(path=("doctor",), typed=("--",), sent=("--",), target=target, **more)
 
 
 def output_on_a_terminal(monkeypatch: pytest.MonkeyPatch, command: RemoteCommand, *, typing: bool) -> str:
@@ -81,3 +82,45 @@ def test_what_a_pod_prints_cannot_control_the_terminal(
     assert output_on_a_terminal(monkeypatch, command, typing=typing) == shown
     before, _, _ = (tmp_path / "called").read_text().partition(" -- ")
     assert [word for word in before.split() if re.fullmatch("-[a-z]+", word)] == exec_options
+
+
+def test_output_without_a_line_break_arrives_in_parts_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod that never prints one must not fill the memory."""
+    program = tmp_path / "kubectl"
+    program.write_text(
+        f"#!{sys.executable}\nprint('é' * 100_000, end='')\nimport sys; print('é' * 100_000, file=sys.stderr)"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv(VARIABLE, str(program))
+    monkeypatch.setenv("PYTHONUTF8", "1")
+    parts = Parts()
+    command = by(target=parts)
+    assert by_exec(Kubectl(Where()), RedisAccess(queue=QUEUE, pod="orders-scanner-0"), command) == 0
+    assert "".join(parts.written) == "é" * 100_000
+    assert max(map(len, parts.written)) <= LINE_BYTES
+    assert capsys.readouterr().err == "é" * 100_000 + "\n"
+
+
+class Parts:
+    """Where a command writes."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.written.append(text)
+
+
+def test_of_the_errors_of_a_pod_that_prints_many_the_last_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "kubectl"
+    program.write_text("#!/bin/sh\nseq 100000 >&2\necho 'Error from server (NotFound): gone' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(VARIABLE, str(program))
+    with pytest.raises(CommandError, match="gone") as caught:
+        by_exec(Kubectl(Where()), RedisAccess(queue=QUEUE, pod="orders-scanner-0"), by())
+    assert "99999" in str(caught.value)
+    assert "\n9000\n" not in str(caught.value)

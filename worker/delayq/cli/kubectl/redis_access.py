@@ -8,6 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from codecs import getincrementaldecoder
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -21,7 +23,7 @@ from delayq.contract.files import CONFIG_FILE
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from delayq.cli.kubectl.kubectl import Kubectl, Object
     from delayq.cli.kubectl.remote_command import RemoteCommand
@@ -30,6 +32,9 @@ SCANNER: Final = "scanner"
 WATCHDOG: Final = ("python3", "-m", "delayq.cli.kubectl.stdin_watchdog")
 ENDED: Final = "command terminated with exit code "
 """The line that kubectl adds to the output of a failed command."""
+LINE_BYTES: Final = 65_536
+LAST_LINES: Final = 100
+"""Of stderr that are kept for the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,14 +191,14 @@ def _write_safe(line: str) -> None:
 
 
 def _ended(child: subprocess.Popen[bytes], name: str, write: Callable[[str], object] | None) -> int:
-    lines: list[str] = []
+    lines: deque[str] = deque(maxlen=LAST_LINES)  # kubectl's own error comes last
     assert child.stderr is not None  # noqa: S101 -- for the type checker
     reader = threading.Thread(target=_copy_stderr, args=(child.stderr, name, lines), daemon=True)
     reader.start()
     try:
         if child.stdout is not None and write is not None:
-            for line in child.stdout:
-                write(line.decode(errors="replace"))
+            for line in _lines(child.stdout):
+                write(line)
         code = child.wait()
         reader.join()
     finally:
@@ -204,10 +209,16 @@ def _ended(child: subprocess.Popen[bytes], name: str, write: Callable[[str], obj
     return code
 
 
-def _copy_stderr(stderr: IO[bytes], name: str, lines: list[str]) -> None:
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """Yield lines; longer ones, which a pod may print without end, in parts."""
+    decode = getincrementaldecoder("utf-8")("replace").decode  # a part may end within a character
+    yield from map(decode, iter(lambda: stream.readline(LINE_BYTES), b""))
+    yield decode(b"", final=True)
+
+
+def _copy_stderr(stderr: IO[bytes], name: str, lines: deque[str]) -> None:
     """Collect stderr in `lines`, and print all but kubectl's own errors, which _ended reports."""
-    for raw in stderr:
-        line = raw.decode(errors="replace")
+    for line in _lines(stderr):
         lines.append(line)
         if not line.startswith((ENDED, "Error from server", "error: unable to upgrade connection")):
             sys.stderr.write(safe(line).replace(f"delayq doctor {CONFIG_FILE}", f"kubectl dq doctor {name}"))

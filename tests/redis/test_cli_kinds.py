@@ -61,3 +61,26 @@ def test_kinds_and_arguments_are_checked_where_the_app_can_be_imported(folder: P
     assert schedule(good, "--kind", "remnd", "--unknown-kind")[0] == 0
     with SyncClient(redis_url, queue="orders") as client:
         assert client.counts().due == 3
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize(
+    ("app", "error"),
+    [
+        ("import no_such_package", 'importing "shoptasks" failed: ModuleNotFoundError: No module named'),
+        ("import sys; sys.exit(0)", 'importing "shoptasks" failed: SystemExit: 0'),
+        ("ap = 5", 'module "shoptasks" has no attribute "app", did you mean "ap"?'),
+        (None, ""),
+    ],
+)
+def test_an_app_that_is_there_and_cannot_be_loaded_is_told_and_one_that_is_not_there_is_normal(
+    folder: Path, redis_url: str, app: str | None, error: str
+) -> None:
+    (folder / "shoptasks.py").write_text(app) if app else (folder / "shoptasks.py").unlink()
+    process = delayq("schedule", "queue.yaml", "{}", "--kind", "remnd", "--redis", redis_url, cwd=folder)
+    assert process.wait() == 0, process.output
+    said = [line for line in process.output.splitlines() if line.startswith("warning: ")]
+    assert len(said) == bool(error)
+    for line in said:
+        assert line.startswith(f"warning: spec.handler.python.app: {error}")
+        assert line.endswith(": the kinds of the App and their arguments are not checked")

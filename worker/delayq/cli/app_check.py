@@ -8,9 +8,11 @@ from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING
 
 from delayq.app.arguments import InvalidArguments
+from delayq.cli.output import note
 from delayq.client.taken_kinds import app_of
 from delayq.errors import InvalidDocument, InvalidTask
 from delayq.handlers.app import load
+from delayq.handlers.importing import ModuleMissing
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 def checker(target: Target) -> Callable[[NewTask], None]:
     """Import the App, and return what raises InvalidTask for arguments that do not fit a kind of it.
 
-    Without the App's module here, as in the pod of a scanner, nothing is checked.
+    Without the App's module here, as in the pod of a scanner, nothing is checked. An App that is here and cannot be
+    loaded is told.
     """
     path = _app_path(target)
     if path is not None and target.path is not None:
         sys.path.insert(0, str(target.path.absolute().parent))  # as `delayq run`
-        with redirect_stdout(sys.stderr), suppress(InvalidDocument):
-            load(path)
+        _load(path)
 
     def check(task: NewTask) -> None:
         app = app_of(path)
@@ -43,6 +45,14 @@ def checker(target: Target) -> Callable[[NewTask], None]:
             raise InvalidTask(task.task_id or "", f"task {kind.name}: {error}") from error
 
     return check
+
+
+def _load(path: str) -> None:
+    try:
+        with redirect_stdout(sys.stderr), suppress(ModuleMissing):
+            load(path)
+    except InvalidDocument as error:
+        note(f"warning: {error}: the kinds of the App and their arguments are not checked")
 
 
 def _app_path(target: Target) -> str | None:

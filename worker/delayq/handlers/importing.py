@@ -25,6 +25,10 @@ TASK = "one argument, the task"
 TASK_OR_BOTH = f"{TASK}, or with two, (task, {CONNECTION})"
 
 
+class ModuleMissing(HandlerSetupError):
+    """The module that the document names is not here: it may be elsewhere, as where only tasks are stored."""
+
+
 def load(path: str, field: str, *, takes: str = TASK) -> Callable[..., object]:
     """Import the callable that the document names at `field` and check that one task can be passed to it.
 
@@ -100,8 +104,8 @@ def _import(name: str, field: str) -> ModuleType:
         missing = isinstance(error, ModuleNotFoundError) and error.name
         if missing and (name == missing or name.startswith(f"{missing}.")):
             problem = f'no module "{missing}" in {Path.cwd()} or on the Python path'
-        else:
-            problem = f'importing "{name}" failed: {type(error).__name__}: {error}'
+            raise ModuleMissing(field, problem) from error
+        problem = f'importing "{name}" failed: {type(error).__name__}: {error}'
         raise HandlerSetupError(field, problem) from error
 
 

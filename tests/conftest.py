@@ -38,7 +38,7 @@ FOR_MORE = ("each_redis", "every_redis", "every_topology", "every_cluster")
 # No deadline: on two shared cores a slow example says nothing. Function-scoped fixtures are fine where a test
 # empties its server for each example.
 settings.register_profile(
-    "ci", deadline=None, max_examples=50, print_blob=True, suppress_health_check=list(HealthCheck)
+    "ci", deadline=None, max_examples=30, print_blob=True, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile("full", settings.get_profile("ci"), max_examples=250)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)

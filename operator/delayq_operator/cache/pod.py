@@ -82,7 +82,7 @@ def read(body: Object) -> Pod:
 
 
 def _waiting(body: Object) -> str:
-    """Name the container that runs and is not ready; delayq's own waits for Redis, and for files of HTTP handlers."""
+    """Name the container that runs and is not ready; delayq's own says in /readyz which of these causes it is."""
     name, component = body["metadata"]["name"], body["metadata"]["labels"].get(names.COMPONENT_LABEL, "")
     for container in body.get("status", {}).get("containerStatuses") or ():
         if container.get("ready") or "running" not in container.get("state", {}):
@@ -91,6 +91,9 @@ def _waiting(body: Object) -> str:
             return f"{name}: container {container.get('name')} runs and is not ready"
         if container.get("started") is False:
             return f"{name} is starting: it has not answered its startup probe"
+        if component == "worker":
+            causes = "waits for Redis, a Secret, memory or threads, or a handler blocks its event loop"
+            return f"{name} runs and {causes}: see event_loop_blocked in kubectl logs {name}, and kubectl dq doctor"
         return f"{name} runs and waits for Redis or for a Secret; see kubectl logs {name}"
     return ""
 

@@ -71,8 +71,8 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "CapacityShortfallExpected": _reasons(true="MaxReplicas"),
     "ObjectiveMet": _reasons(
         true="WithinObjective",
-        false="GuardUnreachable WorkersNotReady MaxInFlight RatePerSecond NoTasksClaimed MaxReplicas ScaleUpPolicy"
-        " TasksLate",
+        false="ClaimsSuspended GuardUnreachable WorkersNotReady MaxInFlight RatePerSecond NoTasksClaimed MaxReplicas"
+        " ScaleUpPolicy TasksLate",
         unknown="MetricsUnavailable",
     ),
     "Paused": _reasons(true="PausedByAnnotation", false="InvalidAnnotation"),

@@ -101,11 +101,12 @@ def objective_met(view: View) -> Condition | None:
 def _what_binds(view: View) -> tuple[str, str]:
     """Return the first cause of late tasks: reason, and message with the remedy."""
     decision, paced = view.decision, _paced(view)
-    if view.guard_counts.down:
-        return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
+    if (stopped := _stopped(view)) is not None:
+        return stopped
     if view.worker.ready < view.worker.wanted:
         ready = f"{view.worker.ready} of {counted(view.worker.wanted, 'worker')} are ready"
-        return "WorkersNotReady", f"{ready}: {view.troubles.get('worker', 'they may still be starting')}."
+        why = view.troubles.get("worker") or view.waiting.get("worker") or "they may still be starting"
+        return "WorkersNotReady", f"{ready}: {why}."
     if paced is not None:
         return paced
     if view.backlog is not None and not view.backlog.in_flight and view.worker.ready:
@@ -113,6 +114,15 @@ def _what_binds(view: View) -> tuple[str, str]:
     if decision is None or decision.limited_by not in BINDS:
         return "TasksLate", "More workers or concurrency help, or faster handlers."
     return decision.limited_by, BINDS[decision.limited_by]
+
+
+def _stopped(view: View) -> tuple[str, str] | None:
+    """Return reason and message if workers may claim nothing."""
+    if view.queue is not None and (policy := view.queue.spec.stop_policy) != "None":
+        return "ClaimsSuspended", f"spec.stopPolicy is {policy}: no task is claimed."
+    if view.guard_counts.down:
+        return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
+    return None
 
 
 def _paced(view: View) -> tuple[str, str] | None:

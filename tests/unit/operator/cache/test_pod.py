@@ -84,12 +84,21 @@ def test_what_is_wrong_with_a_pod(body: dict[str, Any], trouble: str) -> None:
         (pod(OURS, ready=True), ""),
         (pod(CREATING), ""),
         (pod(OURS | {"ready": False, "started": False}), "w-1 is starting"),
-        (pod(OURS | {"ready": False}), "w-1 runs and waits for Redis or for a Secret"),
+        (
+            pod(OURS | {"ready": False}),
+            "w-1 runs and waits for Redis, a Secret, memory or threads, or a handler blocks its event loop: see",
+        ),
         (pod(OURS, PROXY), "w-1: container proxy runs and is not ready"),
     ],
 )
 def test_what_a_running_pod_waits_for(body: dict[str, Any], waiting: str) -> None:
     assert read(body).waiting[: len(waiting) or None] == waiting
+
+
+def test_only_a_worker_has_handlers() -> None:
+    scanner = pod(OURS | {"name": "scanner", "ready": False})
+    scanner["metadata"]["labels"][names.COMPONENT_LABEL] = "scanner"
+    assert read(scanner).waiting == "w-1 runs and waits for Redis or for a Secret; see kubectl logs w-1"
 
 
 def test_a_pod_whose_node_is_gone_may_still_work() -> None:

@@ -190,6 +190,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
     "ObjectiveMet": [
         ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN, backlog=LATE)),
         ("WithinObjective", view()),
+        ("ClaimsSuspended", view(backlog=LATE, queue=queue(stopPolicy="Hold"))),
+        ("ClaimsSuspended", view(backlog=LATE, queue=queue(stopPolicy="HoldAndDrain"), worker=STARTING)),
         ("TasksLate", view(backlog=LATE_AT_WORK)),
         ("TasksLate", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
         ("WithinObjective", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
@@ -351,6 +353,12 @@ MESSAGES: list[tuple[str, View, str]] = [
     ("Ready", view(worker=QUOTA, troubles=NO_IMAGE), NO_IMAGE["worker"]),
     ("Ready", view(worker=QUOTA, waiting=WAITING), "exceeded quota: compute."),
     ("Ready", view(worker=STARTING, waiting=WAITING), WAITING["worker"]),
+    (
+        "ObjectiveMet",
+        view(backlog=LATE, worker=STARTING, waiting=WAITING),
+        f"are ready: {WAITING['worker']}.",
+    ),
+    ("ObjectiveMet", view(backlog=LATE, queue=queue(stopPolicy="Hold")), "spec.stopPolicy is Hold: no task"),
     # The name of a Deployment is shortened.
     (
         "Ready",

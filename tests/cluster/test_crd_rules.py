@@ -31,6 +31,10 @@ REF = {"name": "redis"}
 STANDALONE = {"standalone": HOST}
 TOKEN = {"name": "shop", "key": "token", "scheme": "Bearer"}
 ONE_HEADER = "headers and secretHeaders must not name the same header"
+OWN_HEADERS = (
+    "headers and secretHeaders must not name what delayq sets itself: Content-Length, Content-Type, "
+)
+OWN_HEADERS += "Idempotency-Key, Transfer-Encoding and Delayq-*"
 LABELS = "expected names of labels, such as release or example.com/team"
 GUARDS = "expected exactly one of redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
 LEDGER = "recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
@@ -126,7 +130,11 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("spec.handler.http", ONE_HEADER): Case(
         {"handler": {"http": HTTP | {"headers": {"X-Shop": "1"}, "secretHeaders": {"Authorization": TOKEN}}}},
-        {"handler": {"http": HTTP | {"headers": {"X-Shop": "1"}, "secretHeaders": {"X-Shop": TOKEN}}}},
+        {"handler": {"http": HTTP | {"headers": {"X-Shop": "1"}, "secretHeaders": {"x-shop": TOKEN}}}},
+    ),
+    ("spec.handler.http", OWN_HEADERS): Case(
+        {"handler": {"http": HTTP | {"headers": {"X-Delayq-Token": "1", "Content-Type-2": "1"}}}},
+        {"handler": {"http": HTTP | {"secretHeaders": {"dELAYQ-tOKEN": TOKEN}}}},
     ),
     ("spec.handler.exec.env", VARIABLES): Case(
         {"handler": {"exec": {"command": ["true"], "env": {"_SHOP_1": "a"}}}},

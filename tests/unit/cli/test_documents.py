@@ -27,6 +27,10 @@ spec:
 """
 RIGHT = WRONG.replace("maxAtempts", "maxAttempts").replace("many", "32")
 TOKEN = {"name": "shop", "key": "token"}
+OWN_HEADERS = (
+    ": headers and secretHeaders must not name what delayq sets itself: Content-Length, Content-Type, "
+)
+OWN_HEADERS += "Idempotency-Key, Transfer-Encoding and Delayq-*"
 
 
 @pytest.fixture(autouse=True)
@@ -68,11 +72,9 @@ def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
 @pytest.mark.parametrize(
     ("http", "problem"),
     [
-        ({"headers": {"delayq-token": "1"}}, '.headers: "delayq-token" is set by delayq itself'),
-        (
-            {"secretHeaders": {"Content-Type": TOKEN}},
-            '.secretHeaders: "Content-Type" is set by delayq itself',
-        ),
+        ({"headers": {"delayq-token": "1"}}, OWN_HEADERS),
+        ({"secretHeaders": {"Content-Type": TOKEN}}, OWN_HEADERS),
+        ({"headers": {"Delayq-Check": "0"}, "secretHeaders": {"idempotency-key": TOKEN}}, OWN_HEADERS),
         (
             {"headers": {"X-kEY": "1"}, "secretHeaders": {"x-Key": TOKEN}},
             ": headers and secretHeaders must not name the same header",

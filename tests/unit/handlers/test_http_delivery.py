@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 from delayq.errors import Bury, Retry
-from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.http_response import HTTPStatusError
 
 from tests.unit.handlers.receivers import Receiver, http_handler
@@ -15,7 +14,6 @@ from tests.unit.handlers.support import a_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -104,17 +102,3 @@ async def test_cookies_and_proxies_of_the_environment_are_not_used(
     assert "Cookie" not in receiver.headers[1]
     assert (receiver.bodies[1], receiver.headers[1]["Content-Type"]) == (b"", "text/plain")
     assert receiver.connections == 1
-
-
-async def test_headers_that_delayq_sets_are_not_the_documents(tmp_path: Path) -> None:
-    """A document cannot put another task id or content type on every call."""
-    secret = {"name": "shop", "key": "token"}
-    for field, name, value in (
-        ("headers", "delayq-task-id", "x"),
-        ("headers", "Content-Type", "x"),
-        ("secretHeaders", "Delayq-Token", secret),
-    ):
-        spec: dict[str, Any] = {field: {name: value}}
-        with pytest.raises(HandlerSetupError, match=f'^spec.handler.http.{field}: "{name}" is set by delayq'):
-            async with http_handler("http://127.0.0.1:1/", tmp_path, **spec):
-                pass

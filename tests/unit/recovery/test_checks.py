@@ -75,7 +75,6 @@ SECRET = {"name": "keys", "key": "key"}
     [
         (python("nowhere_at_all:state"), CALLABLE, 'no module "nowhere_at_all"'),
         (python(f"{__name__}:state_on"), CALLABLE, "takes a connection: a check is given the task alone"),
-        (http(headers={"Delayq-Check": "0"}), SERVICE, 'headers: "Delayq-Check" is set by delayq'),
     ],
 )
 async def test_a_check_that_cannot_be_asked_is_told_with_the_field(

@@ -57,8 +57,7 @@ def problems(name: str) -> list[Problem]:
             return list(error.__cause__.problems)
         return [Problem("", _without(name, line)) for line in str(error).splitlines()]
     statements = [problem for each in found.queues for problem in _statements(each.queue)]
-    headers = [problem for each in found.queues for problem in _headers(each.queue)]
-    return [*headers, *statements, *_schedules(name, found)]
+    return [*statements, *_schedules(name, found)]
 
 
 def _schedules(name: str, found: Documents) -> Iterator[Problem]:
@@ -84,13 +83,6 @@ def _schedules(name: str, found: Documents) -> Iterator[Problem]:
 def _without(name: str, line: str) -> str:
     """Return a line without the name of the file; the number of its document stays."""
     return line.removeprefix(f"{name}: ").removeprefix(f"{name}, ")
-
-
-def _headers(document: DelayQueue) -> Iterator[Problem]:
-    """Check the names of headers as a worker does."""
-    for path, service in document.spec.http_services:
-        for field, name in service.taken_headers:
-            yield Problem(f"{path}.{field}", f'"{name}" is set by delayq itself')
 
 
 def _statements(document: DelayQueue) -> Iterator[Problem]:

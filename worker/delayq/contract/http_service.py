@@ -12,7 +12,7 @@ from delayq.contract.references import CaConfigMapRef, CaSecretRef, HeaderSecret
 from delayq.contract.words import HEADER_NAME, HEADER_VALUE, URL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 MOST_SECRET_HEADERS: Final = 16
 _OWN_PREFIX: Final = "delayq-"
@@ -22,6 +22,11 @@ _OWN_NAMES: Final = frozenset({"content-length", "content-type", "idempotency-ke
 def _named_once(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> bool:
     secret = [name.lower() for name in secret_headers or ()]
     return len({*secret}) == len(secret) and {name.lower() for name in headers}.isdisjoint(secret)
+
+
+def _left_to_delayq(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> bool:
+    names = {name.lower() for name in (*headers, *(secret_headers or ()))}
+    return names.isdisjoint(_OWN_NAMES) and not any(name.startswith(_OWN_PREFIX) for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,12 @@ class HttpService:
                 "headers and secretHeaders must not name the same header",
                 ("headers", "secret_headers"),
                 _named_once,
+            ),
+            Rule(
+                "headers and secretHeaders must not name what delayq sets itself: Content-Length, Content-Type, "
+                "Idempotency-Key, Transfer-Encoding and Delayq-*",
+                ("headers", "secret_headers"),
+                _left_to_delayq,
             ),
         )
     )
@@ -63,11 +74,3 @@ class HttpService:
     signing_secret_ref: SigningSecretRef | None = section(
         SigningSecretRef, default=None, doc="Key to sign each call with (HMAC). Absent: calls are not signed."
     )
-
-    @property
-    def taken_headers(self) -> Iterator[tuple[str, str]]:
-        """Headers of the document that delayq itself sets, each with the field that has it."""
-        for field, names in (("headers", self.headers), ("secretHeaders", self.secret_headers or {})):
-            for name in names:
-                if name.lower().startswith(_OWN_PREFIX) or name.lower() in _OWN_NAMES:
-                    yield field, name

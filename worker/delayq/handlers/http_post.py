@@ -96,7 +96,7 @@ class Post:
         """
         self._url, self._connections = _url(spec.url, field), connections
         self._timeout_seconds, self._body_seconds = timeout_seconds, body_seconds
-        self._static = _static(spec, field)
+        self._static = dict(spec.headers)
         self.credentials = Credentials(spec, field=field, secrets_dir=secrets_dir)
 
     def lacks(self) -> dict[str, str]:
@@ -177,9 +177,3 @@ def _url(text: str, field: str) -> URL:
         return URL(text)
     except ValueError as error:
         raise HandlerSetupError(f"{field}.url", str(error)) from error
-
-
-def _static(spec: HttpService, field: str) -> dict[str, str]:
-    for name_of_field, name in spec.taken_headers:
-        raise HandlerSetupError(f"{field}.{name_of_field}", f'"{name}" is set by delayq itself')
-    return dict(spec.headers)

@@ -49,11 +49,11 @@ def test_kinds_and_arguments_are_checked_where_the_app_can_be_imported(folder: P
     (folder / "tasks.jsonl").write_text("\n".join(map(json.dumps, [*lines, {"payload": {}}])))
     assert schedule(good, "--kind", "remind")[0] == 0
     for words, said in (
-        ([good], "kind of task"),
+        ([good], "kind: required"),
         ([good, "--kind", "remnd"], "did you mean remind?"),
         ([wrong, "--kind", "remind"], "ordr"),
         (["--many", "tasks.jsonl", "--if-exists", "keep"], "tasks.jsonl line 2: task remind: order"),
-        (["--many", "tasks.jsonl", "--if-exists", "keep"], "tasks.jsonl line 3: kind of task"),
+        (["--many", "tasks.jsonl", "--if-exists", "keep"], "tasks.jsonl line 3: kind: required"),
     ):
         code, output = schedule(*words)
         assert code == 5, output
@@ -84,3 +84,48 @@ def test_an_app_that_is_there_and_cannot_be_loaded_is_told_and_one_that_is_not_t
     for line in said:
         assert line.startswith(f"warning: spec.handler.python.app: {error}")
         assert line.endswith(": the kinds of the App and their arguments are not checked")
+
+
+NIGHTLY = """
+apiVersion: delayq.dev/v1alpha1
+kind: DelaySchedule
+metadata: {name: nightly}
+spec: {queueRef: {name: orders}, everySeconds: 3600, task: TASK}
+"""
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_schedule_whose_task_no_handler_takes_is_refused_where_the_app_can_be_imported(
+    folder: Path, redis_url: str
+) -> None:
+    def said(*words: str) -> tuple[int, str]:
+        process = delayq(*words, cwd=folder)
+        return process.wait(), process.output
+
+    beside = (folder / "queue.yaml").read_text()
+    apply = ("schedules", "apply", "queue.yaml", "nightly.yaml", "--redis", redis_url)
+    for task, wrong in (
+        ("{kind: remnd}", "spec.task.kind: no handler takes 'remnd' version 1; did you mean remind?"),
+        (
+            "{kind: remind, version: 3, payload: {order: 1}}",
+            "spec.task.kind: no handler takes 'remind' version 3",
+        ),
+        ("{payload: {order: 1}}", "spec.task.kind: required, but missing"),
+        ("{kind: remind, payload: {ordr: 1}}", "spec.task.payload: task remind: "),
+    ):
+        (folder / "nightly.yaml").write_text(NIGHTLY.replace("TASK", task))
+        (folder / "all.yaml").write_text(f"{beside}---{NIGHTLY.replace('TASK', task)}")
+        for command in (apply, ("run", "all.yaml", "--redis", redis_url)):
+            code, output = said(*command)
+            assert (code, f"nightly: {wrong}" in output) == (3, True), output
+        code, output = said("validate", "all.yaml")
+        assert (code, "imported" in output) == (3 if "missing" in wrong else 0, False), output
+    (folder / "nightly.yaml").write_text(NIGHTLY.replace("TASK", "{kind: remnd}"))
+    assert said(*apply, "--unknown-kind") == (0, "nightly: created")
+    assert (
+        "! schedules   nightly: spec.task.kind: no handler takes 'remnd'"
+        in said("doctor", "queue.yaml", "--redis", redis_url)[1]
+    )
+    (folder / "nightly.yaml").write_text(NIGHTLY.replace("TASK", "{kind: remind, payload: {order: 1}}"))
+    assert said(*apply)[0] == 0
+    assert "! schedules" not in said("doctor", "queue.yaml", "--redis", redis_url)[1]

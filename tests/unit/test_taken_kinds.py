@@ -65,7 +65,7 @@ def test_what_is_no_kind_is_refused_by_name(handler: dict[str, Any]) -> None:
 def test_the_refusal_names_the_kinds_and_the_way_round_it() -> None:
     assert refusal(HERE, "remnd").endswith(
         "no handler takes 'remnd' version 1; did you mean remind?; if newer workers will know it, store it with "
-        "unknown_kinds=True in from_document, or --unknown-kind"
+        "unknown_kinds=True in from_document"
     )
     assert "no handler takes 'remind' version 2" in refusal(HERE, "remind", version=2)
     missing = f"required, but missing: each task of the App {__name__}:app has a kind; it has push, remind"

@@ -67,7 +67,9 @@ QUEUE = """
 apiVersion: delayq.dev/v1alpha1
 kind: DelayQueue
 metadata: {name: orders}
-spec: {redis: {standalone: {host: redis}}, handler: {python: {callable: "shop:handle"}}}
+spec:
+  redis: {standalone: {host: redis}}
+  handler: {python: {callable: "shop:handle"}, kinds: {mail: {exec: {command: [mail]}}}}
 ---
 """
 
@@ -84,9 +86,13 @@ spec: {redis: {standalone: {host: redis}}, handler: {python: {callable: "shop:ha
             "DelaySchedule nightly is in {file}, document 2 too; names must differ",
         ),
         (("30 1 * * *", "0 0 31 2 *"), "spec.cron: expected a cron expression that matches some time"),
+        (
+            ("everySeconds: 90", "everySeconds: 90, task: {kind: mial}"),
+            "poll: spec.task.kind: no handler takes 'mial' version 1; did you mean mail?\n",
+        ),
         (("everySeconds: 90", "everySeconds: 0"), "spec.everySeconds: expected a whole number from 1"),
     ],
-    ids=["queue", "name", "times", "field"],
+    ids=["queue", "name", "times", "kind", "field"],
 )
 def test_validate_checks_the_schedules_beside_a_queue(
     tmp_path: Path, change: tuple[str, str], problem: str

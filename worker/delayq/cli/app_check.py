@@ -1,36 +1,52 @@
-"""Check the tasks of `delayq schedule` by the document's App, where its module can be imported."""
+"""Check tasks, and those of schedules, by the document's handler, and by its App where that can be imported."""
 
 from __future__ import annotations
 
 import json
 import sys
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING
+
+import click
 
 from delayq.app.arguments import InvalidArguments
 from delayq.cli.output import note
-from delayq.client.taken_kinds import app_of
+from delayq.client.encoding import NewTask
+from delayq.client.taken_kinds import TakenKinds, app_of
+from delayq.contract.problems import Problem, SpecError
 from delayq.errors import InvalidDocument, InvalidTask
 from delayq.handlers.app import load
 from delayq.handlers.importing import ModuleMissing
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
+    from pathlib import Path
 
-    from delayq.cli.target import Target
-    from delayq.client.encoding import NewTask
+    from delayq.contract import DelayQueue
+    from delayq.contract.schedule import DelaySchedule
+
+TaskCheck = Callable[[NewTask], None]
+ScheduleCheck = Callable[["DelaySchedule"], None]
+
+unknown_kind_option = click.option(
+    "--unknown-kind",
+    is_flag=True,
+    help="Store tasks of kinds that no handler of the document takes. They wait for a worker that does.",
+)
 
 
-def checker(target: Target) -> Callable[[NewTask], None]:
+def checker(document: DelayQueue | None, file: Path | None) -> TaskCheck:
     """Import the App, and return what raises InvalidTask for arguments that do not fit a kind of it.
 
-    Without the App's module here, as in the pod of a scanner, nothing is checked. An App that is here and cannot be
-    loaded is told.
+    `file`: of the document, beside which the App may be; None: do not import it. Without the App's module here, as in
+    the pod of a scanner, nothing is checked. An App that is here and cannot be loaded is told.
     """
-    path = _app_path(target)
-    if path is not None and target.path is not None:
-        sys.path.insert(0, str(target.path.absolute().parent))  # as `delayq run`
+    python = None if document is None else document.spec.handler.python
+    path = python.app if python else None
+    if path is not None and file is not None:
+        sys.path.insert(0, str(file.absolute().parent))  # as `delayq run`
         _load(path)
 
     def check(task: NewTask) -> None:
@@ -55,6 +71,29 @@ def _load(path: str) -> None:
         note(f"warning: {error}: the kinds of the App and their arguments are not checked")
 
 
-def _app_path(target: Target) -> str | None:
-    python = target.document.spec.handler.python if target.document is not None else None
-    return python.app if python else None
+def schedule_checker(document: DelayQueue | None, file: Path | None, anyway: str = "") -> ScheduleCheck:
+    """Return what raises SpecError for a schedule whose task no handler takes; see `checker` and TakenKinds."""
+    taken = None if document is None else TakenKinds.of(document.spec.handler, anyway)
+    arguments = checker(document, file)
+
+    def check(schedule: DelaySchedule) -> None:
+        name, spec = schedule.metadata.name, schedule.spec.task
+        payload = {} if spec.payload is None and spec.kind is not None else spec.payload
+        task = NewTask(payload, task_id=name, kind=spec.kind, version=spec.version or 1)
+        if taken is not None:
+            with _wrong("kind"):
+                taken.check(name, task.kind, task.version)
+        with _wrong("payload"):
+            arguments(task)
+
+    return check
+
+
+@contextmanager
+def _wrong(field: str) -> Iterator[None]:
+    """Raise InvalidTask as a problem of this field of a schedule."""
+    try:
+        yield
+    except InvalidTask as error:
+        message = str(error).removeprefix(f"{field}: ")
+        raise SpecError((Problem(f"spec.task.{field}", message),)) from error

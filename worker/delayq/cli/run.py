@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from delayq.cli.app_check import schedule_checker
 from delayq.cli.exits import FAILED, CommandError, errors_as_exits
 from delayq.cli.inputs import DURATION, LOG_LEVEL
 from delayq.cli.schedules import calendar
@@ -98,8 +99,13 @@ def run(
             check_redis(files.queues)
         check_files(files.queues)
         recurring = files.by_queue()
-        for where, schedule in files.schedules:
-            calendar(where, schedule)
+        alone = len({Path(each.path).absolute().parent for each in files.queues}) == 1
+        for each in files.queues:
+            if there := recurring[each.queue.metadata.name]:
+                # Apps of two directories may have modules of one name: this process imports those of one directory.
+                check = schedule_checker(each.queue, Path(each.path) if alone else None)
+                for where, schedule in there:
+                    calendar(where, schedule, check)
         queues = [
             Served(
                 document=each,

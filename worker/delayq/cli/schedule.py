@@ -103,11 +103,7 @@ task_options = inputs.options(
 @click.option(
     "--yes", is_flag=True, help="Skip the confirmation and the warning for a queue that was never used."
 )
-@click.option(
-    "--unknown-kind",
-    is_flag=True,
-    help="Store tasks of kinds that no handler of the document takes. They wait for a worker that does.",
-)
+@app_check.unknown_kind_option
 @click.option(
     "--many", "file", type=click.File("rb"), help="Schedule the tasks of a file: one JSON object a line."
 )
@@ -139,7 +135,7 @@ def schedule(
     unknown = "" if yes or client.documented is not None else _unknown(client)
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
         raise CommandError("nothing was stored", code=FAILED)
-    check = app_check.checker(client.target)
+    check = app_check.checker(client.target.document, client.target.path)
     if unknown_kind:
         client.take_only(None)
     if file is None:

@@ -12,11 +12,13 @@ from zoneinfo import ZoneInfo
 import click
 
 from delayq.cli import views
+from delayq.cli.app_check import schedule_checker, unknown_kind_option
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
 from delayq.cli.inputs import INSTANT, options
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, output_option
+from delayq.cli.target import UNKNOWN_KIND
 from delayq.client.document import read_schedules
 from delayq.contract import SpecError
 from delayq.scaling.sentences import counted
@@ -28,7 +30,9 @@ from delayq.schedules.times import Calendar, checked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from delayq.cli.app_check import ScheduleCheck
     from delayq.cli.output import Output
+    from delayq.cli.target import TargetClient
     from delayq.client.blocking import SyncClient
     from delayq.client.recurring import ScheduleChange
     from delayq.contract.schedule import DelaySchedule
@@ -48,15 +52,17 @@ NAME = click.argument("name", metavar="SCHEDULE")
 @schedules.command()
 @on_queue
 @FILE
+@unknown_kind_option
 @output_option
-def apply(client: SyncClient, *, file: Path, output: Output) -> None:
+def apply(client: TargetClient, *, file: Path, unknown_kind: bool, output: Output) -> None:
     """Create or change the DelaySchedules of FILE; others remain.
 
     A change removes the occurrences that were created ahead and have not begun, and creates them anew.
     """
-    documents = read_schedules(file)
+    documents, target = read_schedules(file), client.target
+    check = schedule_checker(None if unknown_kind else target.document, target.path, UNKNOWN_KIND)
     for each in documents:
-        calendar(file, each)
+        calendar(file, each, check)
     done = {each.metadata.name: client.apply_schedule(each) for each in documents}
     value = [views.change(name, change) for name, change in done.items()]
     emit(output, value, "\n".join(f"{name}: {_change(change)}" for name, change in done.items()))
@@ -202,10 +208,15 @@ def _when(schedule: DelaySchedule | None) -> str:
     return f"{every}{suspended}"
 
 
-def calendar(file: str | Path, schedule: DelaySchedule) -> Calendar:
-    """Return the times of a schedule of a file, and note uneven steps; exit with what is wrong with it."""
+def calendar(file: str | Path, schedule: DelaySchedule, check: ScheduleCheck | None = None) -> Calendar:
+    """Return the times of a schedule of a file, and note uneven steps; exit with what is wrong with it.
+
+    `check` raises SpecError for its task.
+    """
     try:
         found = checked(schedule)
+        if check is not None:
+            check(schedule)
     except SpecError as error:
         raise CommandError(f"{file}: {schedule.metadata.name}: {error}", code=INVALID) from None
     note_uneven(file, schedule)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
 ANSWER_SECONDS = 1.0
+UNKNOWN_KIND: Final = "; if newer workers will know it, --unknown-kind stores it"
 
 
 def of_url(url: str) -> Address:
@@ -140,7 +141,7 @@ class Target:
         client.documented = None if self.document is None else self.shards
         client.hold, client.target = self.hold, self
         if self.document is not None:
-            client.take_only(TakenKinds.of(self.document.spec.handler))
+            client.take_only(TakenKinds.of(self.document.spec.handler, UNKNOWN_KIND))
         return client
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from delayq.cli import guarded, views
+from delayq.cli.app_check import schedule_checker
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.schedules import note_uneven
@@ -19,10 +20,11 @@ from delayq.errors import InvalidDocument
 from delayq.schedules.times import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from delayq.client.document import Documents
     from delayq.contract import DelayQueue
+    from delayq.contract.schedule import DelaySchedule
 
 CRDS = ("delayqueue.yaml", "delayschedule.yaml")
 NOWHERE = "sqlite://"  # a guard that checks its statements and never connects
@@ -75,9 +77,23 @@ def _schedules(name: str, found: Documents) -> Iterator[Problem]:
             note_uneven(name, schedule)
     if found.queues:
         try:
-            found.by_queue()
+            by_queue = found.by_queue()
         except InvalidDocument as error:
             yield Problem("", _without(name, str(error)))
+        else:
+            for each in found.queues:
+                yield from _kinds(name, each.queue, by_queue[each.queue.metadata.name])
+
+
+def _kinds(name: str, queue: DelayQueue, schedules: Sequence[tuple[str, DelaySchedule]]) -> Iterator[Problem]:
+    """Check the kinds of schedules by the document alone: no App is imported."""
+    check = schedule_checker(queue, None)
+    for where, schedule in schedules:
+        try:
+            check(schedule)
+        except SpecError as error:
+            for each in error.problems:
+                yield Problem("", _without(name, f"{where}: {schedule.metadata.name}: {each}"))
 
 
 def _without(name: str, line: str) -> str:

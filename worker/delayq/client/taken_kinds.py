@@ -15,30 +15,29 @@ from delayq.errors import InvalidTask
 if TYPE_CHECKING:
     from delayq.contract import Handler
 
-ANYWAY: Final = (
-    "if newer workers will know it, store it with unknown_kinds=True in from_document, or --unknown-kind"
-)
+ANYWAY: Final = "; if newer workers will know it, store it with unknown_kinds=True in from_document"
 
 
 class TakenKinds:
     """The kinds of one document whose handler is Python."""
 
-    def __init__(self, handler: Handler) -> None:
-        """`handler` is spec.handler; see `of`."""
+    def __init__(self, handler: Handler, anyway: str = ANYWAY) -> None:
+        """`handler` is spec.handler; see `of`. `anyway`: how to store an unknown kind, the end of a sentence."""
+        self._anyway = anyway
         self._routed = frozenset(handler.kinds or ())
         self._app = handler.python.app if handler.python else None
 
     @classmethod
-    def of(cls, handler: Handler) -> TakenKinds | None:
+    def of(cls, handler: Handler, anyway: str = ANYWAY) -> TakenKinds | None:
         """Return the kinds that the handler takes; None: every task, as http and exec do."""
-        return cls(handler) if handler.python else None
+        return cls(handler, anyway) if handler.python else None
 
     def check(self, task_id: str, kind: object, version: object) -> None:
         """Raise InvalidTask for a task that no worker of this document runs, as far as this process knows."""
         if kind is None:
             if self._app:
                 why = f"required, but missing: each task of the App {self._app} has a kind"
-                raise InvalidTask(task_id, f"kind of task {task_id}: {why}{self._listed()}")
+                raise InvalidTask(task_id, f"kind: {why}{self._listed()}")
             return
         if kind in self._routed:
             return
@@ -48,9 +47,7 @@ class TakenKinds:
         ):  # an App that is not here may have the kind
             return
         shown = f"{kind!r:.80} version {version!r:.20}"
-        raise InvalidTask(
-            task_id, f"kind of task {task_id}: no handler takes {shown}{self._listed(kind)}; {ANYWAY}"
-        )
+        raise InvalidTask(task_id, f"kind: no handler takes {shown}{self._listed(kind)}{self._anyway}")
 
     def _listed(self, kind: object = "") -> str:
         app = app_of(self._app)

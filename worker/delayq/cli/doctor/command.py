@@ -17,6 +17,7 @@ from delayq.cli.doctor.queue import queue as check_queue
 from delayq.cli.doctor.queue import serving
 from delayq.cli.doctor.reach import clock, connect, latency, login, mode
 from delayq.cli.doctor.rights import run_scripts
+from delayq.cli.doctor.schedules import schedules as check_schedules
 from delayq.cli.doctor.server import fsynced, server
 from delayq.cli.doctor.topology import find
 from delayq.cli.exits import FAILED, UNAVAILABLE
@@ -86,6 +87,8 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
         reached = reached and not found.unreachable
         yield found
     yield from check_handler(target, elsewhere=elsewhere)
+    if reached:
+        yield from check_schedules(target)
     yield from check_files(target, elsewhere=elsewhere)
     yield from check_guard(target, reached=reached)
 

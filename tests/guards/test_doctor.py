@@ -112,7 +112,7 @@ def test_a_secret_that_is_not_here_stops_a_worker_here_and_nobody_else(
     assert doctor.ask({"sqlUnique": DATABASE}, "--redis", doctor.server.url) == (0, "warning")
     with monkeypatch.context() as pod:
         pod.setattr("delayq.cli.doctor.guard.CONFIG_FILE", str(doctor.home / "queue.yaml"))
-        assert doctor.ask({"sqlUnique": DATABASE}) == (0, "ok")
+        assert doctor.ask({"sqlUnique": DATABASE}) == (0, "skipped")
         assert "the condition GuardAvailable shows" in doctor.said
     doctor.store("nonsense")
     assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")

@@ -18,11 +18,12 @@ class Level(StrEnum):
     """Severity."""
 
     OK = "ok"
+    SKIPPED = "skipped"
     WARNING = "warning"
     FAILED = "failed"
 
 
-MARKS = {Level.OK: "✓", Level.WARNING: "!", Level.FAILED: "✗"}
+MARKS = {Level.OK: "✓", Level.SKIPPED: "-", Level.WARNING: "!", Level.FAILED: "✗"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Finding:
 def ok(check: str, message: str) -> Finding:
     """Return a passed check."""
     return Finding(check, Level.OK, message)
+
+
+def skipped(check: str, message: str) -> Finding:
+    """Return a check that cannot run here, and where it can."""
+    return Finding(check, Level.SKIPPED, message)
 
 
 def warning(check: str, message: str, hint: str) -> Finding:

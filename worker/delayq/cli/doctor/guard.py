@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq import guards
-from delayq.cli.doctor.findings import Finding, failed, ok, unreachable, warning
+from delayq.cli.doctor.findings import Finding, failed, ok, skipped, unreachable, warning
 from delayq.cli.exits import CommandError
 from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
 from delayq.connection.address import secrets_dir
@@ -56,11 +56,10 @@ def _elsewhere(target: Target, spec: Guard) -> Finding | None:
     by_variable = spec.sql is not None and os.environ.get(VARIABLE)
     if not secret or by_variable or secret_path(secrets_dir(), secret.name, secret.key).exists():
         return None
-    said = (
-        f"its Secret {secret.name} is not here: the condition GuardAvailable shows whether workers can use it"
-    )
+    shown = "the condition GuardAvailable shows whether workers can use it"
+    said = f"not checked, its Secret {secret.name} is not here: {shown}"
     if target.path == Path(CONFIG_FILE):
-        return ok(NAME, said)
+        return skipped(NAME, said)
     return warning(NAME, said, _unusable(spec)) if target.source == "--redis" else None
 
 

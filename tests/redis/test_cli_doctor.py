@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.cli import status
+from delayq.cli import status, target
 from delayq.cli.doctor import reach, rights
 from delayq.cli.doctor.findings import Level
 from delayq.cli.refused import refused_sentence
@@ -210,6 +210,21 @@ def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_bu
         assert found["tasks"]["level"] == level
         assert found["tasks"]["message"] == f"1 task due, the oldest for 1m, {said}"
         assert found["scanner"]["message"] == "1 of 1 shard led, by scanner-1"
+
+
+def test_on_kubernetes_it_names_commands_of_the_plugin(
+    orders: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pod, and in kubectl dq with a forwarded port: there nobody starts `delayq run`."""
+    path = document(tmp_path, one_server(orders).port)
+    orders.seed(State(delayed={"a": NOW - 60_000}))
+    assert "start delayq run" in findings(path, code=1)["tasks"]["hint"]
+    monkeypatch.setattr(target, "CONFIG_FILE", path)
+    found = findings(path, code=1)
+    assert found["tasks"]["hint"].startswith("no worker serves this queue: see kubectl dq status orders;")
+    assert found["scanner"]["hint"] == "tasks may start 2 s late: see kubectl dq status orders"
+    held = document(tmp_path, one_server(orders).port, "  stopPolicy: Hold\n")
+    assert findings(held)["hold"]["hint"] == "kubectl dq unhold orders"
 
 
 def test_a_blocked_event_loop_is_named_and_more_workers_are_not_advised(orders: Shard) -> None:

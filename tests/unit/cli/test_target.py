@@ -39,12 +39,29 @@ def test_a_document_says_everything(here: Path) -> None:
         assert "the document sets both" in run("status", "queue.yaml", *option).stderr
 
 
+def test_under_kubectl_dq_the_hint_does_not_name_its_temporary_document(here: Path) -> None:
+    (here / "queue.yaml").write_text(RIGHT)
+    args = ("status", "queue.yaml", "--redis", URL)
+    assert "hint:  delayq doctor queue.yaml " in run(*args).stderr
+    assert "hint:  kubectl dq doctor orders checks" in run(*args, by="kubectl dq").stderr
+
+
 def test_a_name_finds_the_document_in_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "other.yaml").write_text(RIGHT)
     monkeypatch.setenv("DELAYQ_CONFIG", str(here / "other.yaml"))
     assert resolve("orders").path == here / "other.yaml"
     with pytest.raises(CommandError, match="is the document of queue orders, not of mails"):
         resolve("mails")
+
+
+def test_a_name_finds_the_mounted_document_in_a_pod(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (mounted := here / "mounted.yaml").write_text(RIGHT)
+    monkeypatch.setattr(target, "CONFIG_FILE", str(mounted))
+    assert resolve("orders").path == mounted
+    with pytest.raises(CommandError, match="found no document of that queue"):
+        resolve("mails")
+    (here / "queue.yaml").write_text(RIGHT)
+    assert resolve("orders").path == Path("queue.yaml")
 
 
 def test_a_name_finds_its_document_among_several_of_a_file(here: Path) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+import click
+
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
@@ -19,6 +21,7 @@ from delayq.connection import Address, SyncConnection
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
 from delayq.contract.durability import DurabilitySpec
+from delayq.contract.files import CONFIG_FILE
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import DelayQError, InvalidDocument
@@ -76,6 +79,7 @@ def _answers(address: Address) -> bool:
             return False
 
 
+PLUGIN: Final = "kubectl dq"
 CONFIG_VARIABLE, URL_VARIABLE, HERE = "DELAYQ_CONFIG", "DELAYQ_REDIS_URL", Path("queue.yaml")
 Source = Literal["--redis", "delayq run", "spec.redis"]
 
@@ -122,8 +126,16 @@ class Target:
         return "" if policy == "None" else policy
 
     @property
+    def delay_queue(self) -> str:
+        """The name of the DelayQueue in a pod of it, and under kubectl dq; elsewhere empty."""
+        there = by_plugin() or self.path == Path(CONFIG_FILE)
+        return self.document.metadata.name if there and self.document is not None else ""
+
+    @property
     def hint(self) -> str:
         """Hint for an unreachable Redis, without the URL, which may contain a password."""
+        if by_plugin():
+            return f"kubectl dq doctor {self.delay_queue} checks each requirement"
         option = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
         return f"delayq doctor {self.path or self.queue}{option} checks each requirement"
 
@@ -143,6 +155,12 @@ class Target:
         if self.document is not None:
             client.take_only(TakenKinds.of(self.document.spec.handler, UNKNOWN_KIND))
         return client
+
+
+def by_plugin() -> bool:
+    """Whether kubectl dq runs this command here, with a temporary document and a forwarded port."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.find_root().info_name == PLUGIN
 
 
 def resolve(
@@ -176,13 +194,20 @@ def document_of(queue: str, purpose: str) -> tuple[Path, DelayQueue]:
     """Return path and document of QUEUE; `purpose` completes the error message."""
     if is_path(queue):
         return Path(queue), read(queue)
-    path = Path(os.environ.get(CONFIG_VARIABLE) or HERE)
+    path = _document_path()
     if not path.is_file():
         raise CommandError(f"queue {queue}: expected its document, {purpose}, found no {path}")
     there = queues_of(path)
     if queue not in there:
         raise _document_of_others(path, there, queue)
     return path, there[queue]
+
+
+def _document_path() -> Path:
+    """Return $DELAYQ_CONFIG, else ./queue.yaml, else in a pod the mounted document."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    mounted = not named and not HERE.is_file() and Path(CONFIG_FILE).is_file()
+    return Path(CONFIG_FILE) if mounted else Path(named or HERE)
 
 
 def _document_of_others(path: Path, there: Iterable[str], queue: str) -> CommandError:
@@ -218,9 +243,8 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
 
 
 def _named_document(queue: str, redis: str | None) -> tuple[Path, DelayQueue] | None:
-    """Return $DELAYQ_CONFIG, else ./queue.yaml, if it is the document of the queue of this name."""
-    named = os.environ.get(CONFIG_VARIABLE)
-    path = Path(named or HERE)
+    """Return the document at _document_path() if it is that of the queue of this name."""
+    named, path = os.environ.get(CONFIG_VARIABLE), _document_path()
     if not named and not path.is_file():
         return None
     try:

@@ -25,7 +25,7 @@ from delayq.cli.formats import clean
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.snapshot import fetch_shard_map
-from delayq.cli.target import Target, is_path, resolve
+from delayq.cli.target import Target, by_plugin, is_path, resolve
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from delayq.contract.durability import DurabilitySpec
 
-KUBECTL = "kubectl dq"
 VIEW = ("check", "level", "message", "hint")
 
 
@@ -52,8 +51,7 @@ def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  
     the document's callable, to check whether a worker can start. With durability.confirm, it tests a write of its own.
     """
     findings: list[Finding] = []
-    elsewhere = click.get_current_context().find_root().info_name == KUBECTL
-    for finding in examine(queue, elsewhere=elsewhere, **where):
+    for finding in examine(queue, elsewhere=by_plugin(), **where):
         findings.append(finding)
         if output == "table":
             click.echo(text(finding))
@@ -81,7 +79,9 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
     yield ok("redis", f"{target.address.where}, {_source(target)}")
     if target.hold:
         said = f"spec.stopPolicy is {target.hold}: workers claim no tasks"
-        yield warning("hold", said, "set spec.stopPolicy to None, and restart the workers")
+        name = target.delay_queue
+        cure = f"kubectl dq unhold {name}" if name else "set spec.stopPolicy to None, and restart the workers"
+        yield warning("hold", said, cure)
     reached = True
     for found in _redis(target):
         reached = reached and not found.unreachable

@@ -51,7 +51,7 @@ def queue(
     yield from shards(commands, None if target.document is None else target.shards)
     found = _counts(connection, commands, served)
     yield from formats(found.format)
-    yield leaders(connection, commands, served)
+    yield leaders(connection, commands, target, served)
     yield from parked(connection, commands, served, found)
     yield from arguments(connection, commands, served, found)
     blocked = list(event_loops(connection, commands, served))
@@ -107,7 +107,7 @@ def formats(found: int) -> Iterator[Finding]:
         yield warning("format", said, hint)
 
 
-def leaders(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Finding:
+def leaders(connection: SyncConnection, commands: Commands, target: Target, served: Sequence[int]) -> Finding:
     """Check that each shard has a leader."""
     led = {
         keys.shard: holder
@@ -117,7 +117,7 @@ def leaders(connection: SyncConnection, commands: Commands, served: Sequence[int
     without = [str(shard) for shard in served if shard not in led]
     if without:
         said = f"no scanner leads shard {', '.join(without)} of {len(commands.shards)}"
-        return warning("scanner", said, "tasks may start 2 s late: start delayq run, or delayq scanner")
+        return warning("scanner", said, f"tasks may start 2 s late: {_start(target, 'scanner')}")
     by = clean(", ".join(sorted(set(led.values()))))
     return ok("scanner", f"{len(led)} of {tasks(len(commands.shards), 'shard')} led, by {by}")
 
@@ -184,8 +184,14 @@ def overdue(
     return failed(
         "tasks",
         f"{said}, none claimed within a second, and no worker holds a lease",
-        "no worker serves this queue: start delayq run, or delayq worker; its log shows why it does not claim",
+        f"no worker serves this queue: {_start(target, 'worker')}; a worker's log shows why it does not claim",
     )
+
+
+def _start(target: Target, process: str) -> str:
+    """Return what to do where no such process works: on Kubernetes the status says what one that runs waits for."""
+    name = target.delay_queue
+    return f"see kubectl dq status {name}" if name else f"start delayq run, or delayq {process}"
 
 
 def _leased(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
-from tests.examples.running import ROOT, blocks, done, served, url, write
+from tests.examples.running import ROOT, blocks, done, served, write
 from tests.processes import DELAYQ
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ def test_the_queue_of_the_readme_runs_what_a_command_and_a_program_schedule(tmp_
     [command] = re.findall(
         r"^delayq schedule queue\.yaml '(.+)' --kind report --in 2s$", README, re.MULTILINE
     )
+    [export] = re.findall(r"^export .+$", README, re.MULTILINE)
     [call] = re.findall(r"`(report\.options\(.+\)\.schedule_sync\(.+\))`", README)
     write(tmp_path, {"queue.yaml": document, "tasks.py": app})
     with served(tmp_path) as run:
         done(DELAYQ, "schedule", "queue.yaml", command, "--kind", "report", cwd=tmp_path)
         run.wait_line("report of us")
         program = f"from tasks import report; {call}"
-        done("python", "-c", program, cwd=tmp_path, env={"DELAYQ_REDIS_URL": url(tmp_path)})
+        done("sh", "-c", f'{export} && exec "$0" -c "$1"', sys.executable, program, cwd=tmp_path)
         assert "report:us" in done(DELAYQ, "task", "list", "queue.yaml", cwd=tmp_path)
         assert "0 3 * * * Europe/Lisbon" in done(DELAYQ, "schedules", "list", "queue.yaml", cwd=tmp_path)

@@ -17,7 +17,7 @@ KEYS: Final[Mapping[str, str]] = {
     "when": "Its times, in words.",
     "owner": "Who may change the schedule: client, or file for `delayq run`.",
     "next": "When its next occurrence is due.",
-    "last_id": "The occurrence that began last.",
+    "last_id": "The occurrence that a worker started last; a parked one does not count.",
     "last_began": "When that began.",
     "last_late_ms": "How late that began.",
     "missed": "Occurrences that did not begin in time.",

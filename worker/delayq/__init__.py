@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
     from delayq.client.encoding import NewTask
+    from delayq.contract import Limits
 
 __all__ = [
     "App",
@@ -56,6 +57,7 @@ __all__ = [
     "InvalidDocument",
     "InvalidDueTime",
     "InvalidTask",
+    "Limits",
     "NewTask",
     "NoSuchSchedule",
     "NotConfirmed",
@@ -80,6 +82,7 @@ _LAZY = {
     "Client": "client.aio",
     "SyncClient": "client.blocking",
     "NewTask": "client.encoding",
+    "Limits": "contract",
 }
 
 

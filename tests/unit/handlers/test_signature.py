@@ -45,6 +45,14 @@ def refused(
     return False
 
 
+@pytest.mark.parametrize("secrets", [["secret"], [KEY, "old"], KEY, "secret", [None]])
+def test_secrets_that_are_not_bytes_are_an_error_of_the_receiver(secrets: object) -> None:
+    """Also for a request without a signature: the first call shows it."""
+    with pytest.raises(TypeError, match=r"^secrets: expected a list of bytes; .*encode\(\)") as raised:
+        verify({}, BODY, secrets=cast("list[bytes]", secrets), target=TARGET)
+    assert "old" not in str(raised.value)
+
+
 def test_the_signature_is_what_the_documentation_says() -> None:
     """Receivers in other languages compute the same from the documented text; `openssl dgst -hmac` made it."""
     assert signed()["Delayq-Signature"] == f"t={NOW},v2={V2}"

@@ -122,9 +122,10 @@ def schedule(
 
     PAYLOAD is JSON, - to read it from stdin, or @FILE. Write -- before a PAYLOAD that begins with a minus sign.
 
-    A line of --many is like {"payload": {"order": 7}, "in": "30m", "id": "order-7", "headers": {"k": "v"}}.
-    Instead of "in", it may have "at", "delay_ms" or "due_ms"; instead of "payload", "payload_base64" and
-    "content_type". The command accepts the output of dlq export.
+    A line of --many is like {"payload": {"order": 7}, "kind": "remind", "in": "30m", "id": "order-7"}. It may also have
+    "kind_version", "tags" (a list), "headers" (an object), "deadline" and "debounce" (durations). Instead of "in", it
+    may have "at", "delay_ms" or "due_ms"; instead of "payload", "payload_base64" and "content_type". The command
+    accepts the output of dlq export.
     """
     got = [typed for name, typed in ONE_ONLY.items() if task[name] not in (None, (), False)]
     if file is not None and got:

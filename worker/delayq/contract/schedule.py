@@ -191,7 +191,7 @@ class ScheduleSpec:
         "no @every (set everySeconds), no ? (write *) and no TZ= (set timeZone).",
     )
     every_seconds: int | None = whole(
-        1, _YEAR, default=None, doc="Time between two occurrences, whatever clocks on walls do."
+        1, _YEAR, default=None, doc="Time between two occurrences. It is the same when clocks change."
     )
     times: tuple[str, ...] | None = listing(
         INSTANT, least=1, most=MOST_TIMES, default=None, doc="A list of instants, in any order."

@@ -53,6 +53,8 @@ def verify(
     `body` is the raw bytes as received, `target` the path and query of the document's URL, as sent. A repeated request
     inside the tolerance verifies again: to detect it, store Idempotency-Key, as for any task that is delivered twice.
     """
+    if not all(isinstance(each, bytes) for each in secrets):
+        raise TypeError("secrets: expected a list of bytes; encode text with .encode()")
     given = _given(headers)
     seconds, digests = _parse(given.get(HEADER.lower(), ""))
     now = time.time() if now_seconds is None else now_seconds

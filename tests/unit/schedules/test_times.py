@@ -74,9 +74,25 @@ def test_jitter_is_the_same_for_the_same_occurrence_and_spreads_others() -> None
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"cron": "0 0 1--100000000 * *"}, "spec.cron: expected a cron expression that matches some time"),
+        ({"cron": "0 0 1--100000000 * *"}, "day of the month: expected 1-31, L or LW, *, or a range"),
         ({"cron": "0 0 31 2 *"}, "spec.cron: expected a cron expression that matches some time"),
-        ({"cron": "61 * * * *"}, "see its minute"),
+        ({"cron": "60 3 * * *"}, "spec.cron: minute: expected 0-59, *, or a range or step of these values"),
+        (
+            {"cron": "0 1,24 * * *"},
+            'hour: expected 0-23, *, or a range or step of these values, such as 0-5 and */5, got "24"',
+        ),
+        ({"cron": "0 H * * *"}, 'got "H"'),
+        ({"cron": "0 3 * * MON-XYZ"}, "day of the week: expected 0-7 or SUN-SAT, or as in 1#2 and 5L, "),
+        ({"cron": "5/0 * * * *"}, 'minute: expected a step of 1 or more, got "5/0"'),
+        (
+            {"cron": "0 22-4 * * *"},
+            'a range that begins with its lowest value, such as 22-23,0-4, got "22-4"',
+        ),
+        ({"cron": "7-60/10 * * * *"}, "minute: expected 0-59, "),
+        (
+            {"cron": "0 0 * NOV-FEB *"},
+            "month: expected a range that begins with its lowest value, such as NOV-12,1-FEB",
+        ),
         ({"cron": "0 0 0 * * *"}, "spec.cron: expected a cron expression of five fields"),
         ({"cron": "@every 5m"}, 'got "@every 5m": for a fixed interval, set everySeconds instead of cron'),
         ({"cron": "@reboot"}, 'got "@reboot": the words are @hourly, @daily,'),

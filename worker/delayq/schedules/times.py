@@ -12,7 +12,7 @@ from cronsim import CronSimError
 
 from delayq.contract.problems import Problem, SpecError, quote
 from delayq.contract.schedule import milliseconds
-from delayq.schedules import zones
+from delayq.schedules import cron_fields, zones
 from delayq.schedules.cron import Cron, Nominal
 
 if TYPE_CHECKING:
@@ -140,10 +140,8 @@ def _cron(expression: str, spec: ScheduleSpec) -> Cron:
     overlap = (changes and changes.overlap) or ("Both" if star else "First")
     try:
         return Cron(expression, zone, after_gap=gap == "RunAfter", twice=overlap == "Both")
-    except CronSimError as error:
-        why = str(error).lower().removeprefix("bad ")
-        message = f"expected a cron expression that matches some time, got {quote(expression)}: see its {why}"
-        raise _refused("cron", message) from None
+    except CronSimError:
+        raise _refused("cron", cron_fields.wrong(expression.upper()) or _never(expression)) from None
 
 
 WORDS: Final = {
@@ -181,7 +179,11 @@ def _instant(field: str, text: str) -> int:
 
 def _check_ever(times: Times, spec: ScheduleSpec) -> None:
     if spec.cron is not None and next(times.after(0), None) is None:
-        raise _refused("cron", f"expected a cron expression that matches some time, got {quote(spec.cron)}")
+        raise _refused("cron", _never(spec.cron))
+
+
+def _never(expression: str) -> str:
+    return f"expected a cron expression that matches some time, got {quote(expression)}"
 
 
 def _check_jitter(times: Times, jitter_ms: int, first_ms: int) -> Iterator[None]:

@@ -140,3 +140,28 @@ def test_a_missing_secret_is_named(here: Path) -> None:
     result = run("status", "queue.yaml", DELAYQ_SECRETS_DIR=os.fspath(here))
     assert result.exit_code == 3
     assert "Secret redis-auth: expected its key password as the file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "beside", "says"),
+    [
+        ("redis.invalid", False, True),
+        ("127.0.0.1, port: 1", True, True),
+        ("127.0.0.1, port: 1", False, False),
+    ],
+)
+def test_without_its_redis_a_document_that_delayq_run_serves_is_told_of_it(
+    tmp_path: Path, *, host: str, beside: bool, says: bool
+) -> None:
+    path = tmp_path / "queue.yaml"
+    path.write_text(
+        "apiVersion: delayq.dev/v1alpha1\nkind: DelayQueue\nmetadata: {name: orders}\n"
+        f"spec: {{redis: {{standalone: {{host: {host}}}}}, handler: {{http: {{url: 'http://127.0.0.1:1/'}}}}}}\n"
+    )
+    if beside:
+        (tmp_path / ".delayq").mkdir()
+    hint = f"start delayq run {path}, whose Redis is then used, or set $DELAYQ_REDIS_URL; "
+    for words in (("status",), ("schedule", "{}"), ("doctor",)):
+        command, *rest = words
+        found = run(command, str(path), *rest)
+        assert (found.exit_code, hint in found.output) == (4, says), found.output

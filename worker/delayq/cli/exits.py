@@ -22,7 +22,7 @@ from delayq.errors import (
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FAILED = 1  # unexpected error; see the message
 USAGE = 2  # click's own: unknown option, missing argument
@@ -47,15 +47,15 @@ class CommandError(click.ClickException):
 
 
 @contextmanager
-def errors_as_exits(hint: str = "") -> Iterator[None]:
-    """Print delayq's errors with `hint` to stderr, and exit with their code."""
+def errors_as_exits(hint: str = "", away: Callable[[], str] = str) -> Iterator[None]:
+    """Print delayq's errors with `hint` to stderr, and exit with their code. `away`: a hint if Redis is unreachable."""
     try:
         yield
     except InvalidDocument as error:
         click.echo(safe(str(error)), err=True)
         sys.exit(INVALID)
     except Unavailable as error:
-        print_error(str(error), hint)
+        print_error(str(error), "; ".join(filter(None, (away(), hint))))
         sys.exit(UNAVAILABLE)
     except TaskExists as error:
         print_error(f"task {error.task_id} exists already", "--if-exists keep, or replace")

@@ -38,7 +38,7 @@ def on_queue(command: Callable[..., None]) -> Callable[..., None]:
     def connected(*, queue: str, **rest: Any) -> None:  # noqa: ANN401 -- redis_options, and the command's own
         with errors_as_exits():
             target = resolve(queue, **{name: rest.pop(name) for name in ("redis", "shards", "key_prefix")})
-        with errors_as_exits(target.hint), target.client() as client:
+        with errors_as_exits(target.hint, target.away), target.client() as client:
             command(client, **rest)
 
     return redis_options(click.argument("queue")(connected))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from delayq.protocol.write_durability import Durability
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from delayq.connection.place import Place
     from delayq.contract.kinds import Text
 
 LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
@@ -80,6 +82,15 @@ def _answers(address: Address) -> bool:
 
 
 PLUGIN: Final = "kubectl dq"
+
+
+def _has_address(place: Place) -> bool:
+    try:
+        return place.is_socket or bool(socket.getaddrinfo(place.host, place.port))
+    except (OSError, UnicodeError):
+        return False
+
+
 CONFIG_VARIABLE, URL_VARIABLE, HERE = "DELAYQ_CONFIG", "DELAYQ_REDIS_URL", Path("queue.yaml")
 Source = Literal["--redis", "delayq run", "spec.redis"]
 
@@ -138,6 +149,15 @@ class Target:
             return f"kubectl dq doctor {self.delay_queue} checks each requirement"
         option = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
         return f"delayq doctor {self.path or self.queue}{option} checks each requirement"
+
+    def away(self) -> str:
+        """Hint at `delayq run` where its data is beside the document, or spec.redis names a host that is not here."""
+        if self.source != "spec.redis" or self.path is None or self.delay_queue:
+            return ""
+        beside = (self.path.parent / datadir.NAME).is_dir()
+        if not beside and any(map(_has_address, self.address.places)):
+            return ""
+        return f"start delayq run {self.path}, whose Redis is then used, or set ${URL_VARIABLE}"
 
     def client(self) -> TargetClient:
         """Return a client that connects on its first call."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,7 +86,8 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
     reached = True
     for found in _redis(target):
         reached = reached and not found.unreachable
-        yield found
+        away = target.away() if found.unreachable and found.check == "connect" else ""
+        yield replace(found, hint=f"{away}; {found.hint}") if away else found
     yield from check_handler(target, elsewhere=elsewhere)
     if reached:
         yield from check_schedules(target)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.protocol.commands import Commands
 from delayq.protocol.due_histogram import asked
+from delayq.scanner import upcoming
 from delayq.scanner.exporter import Exporter
 from delayq.scanner.upcoming import Upcoming
 from delayq.service.counters import ProcessCounters
 
+from tests.redis.state import State
 from tests.redis.test_schedule_keeper import put
 from tests.unit.handlers.support import document
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000
 HEAVY: dict[str, Any] = {"everySeconds": None, "cron": "* * * * *", "timeZone": "Europe/Lisbon"}
+LARGE: dict[str, Any] = {"payload": "x" * 60_000}  # four are a page
 NEVER = float("inf")  # the time is not over
 
 
@@ -65,14 +68,14 @@ async def test_one_schedule_takes_no_more_than_the_time_there_is_and_the_next_lo
 async def test_what_a_look_computed_that_was_cancelled_is_kept(
     shard: Shard, connection: AsyncConnection
 ) -> None:
-    put(shard, "light", everySeconds=3600)
-    put(shard, "other", everySeconds=3600)
+    for number in range(8):
+        put(shard, f"schedule-{number}", everySeconds=3600, task=LARGE)
     looks, one, reads, hangs = Looks(shard, connection), connection.one, 0, asyncio.Event()
 
     async def hanging(call: Any) -> Any:  # noqa: ANN401 -- as one() has it
         nonlocal reads
         reads += 1
-        if reads == 3:  # the counts, the page of both, and the empty one after it
+        if reads == 3:  # the counts, a page of four, and the next one
             hangs.set()
             await asyncio.Event().wait()
         return await one(call)
@@ -82,7 +85,50 @@ async def test_what_a_look_computed_that_was_cancelled_is_kept(
     await hangs.wait()
     looking.cancel()
     await asyncio.wait([looking])
-    assert await looks.within(DAY, stop_at=0) == 48
+    assert await looks.within(DAY, stop_at=0) == 4 * 24
+
+
+class Clock:
+    """Time that passes with each page."""
+
+    def __init__(self, connection: AsyncConnection, pages: str) -> None:
+        self.now, self._one, self._pages = 0, connection.one, pages
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def one(self, call: Any) -> Any:  # noqa: ANN401 -- as one() has it
+        self.now += call.script.name == self._pages
+        return await self._one(call)
+
+
+async def test_pages_are_read_only_while_there_is_time_and_the_next_look_goes_on(
+    shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        put(shard, f"schedule-{number}", everySeconds=3600, task=LARGE)
+    looks, clock, found = Looks(shard, connection), Clock(connection, "list_schedules"), [0]
+    monkeypatch.setattr(connection, "one", clock.one)
+    monkeypatch.setattr(upcoming, "time", clock)
+    while found[-1] < 40 * 24:
+        began = clock.now
+        found.append(await looks.within(DAY, began + 3))
+        assert clock.now <= began + 3
+    assert found == sorted(set(found))
+    assert len(found) > 3
+    shard.seed(State())
+    assert [await looks.within(DAY, clock.now + 3) for _ in range(3)][-1] == 0
+
+
+async def test_the_shard_that_was_read_last_waits_for_the_others(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    """One whose schedules take the whole time at each scrape must not keep the others from being read."""
+    read = Upcoming(shard.commands, connection, lambda: 0)
+    counts: Counts = await connection.one(shard.commands.counts(0, [DAY]))
+    await read.added(0, counts, NEVER)
+    await read.added(1, counts, stop_at=0)  # there was no time left for it
+    assert read.longest_ago([0, 1, 2]) == [1, 2, 0]
 
 
 async def test_times_that_are_too_short_count_while_there_is_no_time_to_compute_more(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_SECONDS = 2.0  # deadline of a scrape, so that it can report an outage while Redis hangs
-COMPUTING_SECONDS = 0.5  # of it for the occurrences of schedules that are not stored yet, of all shards
+COMPUTING_SECONDS = 0.5  # of it to read schedules of all shards and compute what is not stored of them yet
 RISKS_SECONDS = 60.0  # how long settings are cached: operators change them at runtime
 
 
@@ -159,7 +159,7 @@ class Exporter:
         scheduled = self._scanner.scheduled.intersection(shards)
         upcoming = self._opened_upcoming() if scheduled else None
         if upcoming is not None:
-            for shard in scheduled:
+            for shard in upcoming.longest_ago(scheduled):
                 found.counts[shard] = await upcoming.added(shard, found.counts[shard], stop_at)
         with_parked = [shard for shard in shards if found.counts[shard].parked]
         if with_parked:

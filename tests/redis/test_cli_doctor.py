@@ -170,7 +170,7 @@ def test_parked_tasks_are_named_with_their_kinds(orders: Shard) -> None:
 
 def test_tasks_whose_arguments_the_workers_refuse_are_named_also_by_status(orders: Shard) -> None:
     why = "task push: to: missing argument"
-    waits = f"waits for a worker that its arguments fit, for 90 s of 3600 s so far: {why}"
+    waits = f"waits for a worker that its arguments fit, for 60 s of 3600 s so far, and for 30 s more: {why}"
     retry = {"push:a": NOW + 60_000, "push:b": NOW + 30_000, "c": NOW + 10_000}
     attempts = {"push:a": f"0 0 {waits}", "push:b": f"1 0 @{NOW + 30_000} {waits}", "c": "1 0 boom"}
     orders.seed(State(retry=retry, attempts=attempts, leader=f"scanner-1 {NOW + 5000}"))

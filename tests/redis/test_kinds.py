@@ -176,7 +176,7 @@ async def test_arguments_that_do_not_fit_wait_uncharged_and_what_is_no_json_is_a
     assert (waiting.id, waiting.failed.failures) == ("refund:a", 0)
     why = "task refund: order: Input should be a valid integer"
     assert waiting.failed.error.startswith(
-        f"waits for a worker that its arguments fit, for 30 s of 3600 s so far: {why}"
+        f"waits for a worker that its arguments fit, for 0 s of 3600 s so far, and for 30 s more: {why}"
     )
     assert [name for name, _ in shop.RAN] == ["began", "ended"]
 

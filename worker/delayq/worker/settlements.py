@@ -27,7 +27,9 @@ TOO_NEW_PAUSE_MS = (30_000, 600_000)
 REFUSED_MS = 3_600_000
 REFUSED = "waits for a worker that its arguments fit"
 # At the start of an error, so after the numbers of its entry: the text of another error may quote it.
-_REFUSED = re.compile(rf"\d+ \d+ (?:@\d+ )?(?:~\d+:\d+:\d+ )?{REFUSED}, for (\d+) s ".encode())
+_REFUSED = re.compile(
+    rf"\d+ \d+ (?:@\d+ )?(?:~\d+:\d+:\d+ )?{REFUSED}, for (\d+) s of \d+ s so far, and for (\d+) s ".encode()
+)
 
 
 @dataclass(slots=True)
@@ -93,15 +95,16 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
 def of_refused(lease: Lease, why: str) -> tuple[int, str] | None:
     """Return the delay, and the error, of a task whose arguments this worker refuses; None if it has waited enough.
 
-    The error has the sum of the delays, so that the next worker continues with it. Any other error begins anew.
+    The error has the sum of the delays, the coming one by itself, so that the next worker continues with it. Any other
+    error begins anew.
     """
     found = _REFUSED.match(lease.entry)
-    waited_ms = int(found[1]) * 1000 if found else 0
+    waited_ms = (int(found[1]) + int(found[2])) * 1000 if found else 0
     if waited_ms >= REFUSED_MS:
         return None
     delay_ms = _pause_ms(waited_ms)
-    told = f"{REFUSED}, for {(waited_ms + delay_ms) // 1000} s of {REFUSED_MS // 1000} s so far"
-    return delay_ms, f"{told}: {why}"
+    told = f"{REFUSED}, for {waited_ms // 1000} s of {REFUSED_MS // 1000} s so far"
+    return delay_ms, f"{told}, and for {delay_ms // 1000} s more: {why}"
 
 
 def of_unreadable(claimed: Claimed) -> Iterator[Settlement]:

@@ -183,6 +183,16 @@ def test_tasks_whose_arguments_the_workers_refuse_are_named_also_by_status(order
     assert on(orders, "status", "orders").stderr == ""
 
 
+def test_schedules_whose_arguments_the_workers_refuse_are_named(orders: Shard) -> None:
+    """Nothing else shows it for an hour: their last run is this one, and none is missed."""
+    ids = [f"@{name}@2030-01-01T00:00:00Z" for name in ("nightly", "nightly.eu")]
+    waits = "0 0 waits for a worker that its arguments fit, for 0 s of 3600 s so far, and for 30 s more: x"
+    orders.seed(State(retry=dict.fromkeys(ids, NOW + 9), attempts=dict.fromkeys(ids, waits)))
+    found = found_at(orders.server.url)["arguments"]
+    assert "2 of 2 sampled retrying tasks wait (of schedules nightly, nightly.eu) for" in found["message"]
+    assert "correct the schedule that has them" in found["hint"]
+
+
 def test_watching_lists_some_retrying_tasks_until_it_has_found_refused_ones(orders: Shard) -> None:
     ids = [f"t{n:02}" for n in range(30)]
     waits = "0 0 waits for a worker that its arguments fit, so far: x"

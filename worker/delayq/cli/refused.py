@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delayq.protocol.keys import is_occurrence
 from delayq.protocol.results import State
 from delayq.worker.settlements import REFUSED
 
@@ -29,4 +30,10 @@ def refused_sentence(connection: SyncConnection, commands: Commands, shards: Col
     those = (
         f"{len(refused):,} of {len(rows):,} sampled retrying tasks {'waits' if len(refused) == 1 else 'wait'}"
     )
-    return f"{those} for a worker that their arguments fit, such as {refused[0].id}: {why}"
+    schedules = sorted({row.id[1:].partition("@")[0] for row in refused if is_occurrence(row.id)})
+    of = (
+        f" (of {'schedule' if len(schedules) == 1 else 'schedules'} {', '.join(schedules)})"
+        if schedules
+        else ""
+    )
+    return f"{those}{of} for a worker that their arguments fit, such as {refused[0].id}: {why}"

@@ -78,7 +78,7 @@ def arguments(
 ) -> Iterator[Finding]:
     """Report tasks whose arguments the workers refuse."""
     if found.retrying and (said := refused_sentence(connection, commands, served)):
-        hint = "deploy workers whose function takes them, or schedule them again with other arguments"
+        hint = "deploy workers whose function takes them, or schedule others and correct the schedule that has them"
         yield warning("arguments", clean(said), f"{hint}: after an hour they become dead letters")
 
 

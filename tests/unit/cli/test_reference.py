@@ -6,9 +6,10 @@ import ast
 import re
 from pathlib import Path
 
+import click
 import pytest
-from delayq.cli import exits
-from delayq.cli.root import COMMANDS
+from delayq.cli import exits, many
+from delayq.cli.root import COMMANDS, delayq
 
 from tests.unit.contract.crd import every_rule
 from tools.reference import crd
@@ -24,6 +25,14 @@ def test_the_pages_are_current() -> None:
     assert there == pages(), "run: python -m tools.reference.commands docs/reference"
     assert sorted(command for _, commands in PAGES.values() for command in commands) == sorted(COMMANDS)
     assert not any("Needs the extra" in page for page in there.values())
+
+
+def test_the_help_of_schedule_names_every_field_that_a_line_of_many_may_have() -> None:
+    """A duration is named once: exported tasks have it in milliseconds."""
+    command = delayq.get_command(click.Context(delayq), "schedule")
+    assert command is not None
+    fields = set(many.READ) - {"deadline_ms", "debounce_ms"}
+    assert [name for name in sorted(fields) if f'"{name}"' not in (command.help or "")] == []
 
 
 @pytest.mark.parametrize("page", crd.PAGES)

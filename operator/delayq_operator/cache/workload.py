@@ -98,13 +98,12 @@ def podless_seconds(job: Object, now: float) -> float | None:
 
 
 def podless_run_seconds(reaper: Object, newest: str, now: float) -> float | None:
-    """Return for how long the last run of a CronJob has had no pod; `newest` is when its newest pod was created."""
+    """Return for how long a running Job of a CronJob has had no pod; `newest` is when the newest pod was created.
+
+    A Job that was deleted, or has ended, proves nothing: it is not in `status.active`.
+    """
     status = reaper.get("status", {})
     begun = status.get("lastScheduleTime", "")
-    if (
-        not begun
-        or reaper["spec"].get("suspend")
-        or max(newest, status.get("lastSuccessfulTime", "")) >= begun
-    ):
+    if not status.get("active") or reaper["spec"].get("suspend") or newest >= begun:
         return None
     return max(0.0, now - datetime.fromisoformat(begun).timestamp())

@@ -21,6 +21,7 @@ def deployment(generation: int = 4, **status: object) -> dict[str, Any]:
 
 
 SETTLED = {"observedGeneration": 4, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3}
+RUN = {"kind": "Job", "name": "orders-reaper-29000000"}
 TIMED_OUT = {
     "type": "Progressing",
     "status": "False",
@@ -78,18 +79,18 @@ def test_a_job_without_any_pod(spec: dict[str, Any], status: dict[str, Any], sec
 
 
 @pytest.mark.parametrize(
-    ("spec", "newest", "good", "seconds"),
+    ("spec", "newest", "active", "seconds"),
     [
-        ({}, "", "", 20.0),
-        ({}, "2025-12-31T23:59:00Z", "2025-12-31T23:59:55Z", 20.0),
-        ({}, "2026-01-01T00:00:00Z", "", None),  # its pod may have ended well, and be forgotten
-        ({}, "", "2026-01-01T00:00:03Z", None),
-        ({"suspend": True}, "", "", None),
+        ({}, "", [RUN], 20.0),
+        ({}, "2025-12-31T23:59:00Z", [RUN], 20.0),
+        ({}, "2026-01-01T00:00:00Z", [RUN], None),  # its pod may have ended well, and be forgotten
+        ({}, "", [], None),  # it has ended, or was deleted
+        ({"suspend": True}, "", [RUN], None),
     ],
 )
 def test_a_run_of_the_reaper_without_a_pod(
-    spec: dict[str, Any], newest: str, good: str, seconds: float | None
+    spec: dict[str, Any], newest: str, active: list[dict[str, str]], seconds: float | None
 ) -> None:
     now = datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC).timestamp()
-    status = {"lastScheduleTime": "2026-01-01T00:00:00Z", "lastSuccessfulTime": good}
+    status = {"lastScheduleTime": "2026-01-01T00:00:00Z", "active": active}
     assert podless_run_seconds({"spec": spec, "status": status}, newest, now) == seconds

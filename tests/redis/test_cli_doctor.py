@@ -166,6 +166,8 @@ def test_parked_tasks_are_named_with_their_kinds(orders: Shard) -> None:
         "warning",
         "1 parked: no worker knew their kind or version: push 1",
     )
+    hint = " ID, with IDs of delayq task list orders --redis URL --state parked"
+    assert found["hint"].endswith(f"delayq task cancel orders --redis URL{hint}")
 
 
 def test_tasks_whose_arguments_the_workers_refuse_are_named_also_by_status(orders: Shard) -> None:
@@ -177,7 +179,7 @@ def test_tasks_whose_arguments_the_workers_refuse_are_named_also_by_status(order
     said = f"2 of 3 sampled retrying tasks wait for a worker that their arguments fit, such as push:b: {why}"
     found = found_at(orders.server.url, code=0)["arguments"]
     assert (found["level"], found["message"]) == ("warning", said)
-    assert f"! {said} (delayq task list --state retrying)\n" in on(orders, "status", "orders").stderr
+    assert f"! {said} (delayq task list orders --state retrying)\n" in on(orders, "status", "orders").stderr
     orders.seed(State(retry={"c": NOW}, attempts={"c": "1 0 boom"}, leader=f"scanner-1 {NOW + 5000}"))
     assert "arguments" not in found_at(orders.server.url, code=0)
     assert on(orders, "status", "orders").stderr == ""

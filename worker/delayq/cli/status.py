@@ -34,7 +34,6 @@ interval_option = click.option(
 )
 MIN_INTERVAL_MS = 100
 MOST_KINDS = 5  # of parked tasks that a note names
-LIST_RETRYING = " (delayq task list --state retrying)"
 
 
 def pause_seconds(interval_ms: int) -> float:
@@ -77,7 +76,7 @@ def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -
         *moving,
         *documented(client),
         *on_hold(client),
-        *parked(snapshot),
+        *parked(client, snapshot),
         *refused(client, snapshot, printed),
     ]
     notes += snapshot.notes
@@ -87,23 +86,28 @@ def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -
     return notes
 
 
-def parked(snapshot: Snapshot) -> list[str]:
+def parked(client: TargetClient, snapshot: Snapshot) -> list[str]:
     """Report tasks of unknown kinds."""
     if not snapshot.found.parked:
         return []
-    return [f"! {parked_sentence(snapshot.found, snapshot.parked)} (delayq task list --state parked)"]
+    return [f"! {parked_sentence(snapshot.found, snapshot.parked)}{_listed(client, 'parked')}"]
+
+
+def _listed(client: TargetClient, state: str) -> str:
+    return f" ({client.target.command('task list')} --state {state})"
 
 
 def refused(client: TargetClient, snapshot: Snapshot, printed: Sequence[str]) -> list[str]:
     """Report tasks whose arguments the workers refuse; look for them until one was found."""
     if not snapshot.found.retrying:
         return []
-    if earlier := [each for each in printed if each.endswith(LIST_RETRYING)]:
+    listed = _listed(client, "retrying")
+    if earlier := [each for each in printed if each.endswith(listed)]:
         return earlier
     shards = [shard for shard in range(snapshot.shards) if shard not in snapshot.away]
     with closing(SyncConnection(client.address)) as connection:
         said = refused_sentence(connection, client.commands, shards)
-    return [f"! {said}{LIST_RETRYING}"] if said else []
+    return [f"! {said}{listed}"] if said else []
 
 
 def parked_sentence(found: Counts, kinds: Sequence[ParkedKind]) -> str:

@@ -145,10 +145,14 @@ class Target:
     @property
     def hint(self) -> str:
         """Hint for an unreachable Redis, without the URL, which may contain a password."""
+        return f"{self.command('doctor')} checks each requirement"
+
+    def command(self, verb: str) -> str:
+        """Return a command on this queue for a hint."""
         if by_plugin():
-            return f"kubectl dq doctor {self.delay_queue} checks each requirement"
+            return f"{PLUGIN} {verb} {self.delay_queue}"
         option = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
-        return f"delayq doctor {self.path or self.queue}{option} checks each requirement"
+        return f"delayq {verb} {self.path or self.queue}{option}"
 
     def away(self) -> str:
         """Hint at `delayq run` where its data is beside the document, or spec.redis names a host that is not here."""

@@ -52,7 +52,7 @@ def queue(
     found = _counts(connection, commands, served)
     yield from formats(found.format)
     yield leaders(connection, commands, target, served)
-    yield from parked(connection, commands, served, found)
+    yield from parked(connection, commands, target, served, found=found)
     yield from arguments(connection, commands, served, found)
     blocked = list(event_loops(connection, commands, served))
     yield from blocked
@@ -61,7 +61,7 @@ def queue(
 
 
 def parked(
-    connection: SyncConnection, commands: Commands, served: Sequence[int], found: Counts
+    connection: SyncConnection, commands: Commands, target: Target, served: Sequence[int], *, found: Counts
 ) -> Iterator[Finding]:
     """Report tasks that no worker runs, because none knows their kind or version."""
     if not found.parked:
@@ -70,7 +70,8 @@ def parked(
     # A user without the right to ZLEXCOUNT sees the number only.
     kinds = combined(kind for each in answers if not isinstance(each, Exception) for kind in each)
     said = parked_sentence(found, kinds)
-    yield warning("parked", said, "deploy a worker with these kinds, or delete the tasks: delayq task cancel")
+    delete = f"{target.command('task cancel')} ID, with IDs of {target.command('task list')} --state parked"
+    yield warning("parked", said, f"deploy a worker with these kinds, or delete the tasks: {delete}")
 
 
 def arguments(

@@ -294,6 +294,16 @@ async def test_many_unknown_kinds_have_few_lines_in_the_log(
     assert len(further) < 5
 
 
+async def test_a_task_without_a_kind_is_logged_as_such(
+    client: Client, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.schedule({}, delay_ms=0)
+    async with working(redis_url, APP):
+        await has(client, parked=1, waiting=0, in_flight=0)
+    [said] = [record.fields for record in caplog.records if record.getMessage() == "kind_unknown"]  # type: ignore[attr-defined]
+    assert said == {"kind": "no kind", "version": 0, "tasks": 1}
+
+
 async def test_a_callable_runs_tasks_without_a_kind_next_to_routed_ones(
     client: Client, redis_url: str
 ) -> None:

@@ -109,7 +109,7 @@ class TaskStarter:
         if not due:
             return
         (name, version), count = due[0]
-        fields: dict[str, object] = {"kind": name, "version": version, "tasks": count}
+        fields: dict[str, object] = {"kind": name or "no kind", "version": version, "tasks": count}
         if len(due) > 1:
             fields |= {"other_kinds": len(due) - 1, "other_tasks": sum(count for _, count in due[1:])}
         log.warning("kind_unknown", extra={"fields": fields})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.redis.commands import EVERY_STATE, ISO_LATER, LATER, answer, on
+from tests.redis.commands import EVERY_STATE, ISO_LATER, LATER, answer, document, on
 from tests.redis.state import NOW, State, envelope
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.redis.state import Shard
 
 
@@ -122,3 +124,32 @@ def test_counts_are_one_line_for_people_and_whole_for_programs_and_top_shows_que
     assert "oldest due       3s      -" in lines
     assert all(len(line) <= 80 for line in lines)
     assert [each["queue"] for each in answer(orders, *top)] == ["orders", "mails"]
+
+
+def test_an_id_that_lacks_its_kind_and_a_misspelt_kind_are_answered_with_the_right_ones(
+    orders: Shard, tmp_path: Path
+) -> None:
+    handler = '{python: {callable: "json:dumps"}, kinds: {report: {exec: {command: [cat]}}}}'
+    path = document(tmp_path, 1, handler=handler)
+    orders.seed(State(delayed={"report:us": LATER}))
+    for verb, *more in (("get",), ("cancel",), ("cancel", "--dry-run"), ("reschedule", "--in", "1s")):
+        found = on(orders, "task", verb, path, "us", *more)
+        assert (found.exit_code, "did you mean report:us?" in found.stderr) == (6, True), found.output
+        assert "did you mean" not in on(orders, "task", verb, path, "eu", *more).stderr
+    selected = ("--due-before", ISO_LATER)
+    for words in (
+        ("count", path),
+        ("cancel", path, *selected),
+        ("reschedule", path, *selected, "--in", "1s"),
+    ):
+        found = on(orders, "task", *words, "--kind", "raport")
+        assert (found.exit_code, "0 tasks" in found.stdout) == (0, True), found.output
+        assert found.stderr == "note: the document has no kind raport: did you mean report?\n"
+        assert "did you mean" not in on(orders, "task", *words, "--kind", "report", "--tag", "x").stderr
+
+
+def test_count_takes_no_ids_and_due_tasks_are_listed_with_scheduled_and_retrying_ones(orders: Shard) -> None:
+    expected = "error: expected --tag, --kind, --due-from or --due-before, got none of them\n"
+    assert on(orders, "task", "count", "orders").stderr == expected
+    due = on(orders, "task", "list", "orders", "--state", "due")
+    assert (due.exit_code, "the first ones of scheduled and of retrying" in due.stderr) == (2, True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from delayq.cli.target import Target
     from delayq.contract import DelayQueue
     from delayq.contract.schedule import DelaySchedule
 
@@ -61,6 +62,14 @@ def checker(document: DelayQueue | None, file: Path | None) -> TaskCheck:
             raise InvalidTask(task.task_id or "", f"task {kind.name}: {error}") from error
 
     return check
+
+
+def kinds(target: Target) -> list[str]:
+    """Return the names of the kinds of the document's handler, those of its App where that can be imported."""
+    if target.document is None:
+        return []
+    checker(target.document, target.path)
+    return TakenKinds(target.document.spec.handler).names
 
 
 def _load(path: str) -> None:

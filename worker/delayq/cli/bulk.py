@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from delayq.cli import inputs, unstored
+from delayq.cli.app_check import kinds
 from delayq.cli.exits import CommandError
 from delayq.cli.formats import iso, length, tasks
 from delayq.cli.output import emit, note
@@ -16,6 +18,7 @@ from delayq.protocol.results import Bulk, Selection
 
 if TYPE_CHECKING:
     from delayq.cli.output import Output
+    from delayq.cli.target import TargetClient
 
 VERBS = {
     "cancel": (SyncClient.cancel_many, "cancelled"),
@@ -68,7 +71,7 @@ def selection(ids: tuple[str, ...], **fields: Any) -> Selection | None:  # noqa:
     return chosen if given else None
 
 
-def count(client: SyncClient, chosen: Selection, output: Output) -> None:
+def count(client: TargetClient, chosen: Selection, output: Output) -> None:
     """Print how many tasks are selected, and occurrences of schedules up to a time that are stored later."""
     found, until_ms = client.count_many(**chosen._asdict()), chosen.due_before_ms
     extra, value = None, found._asdict()
@@ -82,10 +85,11 @@ def count(client: SyncClient, chosen: Selection, output: Output) -> None:
     emit(output, value, text)
     for each in unstored.notes(extra):
         note(each)
+    _note_unknown(client, chosen.kind, found.tasks)
 
 
 def change(
-    client: SyncClient,
+    client: TargetClient,
     verb: str,
     chosen: Selection,
     output: Output,
@@ -116,6 +120,14 @@ def change(
     end = "; nothing changed" if dry_run else ""
     value = {**found._asdict(), "dry_run": dry_run}
     emit(output, value, f"{text} {tasks(found.tasks)}{_follow_ups(found)}{to}{_left_alone(found)}{end}")
+    _note_unknown(client, chosen.kind, whole)
+
+
+def _note_unknown(client: TargetClient, kind: str | None, whole: int) -> None:
+    """Note a kind that has no task and that the document does not name, if it names one like it."""
+    if not whole and kind is not None and kind not in (names := kinds(client.target)):
+        for similar in get_close_matches(kind, names, 1):
+            note(f"note: the document has no kind {kind}: did you mean {similar}?")
 
 
 def _follow_ups(found: Bulk) -> str:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli import bulk, inputs, views
+from delayq.cli import app_check, bulk, inputs, views
 from delayq.cli.exits import NOT_FOUND, REFUSED, CommandError, print_error
 from delayq.cli.formats import iso, length, relative
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, facts, one_line, output_option
 from delayq.cli.schedule import when_options
-from delayq.client.encoding import stored_id
-from delayq.protocol.results import Cancelled, State
+from delayq.client.blocking import SyncClient
+from delayq.client.encoding import MAX_ID_BYTES, stored_id
+from delayq.protocol.results import Cancelled, Selection, State
 
 if TYPE_CHECKING:
     from delayq.cli.output import Output
-    from delayq.client.blocking import SyncClient
+    from delayq.cli.target import TargetClient
     from delayq.protocol.results import TaskRow, TaskView
 
 STATES = [state.value for state in views.INSTANT]
@@ -58,27 +59,36 @@ page_options = inputs.options(
 @click.argument("task_id", metavar="ID")
 @kind_option
 @output_option
-def get(client: SyncClient, *, task_id: str, kind: str | None, output: Output) -> None:
+def get(client: TargetClient, *, task_id: str, kind: str | None, output: Output) -> None:
     """Show one task with its payload, headers and failures."""
     stored = stored_id(task_id, kind)
     found = client.get(stored)
     if found is None:
-        raise CommandError(f"task {stored} {WHY_NOT['not_found']}", code=NOT_FOUND)
+        raise CommandError(f"task {stored} {WHY_NOT['not_found']}", _with_kind(client, stored), NOT_FOUND)
     emit(output, views.whole(found), described(found, client.counts().now_ms))
+
+
+class StateChoice(click.Choice[str]):
+    """A state in which tasks are listed; says where those are that status and top count as due."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "due":
+            self.fail("due tasks are the first ones of scheduled and of retrying", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @task.command("list")
 @on_queue
 @click.option(
     "--state",
-    type=click.Choice(STATES),
+    type=StateChoice(STATES),
     default=State.SCHEDULED.value,
     show_default=True,
     help="State of the tasks.",
 )
 @page_options
 @output_option
-def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Output) -> None:
+def list_(client: TargetClient, *, state: str, limit: int, offset: int, output: Output) -> None:
     """List the tasks of one state, sorted by due time (in flight: lease expiry; dead: time of death)."""
     rows = client.list(State(state), offset=offset, limit=limit)
     emit(output, [views.row(each) for each in rows], listing(State(state), rows, client.counts().now_ms))
@@ -88,13 +98,15 @@ def list_(client: SyncClient, *, state: str, limit: int, offset: int, output: Ou
 @on_queue
 @bulk.selection_options
 @output_option
-def count(client: SyncClient, *, output: Output, **chosen: Any) -> None:  # noqa: ANN401 -- named in selection_options
+def count(client: TargetClient, *, output: Output, **chosen: Any) -> None:  # noqa: ANN401 -- named in selection_options
     """Count the tasks with a tag, a kind or a due time in a range.
 
     With --due-before, also occurrences of schedules until then that are stored later.
     """
-    if selected := bulk.selection((), **chosen):
-        bulk.count(client, selected, output)
+    selected = Selection(**chosen)
+    if selected == Selection():
+        raise CommandError("expected --tag, --kind, --due-from or --due-before, got none of them")
+    bulk.count(client, selected, output)
 
 
 @task.command()
@@ -106,7 +118,7 @@ def count(client: SyncClient, *, output: Output, **chosen: Any) -> None:  # noqa
 @dry_run_option
 @output_option
 def cancel(
-    client: SyncClient,
+    client: TargetClient,
     *,
     ids: tuple[str, ...],
     yes: bool,
@@ -121,7 +133,7 @@ def cancel(
     """
     if selected := bulk.changed(ids, **chosen):
         return bulk.change(client, "cancel", selected, output, yes=yes, dry_run=dry_run)
-    how = _would_be if dry_run else type(client).cancel
+    how = _would_be if dry_run else SyncClient.cancel
     stored = dict.fromkeys(stored_id(task_id, chosen["kind"]) for task_id in ids)
     outcomes = {task_id: how(client, task_id) for task_id in stored}
     done = [
@@ -132,10 +144,17 @@ def cancel(
     value = [{"id": task_id, "outcome": outcome.value} for task_id, outcome in outcomes.items()]
     if done or output != "table":
         emit(output, value, "\n".join(done))
-    return _exit_when_not(outcomes)
+    return _exit_when_not(client, outcomes)
 
 
-def _would_be(client: SyncClient, task_id: str) -> Cancelled:
+def _with_kind(client: TargetClient, task_id: str) -> str:
+    """Return a hint at the tasks of this ID that have a kind of the document."""
+    ids = [f"{kind}:{task_id}" for kind in ([] if ":" in task_id else app_check.kinds(client.target))]
+    there = [each for each in ids if len(each.encode()) <= MAX_ID_BYTES and client.get(each) is not None]
+    return f"did you mean {' or '.join(there)}? The ID of a task with a kind is KIND:ID" if there else ""
+
+
+def _would_be(client: TargetClient, task_id: str) -> Cancelled:
     """Return the outcome that cancelling a task would have now."""
     found = client.get(task_id)
     if found is None or found.state is State.DONE:
@@ -161,7 +180,7 @@ def _would_be(client: SyncClient, task_id: str) -> Cancelled:
 @dry_run_option
 @output_option
 def reschedule(  # noqa: PLR0913 -- one parameter an option
-    client: SyncClient,
+    client: TargetClient,
     *,
     task_id: str | None,
     delay_ms: int | None,
@@ -200,14 +219,15 @@ def reschedule(  # noqa: PLR0913 -- one parameter an option
     value = {"id": stored, "outcome": moved.outcome, **views.instant("due", moved.due_ms if done else None)}
     if done or output != "table":
         emit(output, value, f"rescheduled {stored}, due {iso(moved.due_ms)}")
-    return _exit_when_not({stored: moved.outcome})
+    return _exit_when_not(client, {stored: moved.outcome})
 
 
-def _exit_when_not(outcomes: dict[str, Cancelled] | dict[str, str]) -> None:
+def _exit_when_not(client: TargetClient, outcomes: dict[str, Cancelled] | dict[str, str]) -> None:
     """Print why each task was not changed. NOT_FOUND takes precedence over REFUSED."""
     refused = {task_id: str(outcome) for task_id, outcome in outcomes.items() if str(outcome) in WHY_NOT}
     for task_id, outcome in refused.items():
-        print_error(f"task {task_id} {WHY_NOT[outcome]}")
+        hint = _with_kind(client, task_id) if outcome == "not_found" else ""
+        print_error(f"task {task_id} {WHY_NOT[outcome]}", hint)
     if refused:
         sys.exit(NOT_FOUND if "not_found" in refused.values() else REFUSED)
 

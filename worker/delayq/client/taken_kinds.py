@@ -49,9 +49,14 @@ class TakenKinds:
         shown = f"{kind!r:.80} version {version!r:.20}"
         raise InvalidTask(task_id, f"kind: no handler takes {shown}{self._listed(kind)}{self._anyway}")
 
-    def _listed(self, kind: object = "") -> str:
+    @property
+    def names(self) -> list[str]:
+        """The names of the kinds that this process knows."""
         app = app_of(self._app)
-        names = sorted({*self._routed, *((each.name for each in app) if app is not None else ())})
+        return sorted({*self._routed, *((each.name for each in app) if app is not None else ())})
+
+    def _listed(self, kind: object = "") -> str:
+        names = self.names
         if similar := get_close_matches(str(kind), names, 1):
             return f"; did you mean {similar[0]}?"
         return (

@@ -45,9 +45,10 @@ and the processes take the path of a document with `--config` instead.
   in this order: `--redis URL` (or `$DELAYQ_REDIS_URL`), the Redis of a `delayq run` of this document that is running
   (it leaves its address in `.delayq/redis.url` beside the document, and the command says so on stderr), `spec.redis`.
   One directory has one such address: a second run with another Redis warns that commands need `--redis` to find it.
-- A name finds the document named in `$DELAYQ_CONFIG`, or `./queue.yaml`, when its queue has that name. Otherwise give
-  `--redis URL`, and `--key-prefix` when it is not `delayq`. `--shards` is the number of shards of a queue that is
-  not in use yet; a queue in use has its own.
+- A name finds the document named in `$DELAYQ_CONFIG`, or `./queue.yaml`, or in a pod
+  `/etc/delayq/queue.yaml`, when its queue has that name. Otherwise give `--redis URL`, and
+  `--key-prefix` when it is not `delayq`. `--shards` is the number of shards of a queue that is not in use yet; a
+  queue in use has its own.
 
 ## Output
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
@@ -14,9 +13,10 @@ from delayq.protocol.keys import Keys
 from tests.redis.proxy import proxy_to
 from tests.redis.recovering import until
 from tests.redis.working import LONGEST_LOOK_MS, Handler, own_servers, queue, working
+from tests.unit.worker.support import lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.servers import RedisServer
@@ -108,44 +108,45 @@ async def test_no_task_is_lost_or_runs_twice_when_replies_of_overlapping_exchang
     assert "reclaimed" not in counts
 
 
-def lacking(call: Callable[..., Any], after: int) -> Callable[..., Any]:
-    """Return what fails once, as code does for which no memory is left, after so many calls."""
-    calls = count()
-
-    def failing(*args: Any, **named: Any) -> Any:  # noqa: ANN401  as the call
-        if next(calls) == after:
-            raise MemoryError
-        return call(*args, **named)
-
-    return failing
-
-
 @pytest.mark.one_server
 @pytest.mark.parametrize(
-    ("place", "after", "returned"),
+    ("place", "after"),
     [
-        ("delayq.connection.round_trip._decoded", 0, SLOTS),
-        ("delayq.protocol.results.Claimed.decoded", 0, SLOTS),
-        ("delayq.worker.task_starter.Running", SLOTS // 2, SLOTS // 2),
-        ("delayq.worker.task_starter.TaskStarter._run", SLOTS // 2, SLOTS // 2),
+        ("delayq.connection.round_trip._decoded", 3),
+        ("delayq.protocol.replies._leases", 3),
+        ("delayq.worker.task_starter.Running", 35),
+        ("delayq.worker.task_starter.TaskStarter._run", 35),
+        ("delayq.worker.claim_loop.ClaimLoop._note", 3),
+        ("delayq.worker.claim_loop.ClaimLoop._settled", 3),
+        ("delayq.worker.slots.Reservation", 3),
     ],
 )
-async def test_tasks_that_did_not_begin_for_want_of_memory_are_claimed_again_at_once(
-    server: RedisServer, place: str, after: int, returned: int
+async def test_a_lack_of_memory_at_any_place_loses_no_lease_and_no_result_of_a_backlog(
+    server: RedisServer, place: str, after: int
 ) -> None:
     """Leases outlast the test. Which allocation fails cannot be chosen with a real limit, so the test injects it."""
     handler = Handler()
     handler.may_end.set()
-    async with working([server.url], handler, queue(SLOTS, look_ms=LONGEST_LOOK_MS)) as slots:
-        await until(lambda: not slots.exchanging and not slots.hinted)
-        schedule(server, [str(n) for n in range(SLOTS)])
-        owner, _, name = place.rpartition(".")
-        with patch(place, lacking(getattr(resolve_name(owner), name), after)):
-            slots.group_states[0].hint(0)
-            await until(lambda: stats(server).get("released") == returned)
-            slots.group_states[0].hint(0)  # as the wake token does, for which no test waits here
-            await until(lambda: slots.counters.settled["acked"] == SLOTS)
-        assert not slots.running
-    assert len(handler.began) == SLOTS
+    schedule(server, [str(n) for n in range(TASKS)])
+    with patch(place, lacking(resolve_name(place), after)):
+        async with working([server.url], handler, queue(SLOTS, look_ms=LONGEST_LOOK_MS)) as slots:
+            await until(lambda: stats(server).get("acked") == TASKS)
+            await until(lambda: not slots.settling)
+            assert not slots.running
+            assert sum(slots.counters.loop_errors.values()) == 1
+    assert sorted(handler.began) == sorted(str(n) for n in range(TASKS))
     assert handler.attempts == {1}
-    assert stats(server)["released"] == returned
+    assert "reclaimed" not in stats(server)
+
+
+@pytest.mark.one_server
+async def test_a_worker_that_can_start_no_task_for_want_of_memory_pauses_and_says_so(
+    server: RedisServer,
+) -> None:
+    handler = Handler()
+    schedule(server, [str(n) for n in range(TASKS)])
+    with patch("delayq.worker.task_starter.Running", side_effect=MemoryError):
+        async with working([server.url], handler, queue(SLOTS, look_ms=LONGEST_LOOK_MS)) as slots:
+            await until(lambda: sum(slots.counters.loop_errors.values()) == 5)
+            assert slots.counters.claimed <= 5 * SLOTS
+    assert handler.began == []

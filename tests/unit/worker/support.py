@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from delayq.connection import Address, AsyncConnection
 from delayq.handlers.base import NO_BATCHES
@@ -12,18 +13,31 @@ from delayq.protocol.commands import Commands
 from delayq.protocol.results import Claimed, Lease, Leases
 from delayq.service.counters import WorkerCounters
 from delayq.service.shard_groups import ShardGroup
+from delayq.worker.exchange import Leased
 from delayq.worker.executor import Executor
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.slots import GroupState, Running, Slots
 from delayq.worker.task_starter import TaskStarter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from delayq.contract import DelayQueue
     from delayq.handlers.base import Batch, Kinds
     from delayq.worker.executor import HandlerCall
     from delayq.worker.settlements import Settlement
+
+
+def lacking(call: Callable[..., Any], after: int) -> Callable[..., Any]:
+    """Return what fails once, as code does for which no memory is left, after so many calls."""
+    calls = count()
+
+    def failing(*args: Any, **named: Any) -> Any:  # noqa: ANN401  as the call
+        if next(calls) == after:
+            raise MemoryError
+        return call(*args, **named)
+
+    return failing
 
 
 class Worker:
@@ -48,7 +62,7 @@ class Worker:
         """Let one claim return these; returns the tasks that begin."""
         first = len(self.slots.running)
         answer = Claimed(now_ms, len(leases), decode=lambda: Leases([*leases], []))
-        self._starter.start(answer, time.monotonic(), isolated=isolated)
+        self._starter.start(Leased(answer, time.monotonic(), isolated))
         return list(self.slots.running.values())[first:]
 
     async def settled(self) -> list[Settlement]:

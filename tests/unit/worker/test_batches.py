@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from collections import Counter
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from delayq import App, Bury, Retry, Seen
@@ -17,7 +20,7 @@ from delayq.worker.executor import NEVER_LAST
 from delayq.worker.lease_renewal import CLEANUP_SECONDS
 
 from tests.unit.handlers.support import a_task, document
-from tests.unit.worker.support import Worker
+from tests.unit.worker.support import Worker, lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +70,23 @@ def test_each_failure_makes_calls_smaller_and_the_last_attempt_is_one_alone() ->
     assert [size_of(500, failures, 3) for failures in range(4)] == [500, 62, 1, 1]
     assert [size_of(500, failures, 1) for failures in range(3)] == [500, 1, 1]
     assert size_of(10_000, 10_000, 10_000) == 1
+
+
+@pytest.mark.parametrize("place", ["delayq.worker.slots.GroupState.begin", "delayq.worker.batches.Running"])
+async def test_a_task_that_cannot_join_a_call_for_want_of_memory_is_released_and_does_not_run(
+    place: str,
+) -> None:
+    ran = []
+
+    async def call(numbers: list[int]) -> None:
+        ran.extend(numbers)
+
+    claims = Claims(call)
+    with patch(place, lacking(resolve_name(place), 20)), pytest.raises(MemoryError):
+        claims.claims(*range(50))
+    verbs = await claims.verbs()
+    assert sorted(ran) == [number for number in range(50) if verbs[str(number)] == "ack"]
+    assert Counter(verbs.values()) == {"ack": 20, "release": 30}
 
 
 async def test_a_coroutine_function_behind_a_plain_decorator_runs_on_the_loop() -> None:

@@ -45,7 +45,7 @@ from delayq.protocol.results import (
 from delayq.protocol.shard_map import ShardMap, ShardMapOutdated, TaskMigrating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 
@@ -159,7 +159,7 @@ def claimed(queue: str, shard: int) -> Callable[[list[Any]], Claimed]:
             return Claimed(reply[0], abandoned=True)
         now_ms, first, more, room_us, ids, dues, envelopes, counts, suspects, *further = reply
         token = int(first)
-        tasks = zip(range(token, token + len(ids)), ids, dues, envelopes, strict=True)
+        tasks = range(token, token + len(ids)), ids, dues, envelopes
         retried = _by_token(token, counts)
         before = _by_token(token, further[0]) if further else {}
         return Claimed(
@@ -182,7 +182,7 @@ def _by_token(first: int, found: list[Any]) -> dict[int, bytes]:
 def _leases(
     queue: str,
     shard: int,
-    tasks: Iterable[tuple[int, bytes, int, bytes | None]],
+    tasks: tuple[range, list[bytes], list[int], list[bytes | None]],
     retried: dict[int, bytes],
     *,
     before: dict[int, bytes],
@@ -190,7 +190,7 @@ def _leases(
     """Decode tokens, IDs, due times and envelopes; by token: entries of `attempts`, and earlier runs of schedules."""
     leases: list[Lease] = []
     unreadable: list[tuple[Lease, Exception]] = []
-    for token, raw_id, due_ms, envelope in tasks:
+    for token, raw_id, due_ms, envelope in zip(*tasks, strict=True):
         if envelope is None:
             continue
         member = b"%b:%d" % (raw_id, token)

@@ -364,11 +364,6 @@ class Claimed:
         """The others."""
         return self.decoded().unreadable
 
-    @property
-    def is_decoded(self) -> bool:
-        """Whether its tasks are known."""
-        return self._decoded is not None
-
     def decoded(self) -> Leases:
         """Return both."""
         if self._decoded is None:

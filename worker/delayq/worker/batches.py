@@ -43,10 +43,12 @@ class Call:
     def add(self, lease: Lease, extended_at: float) -> Running:
         """Add a task. Its timeout begins with the call."""
         member = Running(lease, extended_at, float("inf"), call=self)
-        self.members.append(member)
         self._ids.add(lease.task.id)
-        if len(self.members) >= self._size:
+        if len(self.members) + 1 >= self._size:
             self.begin()
+        self.members.append(
+            member
+        )  # last: an error before it, for want of memory, leaves no member that may run
         return member
 
     def takes(self, lease: Lease) -> bool:

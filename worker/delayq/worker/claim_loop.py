@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import DelayQError, Unavailable
@@ -19,14 +20,14 @@ from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
 from delayq.worker.claim_backoff import ClaimBackoff
-from delayq.worker.exchange import Claim, ClaimConnection, Exchange, LostClaim
+from delayq.worker.exchange import Claim, ClaimConnection, Exchange, Leased, LostClaim
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import OVERLAP_TASKS
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
 from delayq.worker.task_starter import TaskStarter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call, Commands
@@ -73,6 +74,9 @@ class ClaimLoop:
     async def step(self) -> float:
         """Settle ended tasks and claim into free slots; returns the seconds until the next poll."""
         now, group_state, suspects = time.monotonic(), self._group_state, self._slots.suspects
+        if group_state.unstarted:
+            self._start()
+            self._check()
         self._update_hints(now)
         if suspects.waiting and not self._exchanges:  # an error would delay the tasks that it has claimed
             await self._make_room(now)
@@ -171,7 +175,6 @@ class ClaimLoop:
         """Return the claim of a group of suspects; the worker runs nothing else until they have ended."""
         ticket, limit = over.ticket(), self._slots.free
         call = self._commands.isolate(shard, limit, self._lease_ms, ticket=ticket)
-        self._slots.suspects.begin()
         return Claim(call, shard, limit, ticket, isolated=True)
 
     def _prepare(self) -> Exchange | None:
@@ -196,9 +199,12 @@ class ClaimLoop:
             calls.append(self._commands.unclaim(shard, tickets.claimer, number, self._lease_ms))
         calls += [claim.call for claim in claiming]
         calls += self._wakes(settling, claiming)
-        self._group_state.outbox.sent += sum([len(batch) for _, batch in settling])
-        reservation = self._group_state.begin_exchange(sum([claim.limit for claim in claiming]))
-        now, answering = time.monotonic(), over.answers(calls)
+        tasks, limit = sum([len(batch) for _, batch in settling]), sum([claim.limit for claim in claiming])
+        now, reservation = time.monotonic(), self._group_state.begin_exchange(limit)
+        self._group_state.outbox.sent += tasks
+        if claiming and claiming[0].isolated:
+            self._slots.suspects.begin()
+        answering = over.answers(calls)
         return Exchange(over, settling, lost, claiming, reservation, now, answering, bool(self._exchanges))
 
     def _send(self) -> bool:
@@ -213,6 +219,7 @@ class ClaimLoop:
         group_state = self._group_state
         if (
             not self._deep
+            or self._error
             or self._slots.suspects.waiting
             or group_state.lost_claims
             or group_state.unresponsive
@@ -261,19 +268,22 @@ class ClaimLoop:
         group_state.end_exchange(exchange.reservation, served=not outages)
         group_state.outbox.sent -= sum([len(batch) for _, batch in settling])
         for (_, batch), answer in zip(settling, answers, strict=False):
-            self._settled(batch, answer)
+            with self._raising_later():
+                self._settled(batch, answer)
         for (tickets, shard, _), answer in zip(lost, answers[len(settling) :], strict=False):
-            self._returned(tickets, shard, answer)
+            with self._raising_later():
+                self._returned(tickets, shard, answer)
         answered = [*zip(claiming, answers[len(settling) + len(lost) :], strict=False)]
-        claimed = [(claim, answer) for claim, answer in answered if self._accepted(exchange, claim, answer)]
+        for claim, answer in answered:
+            with self._raising_later():
+                self._accepted(exchange, claim, answer)
         if errors:
             self._deep.clear()
         try:
             if not (errors or self._error or self._exchanges):
-                await self._overlap([answer for _, answer in claimed])
+                await self._overlap()
         finally:
-            for claim, answer in claimed:
-                self._start(exchange, claim, answer)
+            self._start()
         for claim, answer in answered:
             if claim.isolated and not self._slots.running:  # no group was available
                 pause = 0.0 if _only_ended(answer) else RENEW_SECONDS
@@ -283,15 +293,22 @@ class ClaimLoop:
         if outages or (errors and self._backoff.all_refused(group_state.group.shards)):
             self._failed(exchange, (outages or errors)[0])
 
-    def _start(self, exchange: Exchange, claim: Claim, answer: Claimed) -> None:
-        """Start the tasks of a claim. Without memory, return those that did not begin, and start the next claim's."""
+    @contextmanager
+    def _raising_later(self) -> Iterator[None]:
+        """Go on after an error, such as one for want of memory: what an answer brought must not be lost."""
         try:
-            self._starter.start(answer, exchange.sent_at, isolated=claim.isolated)
+            yield
         except Exception as error:  # noqa: BLE001 -- _check() raises it
-            if not answer.is_decoded:
-                exchange.over.tickets.failed(claim.shard, claim.ticket)
-            self._slots.hinted.setdefault(claim.shard, self._group_state)
             self._error = error
+            self._deep.clear()
+            self._group_state.hint_all()
+
+    def _start(self) -> None:
+        """Start the tasks of answered claims. What cannot be decoded for want of memory stays for the next step."""
+        with self._raising_later():
+            while unstarted := self._group_state.unstarted:
+                unstarted[0].answer.decoded()
+                self._starter.start(unstarted.pop(0))
 
     def _failed(self, exchange: Exchange, error: Exception) -> None:
         """Suspend overlaps if the connection that they need fails, and another one works. Keep other errors."""
@@ -301,7 +318,7 @@ class ClaimLoop:
             return
         self._counters.redis_errors += 1
         if over.suspend(time.monotonic()):
-            log.warning("overlap_suspended", extra={"fields": {"error": str(error)}})
+            log.warning("overlap_suspended", extra={"fields": {"error": str(error) or type(error).__name__}})
 
     def _check(self) -> None:
         """Raise the last error once no exchange is under way: the loop pauses, and would delay its answer."""
@@ -309,9 +326,9 @@ class ClaimLoop:
             error, self._error = self._error, None
             raise error
 
-    async def _overlap(self, claimed: list[Claimed]) -> None:
+    async def _overlap(self) -> None:
         """Send the next exchange before the claimed tasks start, if more tasks are due and slots are free for them."""
-        leases = sum(answer.tasks for answer in claimed)
+        leases = sum([each.answer.tasks for each in self._group_state.unstarted])
         if not (self._deep and 0 < leases < self._slots.free) or self._slots.suspects.waiting:
             return  # suspects: this worker must come to an end of its exchanges, so that it can make room
         self._slots.reserved += leases
@@ -379,22 +396,23 @@ class ClaimLoop:
             self._count(Settled.BURIED, [settlement])  # in metrics, too
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
-    def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception) -> bool:
-        """Record the result of a claim; whether it may have leased tasks, which are to be started."""
+    def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception) -> None:
+        """Record the result of a claim, and that the tasks which it has leased are to be started."""
         if _is_lost(answer) or exchange.reservation.claims_returned:
             exchange.over.tickets.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)
-            return False
+            return
         else:
+            if not answer.abandoned:
+                self._group_state.unstarted.append(Leased(answer, exchange.sent_at, claim.isolated))
             exchange.over.tickets.replied(answer.now_ms, exchange.sent_at)
             if not answer.abandoned:
                 self._note(exchange, claim.shard, answer)
-                return True
+                return
             if claim.ticket.number:
                 log.info("claim_abandoned", extra={"fields": {"shard": claim.shard}})
         self._slots.hinted.setdefault(claim.shard, self._group_state)
-        return False
 
     def _note(self, exchange: Exchange, shard: int, answer: Claimed) -> None:
         self._deep.discard(shard)

@@ -62,6 +62,14 @@ class Claim(NamedTuple):
     isolated: bool = False  # of suspects
 
 
+class Leased(NamedTuple):
+    """The tasks of an answered claim, which are to be started; `isolated`: they are suspects."""
+
+    answer: Claimed
+    sent_at: float  # monotonic seconds
+    isolated: bool
+
+
 class LostClaim(NamedTuple):
     """A claim whose reply was lost: its tasks are returned to their indexes."""
 

@@ -41,6 +41,7 @@ class SlotLimit:
         self._pause = PAUSE_SECONDS[0]
         self._next_at = 0.0  # when more slots are tried; monotonic seconds, as below
         self._none_since: float | None = None  # when no handler began for the first time
+        self._begun = 0  # handlers that have begun, until then
         self._released, self._error = 0, ""  # since the last line of the log
         self._claimed, self._lacked = (
             0,
@@ -63,6 +64,9 @@ class SlotLimit:
             self._lacked, self._claimed, self._next_at = True, slots.counters.claimed, now + self._pause
             self.alarm.ring()
         self._released, self._error = self._released + 1, str(error)
+        handlers = sum(slots.counters.handler.counts)
+        if handlers != self._begun:
+            self._begun, self._none_since = handlers, None
         begun = len(slots.running) - (1 if running.call is None else len(running.call.members))
         if begun < slots.total:
             slots.limit_by(slots.total - max(0, begun))

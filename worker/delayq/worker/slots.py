@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.service.shard_groups import ShardGroup
     from delayq.worker.batches import Call
     from delayq.worker.claim_tickets import ClaimTickets
-    from delayq.worker.exchange import Exchange
+    from delayq.worker.exchange import Exchange, Leased
     from delayq.worker.settlements import Settlement
 
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
@@ -276,6 +276,7 @@ class GroupState:
         self.outbox = Outbox()
         self.claims: list[ClaimTickets] = []  # one for each connection that claims
         self.exchanges: list[Exchange] = []  # under way, the oldest first
+        self.unstarted: list[Leased] = []  # not empty between two steps only if memory was lacking
         self.unresponsive = False  # its last exchange failed or was slow: no slots are reserved for it
         self.listener_paused = False  # until a slot is free
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
@@ -285,8 +286,8 @@ class GroupState:
 
     @property
     def exchanging(self) -> bool:
-        """Whether a claim may be under way."""
-        return bool(self._reservations)
+        """Whether a claim may be under way, or its tasks are to be started."""
+        return bool(self._reservations or self.unstarted)
 
     @property
     def lost_claims(self) -> bool:
@@ -336,7 +337,8 @@ class GroupState:
         self.slots.running[running.lease.member] = self.running[running.lease.member] = running
 
     def forget(self, running: Running) -> None:
-        """Free the slot of a task that did not begin."""
+        """Free the slot of a task that did not begin, and now must not."""
+        running.handed_back = True
         for each in (self.slots.running, self.running):
             each.pop(running.lease.member, None)
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from delayq.handlers.base import Batch
-    from delayq.protocol.results import Claimed, Lease
+    from delayq.protocol.results import Lease
+    from delayq.worker.exchange import Leased
     from delayq.worker.executor import Executor
     from delayq.worker.slots import GroupState
 
@@ -40,8 +41,9 @@ class TaskStarter:
         self._parked_logged_at = float("-inf")
         self._loop = asyncio.get_running_loop()
 
-    def start(self, answer: Claimed, sent_at: float, *, isolated: bool) -> None:
-        """Start the tasks of a claim, `isolated` if they are suspects; those that do not begin go back to Redis."""
+    def start(self, claimed: Leased) -> None:
+        """Start tasks, for as many as slots are free; those that do not begin go back to Redis."""
+        answer, sent_at, isolated = claimed
         if self._counters.first_claim is None:
             # By the local clock, not by Redis': compared with the pod's creation.
             self._counters.first_claim = time.time()
@@ -135,7 +137,13 @@ class TaskStarter:
             call.handling = self._loop.create_task(self._run_batch(call))
             call.handling.add_done_callback(partial(self._batch_ended, key, call))
             self._group_state.filling[key] = call
-        self._group_state.begin(call.add(lease, sent_at))
+        member = call.add(lease, sent_at)
+        try:
+            self._group_state.begin(member)
+        except BaseException:  # for want of memory
+            call.members.remove(member)
+            self._group_state.forget(member)
+            raise
 
     async def _run_batch(self, call: Call) -> None:
         await call.filled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,16 @@ def test_a_value_that_cannot_be_read_again_stays_and_the_log_says_why(
     assert [(record.getMessage(), record.fields) for record in caplog.records] == [  # type: ignore[attr-defined]
         ("secret_unreadable", {"field": "spec.x", "path": str(path), "problem": problem})
     ]
+
+
+def test_a_pipe_in_the_place_of_the_file_blocks_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    mounted = Mounted(path, parse, field="spec.x")
+    path.unlink()
+    os.mkfifo(path)
+    assert mounted.read() == 41
+    assert [record.getMessage() for record in caplog.records] == ["secret_unreadable"]
+    with pytest.raises(InvalidDocument, match="expected a file, got a pipe"):
+        Mounted(path, parse, field="spec.x")
 
 
 def test_the_next_outage_of_the_same_file_is_logged_too(path: Path, caplog: pytest.LogCaptureFixture) -> None:

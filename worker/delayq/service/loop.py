@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from delayq.errors import DelayQError, Unavailable
+from delayq.service.resources import is_lack
 
 if TYPE_CHECKING:
     from delayq.contract.metrics import Outage
@@ -67,6 +68,7 @@ class Loop:
         self.outage: Outage | None = None  # the reason if not served; None before the first step has ended
         self._due = time.monotonic()  # scheduled start of the current or next step
         self._failures = 0
+        self._lacking_since: float | None = None  # monotonic seconds
         self._stopping = False
 
     @property
@@ -83,6 +85,11 @@ class Loop:
     def stuck_seconds(self) -> float:
         """Seconds since the scheduled start of the current or next step."""
         return max(0.0, time.monotonic() - self._due)
+
+    @property
+    def lacking_seconds(self) -> float:
+        """For how long every step has failed because this process lacks memory or another resource."""
+        return 0.0 if self._lacking_since is None else time.monotonic() - self._lacking_since
 
     @property
     def down(self) -> Outage | None:
@@ -106,14 +113,23 @@ class Loop:
         """Step until stop()."""
         while not self._stopping:
             self._due = time.monotonic()
-            pause = await self._guarded_step()
+            try:
+                pause = await self._guarded_step()
+            except MemoryError:  # while the error of a step was logged
+                pause = LONGEST_PAUSE_SECONDS
             if self._stopping:
                 break
             self._due = time.monotonic() + pause
             if pause > 0:
-                await self.service.alarm.wait(pause)
+                await self._wait(pause)
             else:
                 await asyncio.sleep(0)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await self.service.alarm.wait(seconds)
+        except MemoryError:
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
         """Stop after the current step."""
@@ -124,10 +140,15 @@ class Loop:
         try:
             pause = await self.service.step()
         except Unavailable as error:
+            self._lacking_since = None
             self._counters.redis_errors += 1
             self.served, self.outage = False, error.outage
             return self._failed("redis_unavailable", error, trace=False)
         except Exception as error:  # noqa: BLE001 -- a loop survives every error of a step
+            if not is_lack(error):
+                self._lacking_since = None
+            elif self._lacking_since is None:
+                self._lacking_since = time.monotonic()
             if isinstance(error, DelayQError):  # Redis rejected a call
                 self.served, self.outage = False, error.outage
             return self._failed("step_failed", error, trace=True)
@@ -136,7 +157,8 @@ class Loop:
                 "loop_recovered",
                 extra={"fields": {"loop": self.service.name, "after_failures": self._failures}},
             )
-        self._failures, self.last_success, self.served = 0, time.monotonic(), True
+        self._failures, self._lacking_since = 0, None
+        self.last_success, self.served = time.monotonic(), True
         return pause
 
     def _failed(self, event: str, error: Exception, *, trace: bool) -> float:

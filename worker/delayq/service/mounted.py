@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -55,7 +56,7 @@ class Mounted(Generic[T]):
     def _read_first(self) -> None:
         try:
             version = _version(self._path.stat())
-            self._value = self._parse(self._path.read_bytes())
+            self._value = self._parse(_content(self._path))
         except OSError as error:
             hint = f"mount {self.what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
             raise InvalidDocument(
@@ -76,7 +77,7 @@ class Mounted(Generic[T]):
         try:
             version = _version(self._path.stat())
             if version != self._version:
-                content = self._path.read_bytes()
+                content = _content(self._path)
                 self._version = version
                 self._value = self._parse(content)
             self._problem = ""
@@ -90,6 +91,13 @@ class Mounted(Generic[T]):
             self._problem = problem
             fields = {"field": self._field, "path": str(self._path), "problem": problem}
             log.warning("secret_unreadable", extra={"fields": fields})
+
+
+def _content(path: Path) -> bytes:
+    """Read a file. To open a pipe without a writer would block the event loop."""
+    if path.is_fifo():
+        raise OSError(errno.EINVAL, "expected a file, got a pipe")
+    return path.read_bytes()
 
 
 def _version(stat: stat_result) -> tuple[int, int, int]:

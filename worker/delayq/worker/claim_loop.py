@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import DelayQError, Unavailable
+from delayq.protocol import scripts
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 # Turns of the event loop in which a new exchange reaches the socket: its task, and the connection's.
 SENDING_STEPS = 2
+SETTLING = ("ack", "retry", "bury", "release", "park", "unclaim")
+"""Scripts that are made before any task is claimed: a worker that lacks memory must still settle."""
 
 
 class ClaimLoop:
@@ -70,6 +73,8 @@ class ClaimLoop:
         self._deep: set[int] = set()  # shards where more tasks were due than their last answered claim took
         self._starter = TaskStarter(group_state, runner)
         self.alarm = group_state.exchange_alarm
+        for verb in SETTLING:
+            scripts.load(verb)
 
     async def step(self) -> float:
         """Settle ended tasks and claim into free slots; returns the seconds until the next poll."""

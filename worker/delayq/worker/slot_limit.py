@@ -2,7 +2,8 @@
 
 A run that cannot begin is released, uncharged (service/resources.py decides). A worker that went on would claim again
 at once, and take tasks from workers that can run them. So it uses only as many slots as have begun, and tries more of
-them later. If no handler can begin for END_SECONDS, the process ends: only a restart frees what a handler has leaked.
+them later. If for END_SECONDS no handler can begin, or each step of a loop fails, the process ends: only a restart
+frees what a handler has leaked.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from delayq.errors import DelayQError
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from delayq.errors import NotStarted
+    from delayq.service.loop import Loop
     from delayq.worker.slots import Running, Slots
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 5.0
 PAUSE_SECONDS = (1.0, 10.0)  # the first and the longest one before more slots are tried
 END_SECONDS = 30.0
+UNCHARGED = "The tasks were released, uncharged."
 
 
 class LacksResources(DelayQError):
@@ -35,9 +40,11 @@ class SlotLimit:
 
     name, blocks = "slot_limit", False
 
-    def __init__(self, slots: Slots, end_seconds: float = END_SECONDS) -> None:
-        """All slots are usable."""
-        self._slots, self._end_seconds = slots, end_seconds
+    def __init__(
+        self, slots: Slots, loops: Callable[[], Iterable[Loop]] = tuple, end_seconds: float = END_SECONDS
+    ) -> None:
+        """All slots are usable. `loops` are those of the worker."""
+        self._slots, self._loops, self._end_seconds = slots, loops, end_seconds
         self._pause = PAUSE_SECONDS[0]
         self._next_at = 0.0  # when more slots are tried; monotonic seconds, as below
         self._none_since: float | None = None  # when no handler began for the first time
@@ -75,13 +82,14 @@ class SlotLimit:
         elif self._none_since is None:
             self._none_since = now
         elif now - self._none_since >= self._end_seconds:
-            self._end(now - self._none_since)
+            seconds = now - self._none_since
+            self._end(seconds, f"no handler could begin for {seconds:.0f} s: {self._error}. {UNCHARGED}")
 
-    def _end(self, seconds: float) -> None:
+    def _end(self, seconds: float, problem: str) -> None:
         if not self._why:
             self._why = (
-                f"no handler could begin for {seconds:.0f} s: {self._error}. The tasks were released, uncharged. Raise "
-                "the limit of threads, processes, descriptors or memory of this process, or lower worker.concurrency"
+                f"{problem} Raise the limit of threads, processes, descriptors or memory of this process, or lower "
+                "worker.concurrency"
             )
             log.error(
                 "resources_exhausted", extra={"fields": {"seconds": round(seconds), "error": self._error}}
@@ -91,6 +99,10 @@ class SlotLimit:
     async def step(self) -> float:
         """Log what was released, and try more slots; returns the pause until the next try."""
         self._log()
+        for loop in self._loops():
+            if (seconds := loop.lacking_seconds) >= self._end_seconds:
+                self._error = f"each step of {loop.service.name} failed"
+                self._end(seconds, f"{self._error} for {seconds:.0f} s because this process lacks memory.")
         slots, now = self._slots, time.monotonic()
         if not slots.unusable:
             return IDLE_SECONDS

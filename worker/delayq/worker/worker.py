@@ -97,7 +97,7 @@ class Worker:
                 else each
                 for kind, each in batches.items()
             }
-        self._slot_limit = SlotLimit(self.slots)
+        self._slot_limit = SlotLimit(self.slots, lambda: self.services.loops)
         self._runner = Executor(
             call, spec.delivery, self.counters, kinds, batches=batches, lacking=self._slot_limit.note
         )

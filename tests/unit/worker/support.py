@@ -62,8 +62,13 @@ class Worker:
         """Let one claim return these; returns the tasks that begin."""
         first = len(self.slots.running)
         answer = Claimed(now_ms, len(leases), decode=lambda: Leases([*leases], []))
-        self._starter.start(Leased(answer, time.monotonic(), isolated))
+        self._leased = Leased(answer, time.monotonic(), isolated)
+        self.start()
         return list(self.slots.running.values())[first:]
+
+    def start(self) -> None:
+        """Start what the last claim returned, again after an error."""
+        self._starter.start(self._leased)
 
     async def settled(self) -> list[Settlement]:
         """Wait until every handler has ended, and return what is to be settled."""

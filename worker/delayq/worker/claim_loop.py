@@ -12,7 +12,6 @@ import asyncio
 import logging
 import random
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import DelayQError, Unavailable
@@ -28,7 +27,7 @@ from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_
 from delayq.worker.task_starter import TaskStarter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Call, Commands
@@ -69,7 +68,7 @@ class ClaimLoop:
         self._poll_at = 0.0  # monotonic seconds
         self._backoff = ClaimBackoff()
         self._exchanges = group_state.exchanges
-        self._error: Exception | None = None  # to be raised once no exchange is under way
+        self._kept = KeptError()
         self._deep: set[int] = set()  # shards where more tasks were due than their last answered claim took
         self._starter = TaskStarter(group_state, runner)
         self.alarm = group_state.exchange_alarm
@@ -224,7 +223,7 @@ class ClaimLoop:
         group_state = self._group_state
         if (
             not self._deep
-            or self._error
+            or self._kept.error
             or self._slots.suspects.waiting
             or group_state.lost_claims
             or group_state.unresponsive
@@ -259,33 +258,35 @@ class ClaimLoop:
 
     async def _finish(self, exchange: Exchange) -> None:
         """Receive the answers of an exchange, send the next one if more tasks are due, and start the claimed tasks."""
-        group_state, claiming = self._group_state, exchange.claiming
-        settling, lost = exchange.settling, exchange.lost
+        group_state = self._group_state
         try:
             answers = await exchange.answering
-        except asyncio.CancelledError:
-            group_state.end_exchange(exchange.reservation, served=False)
-            raise
-        finally:
             self._exchanges.remove(exchange)
-        errors = [answer for answer in answers if isinstance(answer, Exception)]
-        outages = [error for error in errors if _is_lost(error)]
+            gone = exchange.reservation.claims_returned  # read once, after the removal: see backup_renewal.py
+            settled = [*zip(exchange.settling, answers, strict=False)]
+            returned = [*zip(exchange.lost, answers[len(settled) :], strict=False)]
+            answered = [*zip(exchange.claiming, answers[len(settled) + len(returned) :], strict=False)]
+            errors = [answer for answer in answers if isinstance(answer, Exception)]
+            outages = [error for error in errors if _is_lost(error)]
+            group_state.unstarted += [] if gone else _leased(exchange, answered)
+        except BaseException:
+            self._lose(exchange)
+            raise
         group_state.end_exchange(exchange.reservation, served=not outages)
-        group_state.outbox.sent -= sum([len(batch) for _, batch in settling])
-        for (_, batch), answer in zip(settling, answers, strict=False):
-            with self._raising_later():
+        for (_, batch), answer in settled:
+            group_state.outbox.sent -= len(batch)
+            with self._kept:
                 self._settled(batch, answer)
-        for (tickets, shard, _), answer in zip(lost, answers[len(settling) :], strict=False):
-            with self._raising_later():
+        for (tickets, shard, _), answer in returned:
+            with self._kept:
                 self._returned(tickets, shard, answer)
-        answered = [*zip(claiming, answers[len(settling) + len(lost) :], strict=False)]
         for claim, answer in answered:
-            with self._raising_later():
-                self._accepted(exchange, claim, answer)
+            with self._kept:
+                self._accepted(exchange, claim, answer, gone=gone)
         if errors:
             self._deep.clear()
         try:
-            if not (errors or self._error or self._exchanges):
+            if not (errors or self._kept.error or self._exchanges):
                 await self._overlap()
         finally:
             self._start()
@@ -298,28 +299,33 @@ class ClaimLoop:
         if outages or (errors and self._backoff.all_refused(group_state.group.shards)):
             self._failed(exchange, (outages or errors)[0])
 
-    @contextmanager
-    def _raising_later(self) -> Iterator[None]:
-        """Go on after an error, such as one for want of memory: what an answer brought must not be lost."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 -- _check() raises it
-            self._error = error
-            self._deep.clear()
-            self._group_state.hint_all()
+    def _lose(self, exchange: Exchange) -> None:
+        """Send the settlements of an exchange again and take its claims back: its answers are not known."""
+        group_state = self._group_state
+        if exchange in self._exchanges:
+            self._exchanges.remove(exchange)
+        group_state.end_exchange(exchange.reservation, served=False)
+        for claim in exchange.claiming:
+            exchange.over.tickets.failed(claim.shard, claim.ticket)
+        for _, batch in exchange.settling:
+            group_state.outbox.sent -= len(batch)
+            group_state.outbox.waiting[:0] = batch
 
     def _start(self) -> None:
-        """Start the tasks of answered claims. What cannot be decoded for want of memory stays for the next step."""
-        with self._raising_later():
+        """Start the tasks of answered claims; those for which memory is lacking stay for the next step."""
+        with self._kept:
             while unstarted := self._group_state.unstarted:
-                unstarted[0].answer.decoded()
-                self._starter.start(unstarted.pop(0))
+                self._starter.start(unstarted[0])
+                del unstarted[0]
+        if self._kept.error:
+            self._deep.clear()
+            self._group_state.hint_all()
 
     def _failed(self, exchange: Exchange, error: Exception) -> None:
         """Suspend overlaps if the connection that they need fails, and another one works. Keep other errors."""
         over = exchange.over
         if not (exchange.ahead and over.failures and any(not each.failures for each in self._connections)):
-            self._error = error
+            self._kept.error = error
             return
         self._counters.redis_errors += 1
         if over.suspend(time.monotonic()):
@@ -327,8 +333,8 @@ class ClaimLoop:
 
     def _check(self) -> None:
         """Raise the last error once no exchange is under way: the loop pauses, and would delay its answer."""
-        if self._error is not None and not self._exchanges:
-            error, self._error = self._error, None
+        if self._kept.error is not None and not self._exchanges:
+            error, self._kept.error = self._kept.error, None
             raise error
 
     async def _overlap(self) -> None:
@@ -401,16 +407,14 @@ class ClaimLoop:
             self._count(Settled.BURIED, [settlement])  # in metrics, too
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
 
-    def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception) -> None:
-        """Record the result of a claim, and that the tasks which it has leased are to be started."""
-        if _is_lost(answer) or exchange.reservation.claims_returned:
+    def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception, *, gone: bool) -> None:
+        """Record the result of a claim; `gone`: its tasks were returned meanwhile, if it has leased some."""
+        if _is_lost(answer) or gone:
             exchange.over.tickets.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)
             return
         else:
-            if not answer.abandoned:
-                self._group_state.unstarted.append(Leased(answer, exchange.sent_at, claim.isolated))
             exchange.over.tickets.replied(answer.now_ms, exchange.sent_at)
             if not answer.abandoned:
                 self._note(exchange, claim.shard, answer)
@@ -441,6 +445,29 @@ class ClaimLoop:
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, … in a row
             fields = {"shard": shard, "error": str(error), "times": times}
             log.warning("shard_refused", extra={"fields": fields})
+
+
+def _leased(exchange: Exchange, answered: Iterable[tuple[Claim, Claimed | Exception]]) -> list[Leased]:
+    return [
+        Leased(answer, exchange.sent_at, claim.isolated)
+        for claim, answer in answered
+        if not isinstance(answer, Exception) and not answer.abandoned
+    ]
+
+
+class KeptError:
+    """The last error of blocks, such as one for want of memory. What else an answer brought must not be lost."""
+
+    error: Exception | None = None
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Keep the error."""
+        if isinstance(error, Exception):
+            self.error = error
+        return isinstance(error, Exception)
 
 
 def _is_lost(answer: object) -> bool:

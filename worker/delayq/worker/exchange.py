@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.worker.claim_tickets import ClaimTickets
@@ -62,12 +63,14 @@ class Claim(NamedTuple):
     isolated: bool = False  # of suspects
 
 
-class Leased(NamedTuple):
+@dataclass(slots=True)
+class Leased:
     """The tasks of an answered claim, which are to be started; `isolated`: they are suspects."""
 
     answer: Claimed
     sent_at: float  # monotonic seconds
     isolated: bool
+    done: int = 0  # tasks that were started, or are to be released
 
 
 class LostClaim(NamedTuple):

@@ -14,8 +14,6 @@ from delayq.worker.settlements import Settlement, of_unreadable
 from delayq.worker.slots import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from delayq.handlers.base import Batch
     from delayq.protocol.results import Lease
     from delayq.worker.exchange import Leased
@@ -41,27 +39,30 @@ class TaskStarter:
         self._parked_logged_at = float("-inf")
         self._loop = asyncio.get_running_loop()
 
-    def start(self, claimed: Leased) -> None:
-        """Start tasks, for as many as slots are free; those that do not begin go back to Redis."""
-        answer, sent_at, isolated = claimed
+    def start(self, leased: Leased) -> None:
+        """Start tasks, for as many as slots are free, and release the others. After an error, another call goes on."""
         if self._counters.first_claim is None:
             # By the local clock, not by Redis': compared with the pod's creation.
             self._counters.first_claim = time.time()
-        leases, unreadable = answer.decoded()
-        self._counters.claimed += len(leases)
-        self._group_state.outbox.waiting += of_unreadable(answer) if unreadable else ()
-        begun = 0
-        try:
-            if self._runner.kinds is not None:
-                leases = self._known(leases)
-            for lease in leases[: self._room(isolated=isolated)]:
-                self._begin(lease, answer.now_ms, sent_at)
-                begun += 1
-            if self._runner.batches and (isolated or self._slots.full):
-                self._slots.begin_calls()
-        finally:
-            for lease in leases[begun:]:
+        leases, unreadable = leased.answer.decoded()
+        room, all_known = leased.done + self._room(isolated=leased.isolated), self._runner.kinds is None
+        parked = False
+        for lease in leases[leased.done :]:
+            if not all_known and not self._runner.knows(lease.task):
+                self._park(lease)
+                parked, room = True, room + 1
+            elif leased.done < room:
+                self._begin(lease, leased.answer.now_ms, leased.sent_at)
+            else:
                 self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
+            leased.done += 1
+        if self._runner.batches and (leased.isolated or self._slots.full):
+            self._slots.begin_calls()
+        if unreadable:
+            self._group_state.outbox.waiting += of_unreadable(leased.answer)
+        self._counters.claimed += len(leases)
+        if parked and time.monotonic() - self._parked_logged_at >= FURTHER_SECONDS:
+            self._log_parked(time.monotonic())
 
     def _room(self, *, isolated: bool) -> int:
         """Return how many tasks can run: none if the worker drains, or if other shard groups use the slots now."""
@@ -84,21 +85,10 @@ class TaskStarter:
             self._group_state.forget(running)
             raise
 
-    def _known(self, leases: list[Lease]) -> list[Lease]:
-        """Return the tasks that the handler can run; park the others."""
-        known = [lease for lease in leases if self._runner.knows(lease.task)]
-        if len(known) < len(leases):
-            self._park(lease for lease in leases if not self._runner.knows(lease.task))
-        return known
-
-    def _park(self, leases: Iterable[Lease]) -> None:
-        for lease in leases:
-            task = lease.task
-            self._parked[task.kind, task.kind_version] += 1
-            self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
-        now = time.monotonic()
-        if now - self._parked_logged_at >= FURTHER_SECONDS:
-            self._log_parked(now)
+    def _park(self, lease: Lease) -> None:
+        task = lease.task
+        self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
+        self._parked[task.kind, task.kind_version] += 1
 
     def _log_parked(self, now: float) -> None:
         """Write one line about all kinds that had none in the last minute: its fields name the one with most tasks."""

@@ -129,3 +129,17 @@ def test_a_schedule_whose_task_no_handler_takes_is_refused_where_the_app_can_be_
     (folder / "nightly.yaml").write_text(NIGHTLY.replace("TASK", "{kind: remind, payload: {order: 1}}"))
     assert said(*apply)[0] == 0
     assert "! schedules" not in said("doctor", "queue.yaml", "--redis", redis_url)[1]
+
+
+@pytest.mark.usefixtures("orders")
+def test_doctor_says_that_a_misspelt_kind_of_the_guard_is_corrected_in_the_document(
+    folder: Path, redis_url: str
+) -> None:
+    written = yaml.safe_load((folder / "queue.yaml").read_text())
+    written["spec"]["guard"] = {"redisLock": {}, "kinds": ["remnd"]}
+    (folder / "queue.yaml").write_text(yaml.safe_dump(written))
+    process = delayq("doctor", "queue.yaml", "--redis", redis_url, cwd=folder)
+    assert process.wait() == 1
+    said = "spec.guard.kinds[0]: the handler has no kind remnd; did you mean remind?"
+    [at] = [nth for nth, line in enumerate(process.lines) if line.rstrip() == f"✗ handler     {said}"]
+    assert process.lines[at + 1].strip() == "→ workers cannot start: correct the document"

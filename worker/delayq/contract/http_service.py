@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from delayq.contract.fields import dictionary, section, sections_by_name, text
-from delayq.contract.record import Rule, Shape, exclusive
+from delayq.contract.record import Shape, exclusive, without
 from delayq.contract.references import CaConfigMapRef, CaSecretRef, HeaderSecretRef, SigningSecretRef
 from delayq.contract.words import HEADER_NAME, HEADER_VALUE, URL
 
@@ -19,14 +19,15 @@ _OWN_PREFIX: Final = "delayq-"
 _OWN_NAMES: Final = frozenset({"content-length", "content-type", "idempotency-key", "transfer-encoding"})
 
 
-def _named_once(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> bool:
-    secret = [name.lower() for name in secret_headers or ()]
-    return len({*secret}) == len(secret) and {name.lower() for name in headers}.isdisjoint(secret)
+def _named_twice(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> list[str]:
+    secret, plain = list(secret_headers or ()), {name.lower() for name in headers}
+    lower = [name.lower() for name in secret]
+    return [name for name in secret if name.lower() in plain or lower.count(name.lower()) > 1]
 
 
-def _left_to_delayq(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> bool:
-    names = {name.lower() for name in (*headers, *(secret_headers or ()))}
-    return names.isdisjoint(_OWN_NAMES) and not any(name.startswith(_OWN_PREFIX) for name in names)
+def _of_delayq(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> list[str]:
+    names = (*headers, *(secret_headers or ()))
+    return [name for name in names if name.lower() in _OWN_NAMES or name.lower().startswith(_OWN_PREFIX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +37,18 @@ class HttpService:
     SHAPE: ClassVar[Shape] = Shape(
         rules=(
             exclusive("ca_secret_ref", "ca_config_map_ref"),
-            Rule(
+            without(
+                _named_twice,
                 "headers and secretHeaders must not name the same header",
-                ("headers", "secret_headers"),
-                _named_once,
+                "headers",
+                "secret_headers",
             ),
-            Rule(
+            without(
+                _of_delayq,
                 "headers and secretHeaders must not name what delayq sets itself: Content-Length, Content-Type, "
                 "Idempotency-Key, Transfer-Encoding and Delayq-*",
-                ("headers", "secret_headers"),
-                _left_to_delayq,
+                "headers",
+                "secret_headers",
             ),
         )
     )

@@ -15,7 +15,7 @@ from delayq.contract.guard import Guard
 from delayq.contract.handler import Handler
 from delayq.contract.limits import Limits, Objective, Retention
 from delayq.contract.processes import Reaper, Scanner, Worker
-from delayq.contract.record import Rule, Shape
+from delayq.contract.record import Rule, Shape, without
 from delayq.contract.store import Redis
 from delayq.contract.surroundings import Monitoring, NetworkPolicy, PodDisruptionBudget
 from delayq.contract.words import OBJECT_NAME, QUEUE_NAME, UID
@@ -44,11 +44,11 @@ def _ledger_to_ask(recovery: Recovery, guard: Guard | None) -> bool:
     return optimistic is None or optimistic.update is None or optimistic.select is not None
 
 
-def _kinds_to_guard(handler: Handler, guard: Guard | None) -> bool:
+def _kinds_not_run(handler: Handler, guard: Guard | None) -> list[str]:
     # Tasks of other kinds wait for a worker that knows them; an App is known only where it can be imported.
     if guard is None or not handler.python or handler.python.app:
-        return True
-    return set(guard.kinds or ()) <= set(handler.kinds or ())
+        return []
+    return [kind for kind in guard.kinds or () if kind not in (handler.kinds or ())]
 
 
 def _some_in_each_shard(shards: int, limits: Limits) -> bool:
@@ -76,10 +76,11 @@ class Spec:
                 ("recovery", "guard"),
                 _ledger_to_ask,
             ),
-            Rule(
+            without(
+                _kinds_not_run,
                 "guard.kinds must name kinds of handler.kinds: handler.python.callable takes tasks without a kind only",
-                ("handler", "guard"),
-                _kinds_to_guard,
+                "handler",
+                "guard",
             ),
             Rule(
                 "limits.maxInFlight and limits.burst, or ratePerSecond without it, must be no less than shards, "

@@ -6,7 +6,7 @@ A field's declaration (kind, default, sentence) drives the parser, the reference
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from operator import le
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 UNKNOWN_SHOWN: Final = 20
 """Unknown fields reported one by one in a mapping; the rest are counted. Known ones are listed if they are no more."""
+FIELDS_NAMED: Final = 5
+"""Fields up to which an error names those of a mapping that was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,13 @@ class Rule:
     message: str
     reads: tuple[str, ...]
     holds: Callable[..., bool]
+    wrong: Callable[..., Sequence[str]] | None = None
+    """What breaks the rule, for the error message."""
+
+
+def without(wrong: Callable[..., Sequence[str]], message: str, *reads: str) -> Rule:
+    """Return a rule that holds where `wrong` returns nothing of the values of these fields."""
+    return Rule(message, reads, lambda *values: not wrong(*values), wrong)
 
 
 def exclusive(one: str, other: str) -> Rule:
@@ -93,7 +102,9 @@ class Section(Kind):
     def read(self, value: object, place: Place) -> object:
         """Parse the mapping, and collect all problems."""
         if not isinstance(value, Mapping):
-            return place.refuse(f"expected {self.expected}, got {type_name(value)}")
+            names = [field.name for field in declared(self.record)]
+            of = f" of {', '.join(names)}" if len(names) <= FIELDS_NAMED else ""
+            return place.refuse(f"expected {self.expected}{of}, got {type_name(value)}")
         return read_record(self.record, value, place)
 
     def write(self, value: object) -> object:
@@ -154,7 +165,7 @@ def _check_one_of(shape: Shape, value: Mapping[object, object], place: Place) ->
 def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:
     values = [found[name] for name in rule.reads]
     if INVALID not in values and not rule.holds(*values):
-        place.refuse(rule.message)
+        place.refuse(f"{rule.message}: got {', '.join(rule.wrong(*values))}" if rule.wrong else rule.message)
 
 
 def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> None:

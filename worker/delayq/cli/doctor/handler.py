@@ -14,6 +14,7 @@ from delayq.cli.doctor.findings import Finding, failed, ok, warning
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
+from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.credentials import Credentials
 from delayq.handlers.routing import RoutingHandler
 
@@ -27,6 +28,7 @@ NAME: Final = "handler"
 BESIDE: Final = (
     "workers cannot start: run this where they run, with the code beside the document or on PYTHONPATH"
 )
+CORRECT: Final = "workers cannot start: correct the document"
 FILES: Final = "credentials"
 WAITS: Final = "until then workers claim nothing, and the check of expired leases fails"
 THERE: Final = "is it mounted where workers run? delayq doctor in a worker's pod says so"
@@ -52,7 +54,7 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
         error = _error(document)
         where = f", found only beside the document: start delayq worker in {beside}"
     if error is not None:
-        yield failed(NAME, str(error), BESIDE)
+        yield failed(NAME, str(error), BESIDE if isinstance(error, HandlerSetupError) else CORRECT)
         return
     targets = (
         f"{each.python.target}{where}" if each.python else f"{each.exec.command[0]} is on the PATH"  # type: ignore[union-attr] # one of three

@@ -72,16 +72,23 @@ def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
 @pytest.mark.parametrize(
     ("http", "problem"),
     [
-        ({"headers": {"delayq-token": "1"}}, OWN_HEADERS),
-        ({"secretHeaders": {"Content-Type": TOKEN}}, OWN_HEADERS),
-        ({"headers": {"Delayq-Check": "0"}, "secretHeaders": {"idempotency-key": TOKEN}}, OWN_HEADERS),
+        ({"headers": {"delayq-token": "1"}}, OWN_HEADERS + ": got delayq-token"),
+        ({"secretHeaders": {"Content-Type": TOKEN}}, OWN_HEADERS + ": got Content-Type"),
+        (
+            {"headers": {"Delayq-Check": "0"}, "secretHeaders": {"idempotency-key": TOKEN}},
+            OWN_HEADERS + ": got Delayq-Check, idempotency-key",
+        ),
         (
             {"headers": {"X-kEY": "1"}, "secretHeaders": {"x-Key": TOKEN}},
-            ": headers and secretHeaders must not name the same header",
+            ": headers and secretHeaders must not name the same header: got x-Key",
         ),
         (
             {"secretHeaders": {"X-Key": TOKEN, "x-key": TOKEN}},
-            ": headers and secretHeaders must not name the same header",
+            ": headers and secretHeaders must not name the same header: got X-Key, x-key",
+        ),
+        (
+            {"secretHeaders": {"X-Key": "a/b"}},
+            '.secretHeaders["X-Key"]: expected a mapping of name, key, scheme, got text',
         ),
         (
             {"caSecretRef": {"name": "a"}, "caConfigMapRef": {"name": "a"}},
@@ -218,6 +225,13 @@ def test_explain_describes_a_field_and_what_is_inside_it() -> None:
     assert "signingSecretRef" in run("explain", "spec.handler.kinds.http").stdout
     leaf = json.loads(run("explain", "spec.delivery.leaseDurationSeconds", "-o", "json").stdout)
     assert (leaf["field"], leaf["default"], leaf["fields"]) == ("leaseDurationSeconds", 30, [])
+    assert run("explain", "DelaySchedule.spec.cron").stdout.startswith(
+        "DelaySchedule.spec.cron: a cron expression"
+    )
+    assert "queueRef" in run("explain", "DelaySchedule.spec").stdout
+    assert run("explain", "DelayQueue.spec").stdout == run("explain", "spec").stdout.replace(
+        "spec:", "DelayQueue.spec:"
+    )
 
 
 def test_explain_names_what_there_is_instead() -> None:
@@ -241,3 +255,31 @@ def test_completion_completes() -> None:
     words = {"COMP_WORDS": "delayq dlq re", "COMP_CWORD": "2", "_DELAYQ_COMPLETE": "bash_complete"}
     done = subprocess.run([DELAYQ], env=words, capture_output=True, text=True, check=True)
     assert done.stdout == "plain,redrive\n"
+
+
+def test_a_misspelt_kind_of_the_guard_is_named(here: Path) -> None:
+    handler = '{python: {callable: "json:dumps"}, kinds: {push: {exec: {command: [cat]}}}}'
+    head, _, _ = RIGHT.partition("  handler:")
+    (here / "queue.yaml").write_text(
+        f"{head}  handler: {handler}\n  guard: {{redisLock: {{}}, kinds: [push, pussh]}}\n"
+    )
+    for command in ("validate", "doctor"):
+        assert "takes tasks without a kind only: got pussh\n" in run(command, "queue.yaml").stdout
+
+
+def test_an_expression_without_quotes_is_to_be_quoted(here: Path) -> None:
+    (here / "queue.yaml").write_text("kind: DelaySchedule\nspec:\n  cron: * 3 * * *\n")
+    assert "; quote a value that begins with *, as in cron: " in run("validate", "queue.yaml").stdout
+
+
+def test_debounce_without_its_options_names_them() -> None:
+    for words, said in (
+        (("--debounce", "1m"), "expected both or none of --if-exists debounce and --debounce"),
+        (
+            ("--id", "a", "--if-exists", "debounce"),
+            "expected both or none of --if-exists debounce and --debounce",
+        ),
+        (("--if-exists", "debounce", "--debounce", "1m"), "--if-exists debounce: expected --id beside it"),
+    ):
+        result = run("schedule", "orders", "{}", "--redis", "redis://127.0.0.1:1", *words)
+        assert (result.exit_code, said in result.stderr) == (2, True), result.output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,10 +13,13 @@ from delayq.contract.kinds import Dictionary, Listing
 from delayq.contract.problems import quote
 from delayq.contract.queue import DelayQueue
 from delayq.contract.record import Section, declared
+from delayq.contract.schedule import DelaySchedule
 
 if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.contract.record import Declared
+
+DOCUMENTS: Final = {each.__name__: each for each in (DelayQueue, DelaySchedule)}
 
 
 @click.command()
@@ -25,11 +28,11 @@ if TYPE_CHECKING:
 def explain(path: str, *, output: Output) -> None:
     """Describe a field of the document, like spec.delivery.backoff.
 
-    It also lists the fields inside it.
+    It also lists the fields inside it. A field of a schedule is written as DelaySchedule.spec.cron.
     """
     about, record = _find(path)
     fields = [_view(each) for each in declared(record)] if record else []
-    value = {**(_view(about) if about else {"field": "", "doc": DelayQueue.__doc__}), "fields": fields}
+    value = {**(_view(about) if about else {"field": "", "doc": record.__doc__}), "fields": fields}
     if about and output == "table":
         click.echo(_sentence(path, about))
     rows = [[each["field"], each["takes"], _default(each), each["doc"]] for each in fields]
@@ -39,10 +42,9 @@ def explain(path: str, *, output: Output) -> None:
 
 def _find(path: str) -> tuple[Declared | None, Any]:
     about: Declared | None = None
-    record: Any = DelayQueue
-    for at, name in enumerate(
-        words := [word.removesuffix("[]").removesuffix("{}") for word in path.split(".") if word]
-    ):
+    words = [word.removesuffix("[]").removesuffix("{}") for word in path.split(".") if word]
+    record: Any = DOCUMENTS[words.pop(0) if words and words[0] in DOCUMENTS else DelayQueue.__name__]
+    for at, name in enumerate(words):
         known = {field.name: field for field in declared(record)} if record else {}
         if name not in known:
             raise CommandError(_unknown(".".join(words[:at]), name, list(known)), code=NOT_FOUND)

@@ -133,6 +133,8 @@ def schedule(
             f"--many: expected no PAYLOAD and no option of a task, got {', '.join(got)}",
             "write these into the file",
         )
+    if file is None:
+        _check_debounce(if_exists, task["task_id"], task["debounce_ms"])
     unknown = "" if yes or client.documented is not None else _unknown(client)
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
         raise CommandError("nothing was stored", code=FAILED)
@@ -145,6 +147,16 @@ def schedule(
         many.schedule(client, file, check, if_exists=if_exists, output=output)
     if unknown and not sys.stdin.isatty():
         note(f"warning: {unknown}: is the name right, and do workers serve it? --yes confirms it")
+
+
+def _check_debounce(if_exists: IfExists, task_id: str | None, debounce_ms: int | None) -> None:
+    """Refuse --debounce and --if-exists debounce without each other, and without an ID."""
+    if (if_exists == "debounce") != (debounce_ms is not None):
+        raise CommandError("expected both or none of --if-exists debounce and --debounce, got one of them")
+    if debounce_ms is not None and task_id is None:
+        raise CommandError(
+            "--if-exists debounce: expected --id beside it, which repeated calls have in common"
+        )
 
 
 def _unknown(client: TargetClient) -> str:

@@ -144,7 +144,12 @@ def _documents(text: bytes, name: str) -> Iterator[_Found]:
     try:
         loaded = [(number, each) for number, each in enumerate(load_all(text), 1) if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # invalid UTF-8
-        raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}") from error
+        quote = (
+            ""
+            if "an alias" not in str(error)
+            else '; quote a value that begins with *, as in cron: "* 3 * * *"'
+        )
+        raise InvalidDocument(f"{name}: not YAML: {' '.join(str(error).split())[:300]}{quote}") from error
     for number, document in loaded:
         where = f"{name}, document {number}" if len(loaded) > 1 else name
         kind = _kind(document, alone=len(loaded) == 1)

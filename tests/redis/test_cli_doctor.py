@@ -232,6 +232,8 @@ def test_on_kubernetes_it_names_commands_of_the_plugin(
     orders.seed(State(delayed={"a": NOW - 60_000}))
     assert "start delayq run" in findings(path, code=1)["tasks"]["hint"]
     monkeypatch.setattr(target, "CONFIG_FILE", path)
+    assert "start delayq run" in findings(path, code=1)["tasks"]["hint"], "a container without Kubernetes"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     found = findings(path, code=1)
     assert found["tasks"]["hint"].startswith("no worker serves this queue: see kubectl dq status orders;")
     assert found["scanner"]["hint"] == "tasks may start 2 s late: see kubectl dq status orders"

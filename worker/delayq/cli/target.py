@@ -139,7 +139,8 @@ class Target:
     @property
     def delay_queue(self) -> str:
         """The name of the DelayQueue in a pod of it, and under kubectl dq; elsewhere empty."""
-        there = by_plugin() or self.path == Path(CONFIG_FILE)
+        pod = self.path == Path(CONFIG_FILE) and "KUBERNETES_SERVICE_HOST" in os.environ
+        there = pod or by_plugin()
         return self.document.metadata.name if there and self.document is not None else ""
 
     @property

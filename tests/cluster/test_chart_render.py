@@ -148,7 +148,7 @@ def test_the_operator_understands_the_arguments_it_is_given() -> None:
         policy = values.get("policy", {})
         assert list(params["namespaces"]) == values.get("watchNamespaces", [])
         assert params["leader_election"] is ("leaderElection" not in values)
-        assert params["worker_image"] == "delayq-worker:0.5.0"
+        assert params["worker_image"] == "delayq-worker:0.6.0"
         assert params["service_accounts"] == (tuple(policy.get("serviceAccounts", ["*"])) or ("",))
         assert params["pod_security"] == policy.get("podSecurity", "baseline")
         assert params["serve_own_namespace"] is policy.get("ownNamespace", False)

@@ -84,7 +84,7 @@ def test_every_command_of_the_page_works_in_its_order(plane: ControlPlane) -> No
 def delete_in_vain(plane: ControlPlane) -> None:
     """A DelayQueue as it is when its operator was uninstalled too early."""
     # A quota refuses what it counts until its controller has found the CRD again, which takes half a minute.
-    plane.kubectl("delete", "quota", "delayqueues", "--namespace", "shop")
+    plane.kubectl("delete", "quota", "delayq", "--namespace", "shop")
     install_crd(plane)
     body = queue("stuck", deletionPolicy="Delete")
     body["metadata"]["finalizers"] = ["delayq.dev/erase"]

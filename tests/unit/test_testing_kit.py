@@ -432,5 +432,7 @@ def test_occurrences_that_do_not_fit_are_an_error(delayq_queue: Callable[..., Qu
     )
     queue = delayq_queue(app, file)
     queue.apply_schedule(file)
-    with pytest.raises(AssertionError, match=r"spec\.limits has no room for 1 occurrence of schedule nightly"):
+    with pytest.raises(
+        AssertionError, match=r"spec\.limits has no room for 1 occurrence of schedule nightly"
+    ):
         queue.advance(days=1)

@@ -46,9 +46,7 @@ class Call:
         self._ids.add(lease.task.id)
         if len(self.members) + 1 >= self._size:
             self.begin()
-        self.members.append(
-            member
-        )  # last: an error before it, for want of memory, leaves no member that may run
+        self.members.append(member)  # last: an error before it must leave no member that may run
         return member
 
     def takes(self, lease: Lease) -> bool:

@@ -1,4 +1,4 @@
-"""The Secret of an HTTP handler: mounted by the operator, which never reads it, and awaited by the worker."""
+"""The Secret of an HTTP service: mounted by the operator, which never reads it, and awaited by workers and scanners."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ REF = {"name": "shop-api", "key": "token", "scheme": "Bearer"}
 def test_a_worker_waits_for_a_key_that_the_operator_never_reads(
     process_node: ProcessNode, world: World, redis: RedisServer
 ) -> None:
-    """First the Secret is missing, then its key; the process that waits goes on by itself."""
+    """First the Secret is missing, then its keys; the processes that wait go on by themselves.
+
+    The queue is ready without the key of its check, which is not called before a lease expires.
+    """
     mark, standalone = world.enqueue(), {"host": "127.0.0.1", "port": redis.port}
     with receiving(204) as (url, seen), SyncClient(redis.url, queue="orders") as client:
         handler = {"http": {"url": url, "secretHeaders": {"Authorization": REF}}}
-        world.make(names.PLURAL, queue(handler=handler, redis={"standalone": standalone}))
+        check = {"http": {"url": url, "secretHeaders": {"Authorization": REF | {"key": "check"}}}}
+        body = queue(handler=handler, recovery={"check": check}, redis={"standalone": standalone})
+        world.make(names.PLURAL, body)
         told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
         assert "Secret shop-api not found" in told
         client.schedule({"n": 1}, delay_ms=0, task_id="early")
@@ -43,6 +48,11 @@ def test_a_worker_waits_for_a_key_that_the_operator_never_reads(
         world.patch("secrets", "shop-api", {"stringData": {"token": f"{TOKEN}\n"}})
         world.until("Ready", "True", timeout_s=40)
         eventually(lambda: seen, what="early is delivered")
+        told = world.until("Degraded", "True", "CheckUnusable")["message"]
+        assert "spec.recovery.check of queue orders: they wait for key check of Secret shop-api." in told
+        world.event("CheckUnusable", "key check of Secret shop-api")
+        world.patch("secrets", "shop-api", {"stringData": {"check": TOKEN}})
+        world.until("Degraded", "False", "AsExpected", timeout_s=40)
     assert ("Authorization", f"Bearer {TOKEN}") in seen[0][0]
     assert worker.containers[0].restarts == 0
     read = [

@@ -48,6 +48,9 @@ class Asked:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
+    def lacks(self) -> dict[str, str]:
+        return {}
+
     async def start(self) -> None:
         pass
 

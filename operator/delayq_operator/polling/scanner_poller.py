@@ -175,9 +175,10 @@ class ScannerPoller:
         if result.reading is None:
             return cache.fail(result.read_error, now) if result.read_error else cache.expire(now)
         cache.leader = result.leader or cache.leader
-        made = backlog(result.reading, now)
+        config = self._configs.of(key)
+        made = backlog(result.reading, now, config.check_files)
         erased = min(MOST_SHARDS, result.reading.total(table.ERASED_SHARDS))
-        return cache.take(made, erased, self._configs.of(key).lateness_seconds if made.due else math.inf)
+        return cache.take(made, erased, config.lateness_seconds if made.due else math.inf)
 
     def _evaluate(
         self, key: Key, cache: BacklogCache, reading: Reading | None, asked: tuple[float, ...]

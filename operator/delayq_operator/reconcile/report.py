@@ -57,6 +57,7 @@ BY_REASON: Final = {
         "PodsRejected",
         "RolloutPaused",
         "PodsFailing",
+        "CheckUnusable",
     ),
     "Progressing": ("ProgressDeadlineExceeded",),
     "ReshardingComplete": ("ReshardingStalled",),

@@ -31,6 +31,8 @@ class ScalingConfig:
     """Whether the spec has a guard."""
     awaited_files: frozenset[str] = frozenset()
     """Files of HTTP handlers, for which workers wait."""
+    check_files: frozenset[str] = frozenset()
+    """Files of the recovery check, which scanners and reapers call."""
     lateness_seconds: float = math.inf
     percentile: float = 100.0
     shards: int = MOST_SHARDS
@@ -49,15 +51,17 @@ def scaling_config(resource: Resource) -> ScalingConfig:
         policy=Policy.of(spec) if ours and not kept else None,
         ours=ours,
         guarded=spec.guard is not None,
-        awaited_files=frozenset(
-            key_of(kind, name, key)
-            for (kind, name), keys in awaited_keys(spec.handler).items()
-            for key in keys
-        ),
+        awaited_files=_files(spec.handler),
+        check_files=_files(spec.recovery.check),
         lateness_seconds=spec.objective.lateness_seconds,
         percentile=spec.objective.percent,
         shards=spec.shards,
     )
+
+
+def _files(section: object) -> frozenset[str]:
+    named = awaited_keys(section)
+    return frozenset(key_of(kind, name, key) for (kind, name), keys in named.items() for key in keys)
 
 
 class ScalingConfigs:

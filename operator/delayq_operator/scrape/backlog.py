@@ -40,6 +40,7 @@ _OF_ALL_SHARDS: Final = frozenset(
         table.ERASED_SHARDS,
         table.PARKED_TASKS,
         table.PARKED_OLDEST_DUE,
+        table.AWAITED_FILES,
     )
 )
 NEEDED: Final = _OF_ALL_SHARDS | frozenset(
@@ -104,6 +105,8 @@ class Backlog:
     """One of contract.metrics.OUTAGES: why Redis does not serve; empty if it does, or if unknown."""
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
+    awaited: tuple[str, ...] = ()
+    """Files of the recovery check that a scanner waits for, such as "key token of Secret shop"."""
     shards: Shards = field(default_factory=Shards)
     late_at: float = -math.inf
     """When a reading last found tasks later than allowed, Unix seconds."""
@@ -148,7 +151,7 @@ class Backlog:
     def _facts(self, allowed_seconds: float) -> tuple[object, ...]:
         due, late = self.whole and self.due > 0, self.late(allowed_seconds)
         redis = (self.redis_up, self.outage, self.risks)
-        return (*redis, self.whole, due, late, self.blind, *self.shards.facts)
+        return (*redis, self.awaited, self.whole, due, late, self.blind, *self.shards.facts)
 
     def moved(self, before: Backlog) -> bool:
         """Whether numbers or times changed significantly."""
@@ -262,6 +265,14 @@ class Reading:
         held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
         return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
 
+    def awaited(self, named: frozenset[str]) -> tuple[str, ...]:
+        """Return the files that any scanner waits for, of those that the spec names: labels are a tenant's text."""
+        return tuple(
+            sorted(
+                named.intersection(has.get("file", "") for has, _ in self._values[table.AWAITED_FILES.name])
+            )
+        )
+
     def unknown_kinds(self) -> tuple[UnknownKind, ...]:
         """Return the kinds of parked tasks, those with the most tasks first. Scanners report at most MOST_PARKED."""
         tasks, oldest = dict[tuple[str, str], float](), dict[tuple[str, str], float]()
@@ -305,8 +316,8 @@ class Reading:
         return next((cause for cause in table.OUTAGES if cause in held), "")
 
 
-def backlog(reading: Reading, now: float) -> Backlog:
-    """Sum a reading up; `now` in Unix seconds."""
+def backlog(reading: Reading, now: float, check_files: frozenset[str] = frozenset()) -> Backlog:
+    """Sum a reading up; `now` in Unix seconds. `check_files` are those that the spec names for the recovery check."""
     overdue = max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0)
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
     tasks = {state: reading.total(table.TASKS, state=state) for state in table.STATES}
@@ -321,5 +332,6 @@ def backlog(reading: Reading, now: float) -> Backlog:
         redis_up=up,
         outage="" if up else reading.outage(),
         risks=reading.risks(),
+        awaited=reading.awaited(check_files),
         shards=reading.sharding(),
     )

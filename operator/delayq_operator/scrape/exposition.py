@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 2.0
-TOO_LONG: Final = 384  # for a line that is needed
+TOO_LONG: Final = 1024  # for a line that is needed: it may have three names of 253 characters
 AT_A_TIME: Final = 128  # lines parsed before yielding to the event loop
 MOST_CHARACTERS: Final = 200
 PLAIN_LINES: Final = 24  # of a shard, in the metrics that count, but for horizons that were asked for

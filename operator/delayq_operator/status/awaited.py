@@ -2,7 +2,7 @@
 
 The operator does not read Secrets of HTTP handlers, so it cannot know which keys they have. Workers run images that
 tenants choose: only files that the spec names count. Not here: HTTP (worker_poller.py), the text of the condition
-(readiness.py).
+(readiness.py), files of the recovery check, which scanners report with the backlog (backlog.py).
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class Awaited:
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Store the report of a worker."""
-        files = (
-            labels.get("file", "") for name, labels, _ in samples if name == table.WORKER_AWAITED_FILES.name
-        )
+        files = (labels.get("file", "") for name, labels, _ in samples if name == table.AWAITED_FILES.name)
         self._said[pod.name] = now, frozenset(files)
 
     def seen(self, named: frozenset[str], now: float) -> tuple[str, ...]:

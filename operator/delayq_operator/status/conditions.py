@@ -223,6 +223,7 @@ def degraded(view: View) -> Condition:
             "PodsFailing",
             f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else "",
         ),
+        ("CheckUnusable", _check_unusable(view)),
     ):
         if what:
             return condition("Degraded", reason, what)
@@ -241,6 +242,20 @@ def _rejected(view: View) -> str:
         what = "The last run of the reaper has no pod: the API server rejects it, or the Job controller does not run."
         found.append(f"{what} `kubectl describe jobs --selector {jobs}` says why.")
     return " ".join(found)
+
+
+def _check_unusable(view: View) -> str:
+    """Say what a recovery check cannot be called without. Scanners work on: tasks run when they fall due."""
+    check = view.queue.spec.recovery.check if view.queue is not None else None
+    if view.queue is None or check is None or view.backlog is None or not view.backlog.awaited:
+        return ""
+    what = f"Scanners cannot call spec.recovery.check of queue {view.queue.queue}"
+    scanner = names.deployment(view.resource.key.name, "scanner")
+    return (
+        f"{what}: they wait for {listed(view.backlog.awaited)}. Until then, onFailure ({check.on_failure}) decides "
+        "about each task whose lease expires. Create or correct the key: it is read within two minutes. "
+        f"`kubectl logs deployment/{scanner}` has what is wrong, as secret_awaited."
+    )
 
 
 def _rollout_paused(view: View) -> str:

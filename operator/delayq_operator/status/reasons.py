@@ -56,7 +56,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     ),
     "Degraded": _reasons(
         true="NameConflict ApplyFailed OperatorConflict QueueConflict UnmanagedFields EraseFailed PodsRejected"
-        " RolloutPaused PodsFailing",
+        " RolloutPaused PodsFailing CheckUnusable",
         false="AsExpected",
     ),
     "ScalingActive": {

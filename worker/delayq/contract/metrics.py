@@ -302,13 +302,6 @@ WORKER_UNUSABLE_SLOTS: Final = _gauge(
     "worker_unusable_slots",
     "Slots that this worker does not use, because it lacks threads, processes, descriptors or memory.",
 )
-MOST_AWAITED: Final = 16
-"""Most files that a worker reports as awaited."""
-WORKER_AWAITED_FILES: Final = _gauge(
-    "worker_awaited_files",
-    "1 for each file of an HTTP handler that this worker waits for, of the first 16; no value once all are there.",
-    "file",
-)
 WORKER_FIRST_CLAIM: Final = _gauge(
     "worker_first_claim_timestamp_seconds",
     "Unix time of the first answered claim of this worker; no value before.",
@@ -352,6 +345,14 @@ ERASED_SHARDS: Final = _gauge("erased_shards", "Shards emptied by `delayq erase`
 
 REDIS_ERRORS: Final = _counter("redis_errors", "Failed calls to Redis.", "process")
 LOOP_ERRORS: Final = _counter("loop_errors", "Failed steps of a loop; the loop retries them.", "loop")
+MOST_AWAITED: Final = 16
+"""Most files that a process reports as awaited."""
+AWAITED_FILES: Final = _gauge(
+    "awaited_files",
+    "1 for each mounted file of an HTTP handler or recovery check that this process waits for, of the first 16; no "
+    "value once all are there.",
+    "file",
+)
 
 METRICS: Final = tuple(
     metric

@@ -279,6 +279,8 @@ class Reaper:
             recovery,
             once,
         )
+        if recovery is not None:
+            self.counters.lacks = recovery.lacks
         self._spec, self._commands = spec, commands
         self._durability = Durability.of(spec.durability)
         self._connection = AsyncConnection(address)

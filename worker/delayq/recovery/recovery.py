@@ -54,6 +54,7 @@ class Recovery:
         self._commands, self._connection = commands, AsyncConnection(address)
         self._recoverer = Recoverer(commands, self._connection, spec, check)
         self._runner, self.done = self._recoverer.runner, self._recoverer.done
+        self.lacks = check.lacks
         # A lease granted after a poll cannot expire sooner than this.
         self._longest = min(POLL_SECONDS, float(spec.delivery.lease_duration_seconds))
         self._running: dict[ExpiredLease, asyncio.Task[None]] = {}

@@ -184,6 +184,8 @@ class Scanner:
         self._document = document
         self._schedules: ScheduleWatch | None = None
         self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
+        if recovery is not None:
+            self.counters.lacks = recovery.lacks
         self._spec, self._commands, self._address, self._owner = spec, commands, address, owner
         self._durability = Durability.of(spec.durability)
         # Migration has its own connection: large batches and waits for confirmation must not delay a wake.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from delayq.contract import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Buckets:
@@ -62,6 +62,8 @@ class ProcessCounters:
     queue: str
     redis_errors: int = 0
     loop_errors: Counter[str] = field(default_factory=Counter)
+    lacks: Callable[[], Mapping[str, str]] = dict
+    """Looks at the mounted files of HTTP services: those that cannot be used yet, and why."""
 
 
 @dataclass
@@ -71,7 +73,6 @@ class WorkerCounters(ProcessCounters):
     slots: int = 0
     busy: int = 0
     unusable: int = 0
-    awaited_files: tuple[str, ...] = ()  # of HTTP handlers; the first few
     first_claim: float | None = None  # Unix seconds
     claimed: int = 0
     extended: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from delayq.contract import metrics as m
@@ -27,6 +28,8 @@ def process_families(counters: ProcessCounters) -> Iterable[Family]:
     yield _family(
         m.LOOP_ERRORS, {(counters.queue, loop): count for loop, count in counters.loop_errors.items()}
     )
+    files = islice(counters.lacks(), m.MOST_AWAITED)
+    yield _family(m.AWAITED_FILES, {(counters.queue, file): 1 for file in files})
 
 
 def eraser_families(counters: ProcessCounters, shards: int, outage: Outage | None) -> Iterable[Family]:
@@ -51,7 +54,6 @@ def worker_families(counters: WorkerCounters) -> Iterable[Family]:
     }
     for metric, value in plain.items():
         yield _family(metric, {(queue,): value})
-    yield _family(m.WORKER_AWAITED_FILES, {(queue, file): 1 for file in counters.awaited_files})
     first: dict[Labels, float] = {} if counters.first_claim is None else {(queue,): counters.first_claim}
     yield _family(m.WORKER_FIRST_CLAIM, first)
     yield _family(m.WORKER_SETTLED, {(queue, outcome): counters.settled[outcome] for outcome in m.OUTCOMES})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from delayq.contract.metrics import MOST_AWAITED
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
@@ -33,13 +32,11 @@ class AwaitedFiles:
         self._lacks, self._slots = lacks, slots
         self.waits_for = ""
         self.alarm = Alarm()
-        slots.awaiting = True
+        slots.awaiting, slots.counters.lacks = True, lacks
         self._look()
 
     def _look(self) -> None:
-        lacks = self._lacks()
-        self.waits_for = "; ".join(lacks.values())
-        self._slots.counters.awaited_files = tuple(lacks)[:MOST_AWAITED]
+        self.waits_for = "; ".join(self._lacks().values())
 
     async def step(self) -> float:
         """Look again; returns the pause until the next look."""

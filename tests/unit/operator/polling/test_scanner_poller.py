@@ -180,6 +180,18 @@ async def test_many_pods_that_do_not_answer_take_a_bounded_time(scraper: Scanner
     assert scraper.read_error(ORDERS) == "p000 does not answer"
 
 
+async def test_a_file_that_scanners_wait_for_is_reconciled_when_it_changes(scraper: ScannerPoller) -> None:
+    ref, file = {"name": "shop", "key": "token"}, "key token of Secret shop"
+    http = {"url": "https://shop/", "secretHeaders": {"Authorization": ref}}
+    scraper._queues.seen(known(ORDERS, 10, version=101, recovery={"check": {"http": http}}))
+    waits: list[Sample] = [("delayq_awaited_files", {"queue": "orders", "file": file}, 1.0)]
+    work, times = cast("Enqueued", scraper._work), []
+    for answer in (LEADS, [*LEADS, *waits], [*LEADS, *waits], LEADS):
+        await read(scraper, Answers(a=answer))
+        times.append(work.times)
+    assert times == [1, 2, 2, 3]
+
+
 # --- Queues that are scaled by their work.
 
 

@@ -11,6 +11,7 @@ from delayq.contract.metrics import horizon_label
 from delayq.protocol.due_histogram import DueHistogram
 from delayq.protocol.results import Counts, ParkedKind
 from delayq.service import metrics as scanner_metrics
+from delayq.service.counters import ProcessCounters
 from delayq.service.exposition import render
 from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, UnknownKind, backlog
 from delayq_operator.scrape.shards import Shards
@@ -120,6 +121,19 @@ def test_kinds_of_parked_tasks_add_up_and_names_that_cannot_be_are_ignored() -> 
         UnknownKind("push", 2, 15, NOW_MS / 1000 - 9),
         UnknownKind("", 0, 3, NOW_MS / 1000),
     )
+
+
+def test_files_that_a_scanner_lacks_count_if_the_spec_names_them_for_its_check() -> None:
+    """A change is a state, and not a number: it is reported at once."""
+    counters = ProcessCounters(
+        "scanner", "orders", lacks=lambda: {"key a of Secret shop": "", "call 555-0100": ""}
+    )
+    lacking = list(samples(render(scanner_metrics.process_families(counters)).decode()))
+    reading = Reading([scanner({0: True}), lacking])
+    found = backlog(reading, NOW, frozenset({"key a of Secret shop", "key b of Secret shop"}))
+    assert found.awaited == ("key a of Secret shop",)
+    assert found.turned(replace(found, awaited=()), allowed_seconds=10.0)
+    assert backlog(reading, NOW).awaited == ()
 
 
 def test_a_scanner_exports_the_most_frequent_of_many_unknown_kinds() -> None:

@@ -132,7 +132,7 @@ def test_a_worker_that_waited_for_a_secret_does_not_teach_either() -> None:
     """It claims when the Secret is there, however long that takes."""
     stats, waits = WorkerStats({}), worker("waits", 1000)
     file = {"queue": "orders", "file": "key token of Secret shop"}
-    stats.take(waits, [("delayq_worker_awaited_files", file, 1.0)], NOW - 500)
+    stats.take(waits, [("delayq_awaited_files", file, 1.0)], NOW - 500)
     stats.take(waits, says(NOW), NOW)
     assert stats.lead.seconds is None
 

@@ -27,7 +27,7 @@ FILE = "key token of Secret shop"
 
 
 def waits(*files: str) -> list[Sample]:
-    return [("delayq_worker_awaited_files", {"queue": "orders", "file": file}, 1.0) for file in files]
+    return [("delayq_awaited_files", {"queue": "orders", "file": file}, 1.0) for file in files]
 
 
 def test_what_is_said_counts_while_it_is_news_and_in_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,11 @@ EXTERNAL = queue(autoscaling={"mode": "External"}, worker={"replicas": 0})
 BY_OTHERS = Scale(replicas=0, reason="ExternalAutoscaler", message="0 workers")
 GUARDED = queue(guard={"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}})
 GUARD_DOWN = GuardCounts(unable=3)
+HTTP = {"url": "https://shop/", "secretHeaders": {"Authorization": {"name": "shop", "key": "token"}}}
+AWAITS_A_KEY: dict[str, Any] = {
+    "queue": queue(recovery={"check": {"http": HTTP}}),
+    "backlog": replace(HEALTHY, awaited=("key token of Secret shop",)),
+}
 ERASING = Erasing(message="Job orders-erase erases the tasks.")
 LATE_AT_WORK = replace(LATE, in_flight=8)
 IDLE = Sample(ready=1)
@@ -110,6 +115,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("AsExpected", view(worker=ASLEEP, queue=EXTERNAL, scale=BY_OTHERS)),  # an HPA may want none
         ("NoWorkers", view(worker=ASLEEP)),  # a fixed number stays there
         ("AsExpected", view(worker=ROLLING)),  # the old ones still work
+        ("AsExpected", view(**AWAITS_A_KEY)),  # a check is asked after a crash only
         ("AsExpected", view(backlog=None)),  # unknown, but scanners are ready, which takes Redis
         ("PolicyViolation", view(forbidden=PROBLEM)),
         ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
@@ -231,6 +237,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("PodsRejected", view(podless_run=True)),
         ("RolloutPaused", view(worker=replace(RUNNING, paused=True))),
         ("PodsFailing", view(troubles={"worker": "orders-worker-1: CrashLoopBackOff: no module"})),
+        ("CheckUnusable", view(**AWAITS_A_KEY)),
+        ("PodsFailing", view(**AWAITS_A_KEY, troubles={"worker": "orders-worker-1: CrashLoopBackOff"})),
         ("AsExpected", view(erasing=ERASING)),
         ("EraseFailed", view(erasing=replace(ERASING, failed=True))),
         ("NameConflict", view(taken=("Deployment orders-worker",), foreign=("container a",))),
@@ -424,3 +432,12 @@ def test_an_image_is_asked_for_only_where_code_is_missing_and_none_was_given(kin
 
 def test_there_are_words_for_every_risk_that_scanners_tell_of() -> None:
     assert {*RISKS, "fsync_unknown", "unknown"} == set(DURABILITY_RISKS)
+
+
+def test_a_check_without_its_key_is_named_with_what_decides_meanwhile_and_what_to_do() -> None:
+    [told] = [each for each in readiness.everything(view(**AWAITS_A_KEY)) if each.type == "Degraded"]
+    assert told.message == (
+        "Scanners cannot call spec.recovery.check of queue orders: they wait for key token of Secret shop. "
+        "Until then, onFailure (Wait) decides about each task whose lease expires. Create or correct the key: "
+        "it is read within two minutes. `kubectl logs deployment/orders-scanner` has what is wrong, as secret_awaited."
+    )

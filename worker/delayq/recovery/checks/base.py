@@ -8,7 +8,7 @@ from delayq.errors import DelayQError
 from delayq.protocol.results import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from delayq.protocol.envelope import Task
 
@@ -30,6 +30,9 @@ class Check(Protocol):
     @property
     def stuck(self) -> int:
         """The number of threads that still run cancelled checks; each reduces the concurrency by one."""
+
+    def lacks(self) -> Mapping[str, str]:
+        """Return the mounted files without which it gives no verdict and that cannot be used yet, and why."""
 
     async def start(self) -> None:
         """Open shared resources; HandlerSetupError when the document names something that does not exist."""

@@ -27,6 +27,10 @@ class LedgerCheck:
         """The check closes the guard."""
         self._guard = guard
 
+    def lacks(self) -> dict[str, str]:
+        """Need no file of an HTTP service."""
+        return {}
+
     async def start(self) -> None:
         """Open nothing: a database that is down now may be up at the first check."""
 

@@ -37,6 +37,10 @@ class PythonCheck:
         """The number of threads that still run cancelled checks."""
         return self._threads.abandoned
 
+    def lacks(self) -> dict[str, str]:
+        """Need no file of an HTTP service."""
+        return {}
+
     async def start(self) -> None:
         """Open nothing."""
 

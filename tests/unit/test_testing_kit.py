@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable  # noqa: TC003 -- annotations that are read
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -436,3 +438,11 @@ def test_occurrences_that_do_not_fit_are_an_error(delayq_queue: Callable[..., Qu
         AssertionError, match=r"spec\.limits has no room for 1 occurrence of schedule nightly"
     ):
         queue.advance(days=1)
+
+
+def test_pytest_loads_the_plugin_and_nothing_that_it_does_not_need_yet() -> None:
+    """In each run of each project that has delayq installed."""
+    program = (
+        "import sys, delayq.testing.plugin; sys.exit(bool({'redis', 'yaml', 'delayq.app'} & {*sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

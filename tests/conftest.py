@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -12,12 +13,13 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import forking
 from tests.remains import Remains
 from tests.servers import FLAVOURS, PREFERRED, RedisServer, ServerMissingError, binary
 from tests.topologies.kinds import MORE_CLUSTERS, TOPOLOGIES, flavour_of, start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from tests.topologies.kinds import Servers
 
@@ -58,6 +60,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # not in each worker of xdist
         config.pluginmanager.register(Remains(config), "remains")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect in one worker after the other: the first compiles all tests, and the others read its bytecode."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    shared = session.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]  # not public
+    lock = os.open(shared, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)
+    finally:
+        os.close(lock)
+
+
+def pytest_sessionfinish() -> None:
+    forking.end()
 
 
 @pytest.hookimpl(trylast=True)

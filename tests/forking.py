@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from contextlib import contextmanager
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from delayq.cli import main
+from delayq.local.tether import tie
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from multiprocessing.connection import Connection
 
 CONTEXT: Final = multiprocessing.get_context("forkserver")
+ROOT: Final = str(Path(__file__).parents[1])
 
 
 @contextmanager
 def forking(*modules: str) -> Iterator[None]:
     """A process that has imported these, whose forks start at once. Nothing else ends it while this one lives."""
+    end()
     CONTEXT.set_forkserver_preload(list(modules))
     child = CONTEXT.Process(target=os.getpid)
     child.start()
@@ -24,5 +34,57 @@ def forking(*modules: str) -> Iterator[None]:
     try:
         yield
     finally:
-        forkserver._forkserver._stop()  # type: ignore[attr-defined]  # it has no public way to end
-        resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # nor has this one
+        end()
+
+
+def end() -> None:
+    """End the process that forks, and its forks, and wait for it; the next fork starts another one."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # it has no public way to end
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # nor has this one
+
+
+class Fork:
+    """A `delayq` command in a fork, with what `Process` needs of subprocess.Popen."""
+
+    def __init__(self, argv: list[str], env: Mapping[str, str], cwd: Path | None) -> None:
+        self.args = argv
+        CONTEXT.set_forkserver_preload(["tests.preloaded"])  # for one that has yet to start
+        output, writer = CONTEXT.Pipe(duplex=False)
+        with writer:
+            arguments = (argv, dict(env), str(cwd or Path.cwd()), writer)
+            self._child = CONTEXT.Process(target=_run, args=arguments, daemon=True)
+            self._child.start()
+        assert self._child.pid is not None
+        self.pid = self._child.pid
+        with output:
+            self.stdout = os.fdopen(os.dup(output.fileno()), errors="replace")
+
+    def poll(self) -> int | None:
+        return self._child.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._child.join(timeout)
+        if self._child.exitcode is None:
+            raise subprocess.TimeoutExpired("delayq", timeout or 0)
+        return self._child.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, number)
+
+
+def _run(argv: list[str], env: dict[str, str], cwd: str, output: Connection) -> None:
+    """What the script does, in a session of its own that ends with the fork server."""
+    os.setsid()
+    tie(os.getppid(), signal.SIGKILL)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+    output.close()
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", 1, closefd=False)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", 1, closefd=False)  # type: ignore[misc]
+    sys.argv, sys.path = argv, [each for each in sys.path if each not in ("", ROOT)]
+    main()

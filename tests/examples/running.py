@@ -55,7 +55,7 @@ def client(folder: Path) -> SyncClient:
 
 def done(*argv: str, cwd: Path, env: Mapping[str, str] | None = None) -> str:
     """What a command prints that ends well; `python` is ours."""
-    process = Process.start(
+    process = Process.quick(
         *(sys.executable if word == "python" else word for word in argv), cwd=cwd, env=env
     )
     assert process.wait() == 0, process.output

@@ -44,7 +44,7 @@ class Crew(Fleet):
         """Start a process there; it does not work yet."""
         redis = f"redis://{machine.redis}:{self.server.port}/0"
         argv = ("--config", str(self.config), "--redis", redis, "--port", "0", *ENDLESS[role])
-        process = Process.start(
+        process = Process.quick(
             *machine.enter,
             DELAYQ,
             role,

@@ -70,6 +70,8 @@ class Fleet:
     spec: dict[str, Any]
     environment: dict[str, str] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
+    forked: bool = True
+    """Whether its processes are forks: not if a test is about what others see of them."""
 
     def __post_init__(self) -> None:
         self.ledger_dir = self.dir / "ledger"
@@ -90,7 +92,8 @@ class Fleet:
         where = () if "redis" in self.spec else ("--redis", self.server.url)
         argv = ("--config", str(self.config), *where, "--port", "0", *ENDLESS[role], *options)
         env = {"LEDGER": str(self.ledger_dir), **self.environment}
-        process = Process.start(*before, DELAYQ, role, *argv, env=env, cwd=HERE)
+        start = Process.quick if self.forked else Process.start
+        process = start(*before, DELAYQ, role, *argv, env=env, cwd=HERE)
         self.processes.append(process)
         if ready:
             self.wait_ready(process)
@@ -311,6 +314,7 @@ def fleets(directory: Path, flavour: str, queue: str) -> Iterator[NewFleet]:
         *,
         environment: dict[str, str] | None = None,
         server: RedisServer | None = None,
+        forked: bool = True,
         **options: Any,  # noqa: ANN401  RedisServer.start's
     ) -> Fleet:
         home = directory / f"fleet-{len(made)}"
@@ -318,7 +322,7 @@ def fleets(directory: Path, flavour: str, queue: str) -> Iterator[NewFleet]:
         if server is None:
             server = RedisServer.start(flavour, dir=home / "redis", **{"appendonly": True, **options})
             servers.append(server)
-        made.append(Fleet(server, home, queue, spec or {}, environment or {}))
+        made.append(Fleet(server, home, queue, spec or {}, environment or {}, forked=forked))
         return made[-1]
 
     try:

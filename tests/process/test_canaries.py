@@ -145,7 +145,7 @@ def test_a_sentinels_password_is_told_by_nobody(new_fleet: NewFleet, tmp_path: P
     sentinel = {"masterName": "main", "nodes": [{"host": "127.0.0.1", "port": server.port}], "auth": secret}
     redis = {"sentinel": sentinel, "auth": secret, "connection": {"timeoutSeconds": 1}}
     environment = {"DELAYQ_SECRETS_DIR": str(tmp_path), "PYTHONASYNCIODEBUG": "1"}
-    fleet = new_fleet({"redis": redis}, server=server, environment=environment)
+    fleet = new_fleet({"redis": redis}, server=server, environment=environment, forked=False)
     try:
         output = every_command(fleet)
         scanner = fleet.start("scanner", "--log-level", "debug", ready=False)
@@ -172,7 +172,7 @@ def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFle
         handler = {"http": http | {"url": "http://127.0.0.1:1/take"}}
         kinds = {"failing": {"http": http | {"url": failing}}}
         spec = {"handler": handler | {"kinds": kinds}, "delivery": {"maxAttempts": 1}}
-        fleet = new_fleet(spec, environment=environment)
+        fleet = new_fleet(spec, environment=environment, forked=False)
         worker = fleet.start("worker", "--log-level", "debug")
         with fleet.client() as client:
             client.schedule({"n": 1}, delay_ms=0, task_id="letter")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Mapping
 
+    from tests.forking import Fork
+
 SCRIPT: Final = Path(__file__).with_name("sandbox.sh")
 TIED: Final = ("setpriv", "--pdeathsig", "KILL", "--")
 KINDS: Final = ("--mount", "--net", "--pid", "--ipc", "--uts")
@@ -136,7 +138,7 @@ class Entered(LoggedProcess):
                 os.kill(self.inner, number)
 
 
-def child_of(popen: subprocess.Popen[bytes] | subprocess.Popen[str]) -> int:
+def child_of(popen: subprocess.Popen[bytes] | subprocess.Popen[str] | Fork) -> int:
     """The one child of our child, once it has started it."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while popen.poll() is None and time.monotonic() < deadline:

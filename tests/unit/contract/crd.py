@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 CRDS: Final = Path(__file__).parents[3] / "crds"
-CRD: Schema = yaml.safe_load((CRDS / "delayqueue.yaml").read_text())
-SCHEDULE_CRD: Schema = yaml.safe_load((CRDS / "delayschedule.yaml").read_text())
+CRD: Schema = yaml.load((CRDS / "delayqueue.yaml").read_text(), yaml.CSafeLoader)
+SCHEDULE_CRD: Schema = yaml.load((CRDS / "delayschedule.yaml").read_text(), yaml.CSafeLoader)
 
 
 def root(crd: Schema) -> Schema:

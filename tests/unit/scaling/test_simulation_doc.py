@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from matplotlib.image import imread
 
 from benchmarks.simulation.__main__ import simulate
 
@@ -45,6 +44,8 @@ def test_a_command_prints_and_draws_what_is_shown(command: str, shown: str, here
         assert printed == shown
     [name] = re.findall(r"--png (\w+\.png)", command)
     assert f"(../images/simulate-{name})" in SECTION
+    from matplotlib.image import imread  # noqa: PLC0415 -- a second of a core, in each pytest worker
+
     drawn, kept = imread(here / name), imread(DOCS / f"images/simulate-{name}")
     assert drawn.shape == kept.shape
     assert abs(drawn - kept).mean() < 0.01  # another machine may draw a line by a hair differently

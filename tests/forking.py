@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import wait
+from multiprocessing.popen_forkserver import Popen
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from delayq.cli import main
 from delayq.local.tether import tie
+from delayq_operator.__main__ import main as operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 ROOT: Final = str(Path(__file__).parents[1])
+MAINS: Final = {"delayq": main, "delayq-operator": operator}
+"""What the installed scripts call."""
 
 
 @contextmanager
@@ -44,29 +50,35 @@ def end() -> None:
 
 
 class Fork:
-    """A `delayq` command in a fork, with what `Process` needs of subprocess.Popen."""
+    """One of our commands in a fork, with what `Process` needs of subprocess.Popen; threads may share it."""
 
-    def __init__(self, argv: list[str], env: Mapping[str, str], cwd: Path | None) -> None:
-        self.args = argv
+    def __init__(
+        self, argv: list[str], env: Mapping[str, str], cwd: Path | None, log: IO[bytes] | None = None
+    ) -> None:
+        """What it writes goes into a log, or to `stdout`."""
+        self.args, self.stdout = argv, None
         CONTEXT.set_forkserver_preload(["tests.preloaded"])  # for one that has yet to start
         output, writer = CONTEXT.Pipe(duplex=False)
-        with writer:
+        with output, writer:
+            if log is None:
+                self.stdout = os.fdopen(os.dup(output.fileno()), errors="replace")
+            else:
+                os.dup2(log.fileno(), writer.fileno())
             arguments = (argv, dict(env), str(cwd or Path.cwd()), writer)
-            self._child = CONTEXT.Process(target=_run, args=arguments, daemon=True)
-            self._child.start()
-        assert self._child.pid is not None
-        self.pid = self._child.pid
-        with output:
-            self.stdout = os.fdopen(os.dup(output.fileno()), errors="replace")
+            # Not its `start`, which looks after all processes that any thread has started.
+            self._child = Popen(CONTEXT.Process(target=_run, args=arguments))
+        self.pid: int = self._child.pid
+        self._reading = threading.Lock()
 
     def poll(self) -> int | None:
-        return self._child.exitcode
+        with self._reading:  # the exit code can be read once
+            return self._child.poll()
 
     def wait(self, timeout: float | None = None) -> int:
-        self._child.join(timeout)
-        if self._child.exitcode is None:
-            raise subprocess.TimeoutExpired("delayq", timeout or 0)
-        return self._child.exitcode
+        wait([self._child.sentinel], timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return code
 
     def send_signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
@@ -86,5 +98,6 @@ def _run(argv: list[str], env: dict[str, str], cwd: str, output: Connection) -> 
     output.close()
     sys.stdout = sys.__stdout__ = os.fdopen(1, "w", 1, closefd=False)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = os.fdopen(2, "w", 1, closefd=False)  # type: ignore[misc]
-    sys.argv, sys.path = argv, [each for each in sys.path if each not in ("", ROOT)]
-    main()
+    added = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
+    sys.argv, sys.path = argv, [*added, *(each for each in sys.path if each not in ("", ROOT))]
+    MAINS[Path(argv[0]).name]()

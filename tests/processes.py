@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from tests.forking import Fork
+from tests.forking import MAINS, Fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 DELAYQ = str(Path(sys.executable).with_name("delayq"))
+FORKED: Final = {str(Path(sys.executable).with_name(name)) for name in MAINS}
 PATIENCE_SECONDS: Final = 60.0
 """Where others use the machine too, even a start of Python takes seconds."""
 
@@ -70,11 +71,11 @@ class Process:
 
     @classmethod
     def quick(cls, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Process:
-        """Like `start`, with `delayq` in a fork that needs no imports: for tests that are not about its start.
+        """Like `start`, with a command of ours in a fork that needs no imports: for tests that are not about its start.
 
         Variables of Python's own take effect in a process of its own only.
         """
-        if argv[0] != DELAYQ or any(name.startswith("PYTHON") for name in env or ()):
+        if argv[0] not in FORKED or any(name.startswith("PYTHON") for name in env or ()):
             return cls.start(*argv, env=env, cwd=cwd)
         return cls._read_from(Fork(list(argv), os.environ | dict(env or {}), cwd))
 

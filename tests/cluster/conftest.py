@@ -43,7 +43,16 @@ RIGHTS = (
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def forks() -> Iterator[None]:
+    """Of operators, of pods on a ProcessNode, and of each ForkedPlugin."""
+    plugin = ("root", "status", "holding", "report", "schedules", "passed")
+    commands = (f"delayq.cli.kubectl.{each}" for each in plugin)
+    with forking("delayq_operator.runtime.cli", *commands, "tests.preloaded"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, forks: None) -> Iterator[ControlPlane]:  # noqa: ARG001
     """The cluster to test on: ask for `control_plane` instead to stop its servers."""
     plane = ControlPlane.start(tmp_path_factory.mktemp("cluster"))
     yield plane
@@ -137,14 +146,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _stops_operator(item: pytest.Item) -> bool:
     asked = getattr(item, "fixturenames", ())
     return "cluster" in asked and "shared" not in asked
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[None]:
-    """A ForkedPlugin's."""
-    commands = ("root", "status", "holding", "report", "schedules", "passed")
-    with forking(*(f"delayq.cli.kubectl.{each}" for each in commands)):
-        yield
 
 
 class Shared:

@@ -133,7 +133,7 @@ def test_the_queue_is_in_another_namespace_than_the_operator_with_copies_of_its_
     release.prepare_test()
     rights = install_rights(cluster, home, also=(namespace,))
     args = (f"--namespace={namespace}", f"--own-namespace={home}")
-    operator = Operator.start(rights, home, *args).wait_ready()
+    operator = Operator.fork(rights, home, *args).wait_ready()
     done = release.test()
     operator.process.stop()
     assert done.returncode == 0, done.stdout + done.stderr

@@ -35,7 +35,7 @@ def healthy(operator: Operator) -> bool:
 
 @pytest.fixture
 def world(control_plane: ControlPlane, kubeconfig: Path, namespace: str) -> Iterator[World]:
-    operator = Operator.start(kubeconfig, namespace).wait_ready()
+    operator = Operator.fork(kubeconfig, namespace).wait_ready()
     yield World(control_plane, operator, namespace)
     operator.process.stop()
 
@@ -113,7 +113,7 @@ def test_a_crd_that_was_deleted_and_made_again_is_served_again(plane: ControlPla
     install_crd(plane)
     namespace = f"crd-{uuid4().hex[:8]}"
     make_namespace(plane, namespace)
-    with running(Operator.start(install_rights(plane, namespace), namespace)) as operator:
+    with running(Operator.fork(install_rights(plane, namespace), namespace)) as operator:
         world = World(plane, operator, namespace)
         world.start("before")
         plane.kubectl("delete", "crd", CRD, "--timeout=30s")

@@ -31,7 +31,7 @@ MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
 def start(kubeconfig: Path, namespace: str) -> Operator:
     """Without a Lease, for which each new one would wait 15 s."""
-    return Operator.start(kubeconfig, namespace, "--no-leader-election")
+    return Operator.fork(kubeconfig, namespace, "--no-leader-election")
 
 
 @pytest.fixture

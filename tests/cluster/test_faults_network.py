@@ -33,7 +33,7 @@ def proxy(cluster: ControlPlane) -> Iterator[Proxy]:
 
 @pytest.fixture
 def world(cluster: ControlPlane, kubeconfig: Path, namespace: str, proxy: Proxy) -> Iterator[World]:
-    operator = Operator.start(
+    operator = Operator.fork(
         proxy.through(kubeconfig), namespace, f"--silence-seconds={SILENCE_SECONDS}"
     ).wait_ready()
     yield World(cluster, operator, namespace)

@@ -51,14 +51,14 @@ def others(cluster: ControlPlane, kubeconfig: Path, namespace: str) -> Path:  # 
 
 @pytest.fixture
 def leader(kubeconfig: Path, namespace: str) -> Iterator[Operator]:
-    operator = Operator.start(kubeconfig, namespace).wait_ready()
+    operator = Operator.fork(kubeconfig, namespace).wait_ready()
     yield operator
     operator.process.stop()
 
 
 @pytest.fixture
 def standby(leader: Operator, others: Path, namespace: str) -> Iterator[Operator]:  # noqa: ARG001  it came first
-    operator = Operator.start(others, namespace)
+    operator = Operator.fork(others, namespace)
     operator.process.wait_http(f"http://127.0.0.1:{operator.port}/readyz")
     yield operator
     operator.process.stop()
@@ -107,7 +107,7 @@ def test_only_the_leader_writes_and_a_standby_takes_over(
     eventually(lambda: world.there("cronjobs", "orders-reaper"))
 
     # One that gets SIGTERM hands it over within 3 s.
-    third = Operator.start(kubeconfig, world.namespace)
+    third = Operator.fork(kubeconfig, world.namespace)
     try:
         third.process.wait_http(f"http://127.0.0.1:{third.port}/readyz")
         standby.process.send(signal.SIGTERM)
@@ -151,7 +151,7 @@ def test_it_ends_soon_whenever_it_is_told_to(
     """
     draw, longest = random.Random(4), 0.0
     for number in range(2):
-        operator = Operator.start(kubeconfig, namespace)
+        operator = Operator.fork(kubeconfig, namespace)
         try:
             if number:
                 operator.wait_ready()
@@ -164,7 +164,7 @@ def test_it_ends_soon_whenever_it_is_told_to(
             operator.process.stop()
         holder = control_plane.rest.get(LEASE.format(namespace))["spec"].get("holderIdentity", "")
         assert holder == "", operator.process.output
-    operator = Operator.start(kubeconfig, namespace).wait_ready()
+    operator = Operator.fork(kubeconfig, namespace).wait_ready()
     control_plane.api_server.pause()
     longest = max(longest, told_to_go(operator))
     print(f"it took at most {longest:.2f} s to end")
@@ -210,13 +210,13 @@ def test_the_newer_of_two_installations_stops_writing(
     cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
     """Two releases over one namespace do not overwrite each other: the older one serves, and reports the other."""
-    first = Operator.start(kubeconfig, namespace).wait_ready()
+    first = Operator.fork(kubeconfig, namespace).wait_ready()
     world = World(cluster, first, namespace)
     second = None
     try:
         world.start()
         other = ("--lease-name=other", "--worker-image=other:test")
-        second = Operator.start(cluster.kubeconfig, namespace, *other).wait_ready()
+        second = Operator.fork(cluster.kubeconfig, namespace, *other).wait_ready()
         second.process.wait_line(rf"queue_yielded queue={namespace}/orders other={namespace}/delayq-operator")
         told = world.until("Degraded", "True", "OperatorConflict")["message"]
         assert f"{namespace}/other" in told
@@ -246,11 +246,11 @@ def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(
     container = {"name": "x", "image": "x"}
     pod = cluster.rest.create(pods, {"metadata": {"name": "one"}, "spec": {"containers": [container]}})
     env = {"POD_NAME": "one", "POD_NAMESPACE": namespace, "POD_UID": pod["metadata"]["uid"]}
-    first = Operator.start(kubeconfig, namespace, **env).wait_ready()
+    first = Operator.fork(kubeconfig, namespace, **env).wait_ready()
     held = cluster.rest.get(LEASE.format(namespace))["metadata"]["uid"]
     first.process.kill()
     cluster.rest.delete(f"{pods}/one")
-    second = Operator.start(kubeconfig, namespace).wait_ready()
+    second = Operator.fork(kubeconfig, namespace).wait_ready()
     try:
         lease = cluster.rest.get(LEASE.format(namespace))
         assert lease["metadata"]["uid"] != held

@@ -28,7 +28,7 @@ WATCH_SECONDS: Final = 5  # of 300: rights are only checked when a watch begins
 
 
 def start(kubeconfig: Path, namespace: str) -> Operator:
-    return Operator.start(kubeconfig, namespace, f"--watch-seconds={WATCH_SECONDS}")
+    return Operator.fork(kubeconfig, namespace, f"--watch-seconds={WATCH_SECONDS}")
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def test_an_operator_lets_the_queues_of_its_own_namespace_go(
     cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
     """Pods of a namespace go before DelayQueues: an operator that is stopped by that takes its finalizers away."""
-    operator = Operator.start(kubeconfig, namespace, "--own-namespace", namespace)
+    operator = Operator.fork(kubeconfig, namespace, "--own-namespace", namespace)
     world = World(cluster, operator.wait_ready(), namespace)
     world.start(**DELETE)
     container = {"name": "x", "image": "x"}

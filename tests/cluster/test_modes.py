@@ -46,7 +46,7 @@ def test_monitors_come_and_go_with_their_kinds(
     And an operator that starts and finds everything as it should be, monitors too, leaves it alone.
     """
     args = ("--resync-seconds=2", "--no-leader-election")
-    with running(Operator.start(kubeconfig, namespace, *args)) as operator:
+    with running(Operator.fork(kubeconfig, namespace, *args)) as operator:
         world = World(cluster, operator, namespace)
         world.start(monitoring=MONITORING, reaper={"suspend": True})  # its runs are news
         eventually(lambda: world.children() >= MONITORS, what="monitors")
@@ -71,7 +71,7 @@ def test_monitors_come_and_go_with_their_kinds(
         eventually(lambda: world.there("podmonitors", "orders-delayq"), timeout_s=5, what="it is repaired")
         world.event("Repaired", "orders-delayq")  # which is behind all else
     mark = world.enqueue()
-    with running(Operator.start(kubeconfig, namespace, *args)) as world.operator:
+    with running(Operator.fork(kubeconfig, namespace, *args)) as world.operator:
         world.create("barrier", monitoring=MONITORING)
         eventually(lambda: world.there("prometheusrules", "barrier-delayq"))
         world.settle("barrier")
@@ -101,7 +101,7 @@ def test_without_rights_for_a_kind_of_monitor_all_else_goes_on(
     """It is said once; rights given are used at the next resync, rights withdrawn end nothing but these monitors."""
     restrict(cluster, namespace)
     args = ("--resync-seconds=2", "--watch-seconds=3")
-    with running(Operator.start(kubeconfig, namespace, *args)) as operator:
+    with running(Operator.fork(kubeconfig, namespace, *args)) as operator:
         world = World(cluster, operator, namespace)
         world.start(monitoring=MONITORING)
         eventually(lambda: world.there("prometheusrules", "orders-delayq"), what="the other kind")

@@ -121,12 +121,12 @@ def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(
 ) -> None:
     """The Deployment stays as it was, but for the number of its pods; what is corrected follows the spec again."""
     worker = ("deployments", "orders-worker")
-    with running(Operator.start(kubeconfig, namespace, "--pod-security=privileged")) as operator:
+    with running(Operator.fork(kubeconfig, namespace, "--pod-security=privileged")) as operator:
         world = World(cluster, operator, namespace)
         world.create(**templated(hostPID=True)["spec"])
         world.until("Accepted", "True")
         before = world.get(*worker)
-    with running(Operator.start(kubeconfig, namespace, "--worker-image=newer")) as world.operator:
+    with running(Operator.fork(kubeconfig, namespace, "--worker-image=newer")) as world.operator:
         told = eventually(lambda: refusal(world, "orders", "PolicyViolation"), what="it is refused")
         assert "spec.worker.template.spec.hostPID: true is forbidden" in told
         world.edit(worker={"replicas": 3})
@@ -155,7 +155,7 @@ def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
     make_namespace(cluster, home)
     own = (f"--own-namespace={home}", f"--own-service-account={ACCOUNT}")
     rights = install_rights(cluster, home, everywhere=True)
-    with running(Operator.start(rights, home, *own, everywhere=True)) as operator:
+    with running(Operator.fork(rights, home, *own, everywhere=True)) as operator:
         shop, office = (World(cluster, operator, where) for where in (namespace, home))
         shop.start("large", deletionPolicy="Delete")
         before = shop.get("deployments", "large-worker")["spec"]

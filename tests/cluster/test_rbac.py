@@ -162,7 +162,7 @@ def test_the_role_allows_what_the_operator_does_and_nothing_else(
         mark = plane.audit_mark()
         kubeconfig = install_rights(plane, room, everywhere=everywhere)
         for more in (live, lambda _: None):
-            with running(Operator.start(kubeconfig, room, everywhere=everywhere)) as operator:
+            with running(Operator.fork(kubeconfig, room, everywhere=everywhere)) as operator:
                 more(World(plane, operator, room))
         events = plane.audit_events(mark, user=f"system:serviceaccount:{room}:{ACCOUNT}")
         values = {} if everywhere else {"watchNamespaces": [room]}

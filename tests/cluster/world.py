@@ -44,7 +44,7 @@ def installed(cluster: ControlPlane) -> Iterator[Callable[..., Operator]]:
     home = f"operator-{uuid4().hex[:8]}"
     make_namespace(cluster, home)
     try:
-        yield partial(Operator.start, install_rights(cluster, home, everywhere=True), home, everywhere=True)
+        yield partial(Operator.fork, install_rights(cluster, home, everywhere=True), home, everywhere=True)
     finally:
         cluster.kubectl("delete", "namespace", home, "--wait=false", check=False)
 

@@ -72,7 +72,9 @@ class Api:
             if os.environ.get("KUBERNETES_SERVICE_HOST"):
                 kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             else:
-                await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
+                    os.environ.get("KUBECONFIG"), client_configuration=configuration
+                )
         except (kubernetes_config.ConfigException, OSError) as error:
             raise NoCluster(str(error)) from error
         return cls(configuration)

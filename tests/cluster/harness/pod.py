@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 STEP_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 0.5
 LAST_WORDS: Final = 2048
+DELAYQ: Final = "delayq"
+"""The command that is forked from a process that has imported it, where the image is no other build."""
 
 
 class Pod(threading.Thread):
@@ -44,7 +46,7 @@ class Pod(threading.Thread):
         self.address = address
         self.dir = directory
         self.containers: list[Container] = []
-        self._cluster = cluster
+        self._cluster, self._images = cluster, images
         self._mounts = mounts.Mounts(cluster, seen, directory, images)
         self._path = f"/api/v1/namespaces/{seen['metadata']['namespace']}/pods/{seen['metadata']['name']}"
         self._started_at = stamp()
@@ -104,6 +106,8 @@ class Pod(threading.Thread):
 
         def launch() -> LoggedProcess:
             with (self.dir / f"{spec['name']}.log").open("ab") as log:
+                if argv[0] == DELAYQ and spec["image"] not in self._images:
+                    return LoggedProcess.forked(log, *argv, cwd=self.dir, env=env)
                 return LoggedProcess.into(log, *argv, cwd=self.dir, env=env)
 
         def restarted(code: int) -> bool:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Final
 
+from tests.forking import Fork
 from tests.processes import Gone, Process
 from tests.servers import PORTS
 
@@ -48,6 +49,11 @@ class LoggedProcess(Process):
             start_new_session=True,
         )
         return cls(popen)
+
+    @classmethod
+    def forked(cls, log: IO[bytes], *argv: str, cwd: Path, env: Mapping[str, str]) -> LoggedProcess:
+        """The same of a command that tests.forking has imported."""
+        return cls(Fork([*argv], env, cwd, log))
 
 
 def free_port() -> int:

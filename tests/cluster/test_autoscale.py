@@ -35,12 +35,12 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
     orders.until_replicas(0)
     lead = orders.told("leadSeconds")
     world.until("Ready", "True", timeout_s=40)
-    ids = orders.schedule(3, lead + 25, "quick") | orders.schedule(3, lead + 25, "slow")
-    due = time.time() + lead + 25
-    wake = datetime.fromisoformat(orders.told("wakeTime")).timestamp()
-    assert abs(wake - (due - lead - 4)) < 8
     before = len(orders.events("ScaledUp"))
     with world.numbers("deployments", "orders-worker", "spec", "replicas") as seen:
+        due = time.time() + lead + 25
+        ids = orders.schedule(3, lead + 25, "quick") | orders.schedule(3, lead + 25, "slow")
+        wake = datetime.fromisoformat(orders.told("wakeTime")).timestamp()
+        assert abs(wake - (due - lead - 4)) < 8
         orders.until_done(ids)
         orders.until_replicas(0)
     assert seen[0] > 0

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 from delayq.errors import NotStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LACKS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS})
+NO_THREAD: Final = "can't start new thread"  # Python's words; a resolver or a driver may have needed it
 
 
 def start_thread(name: str, run: Callable[[], object]) -> None:
@@ -31,15 +32,40 @@ def start_thread(name: str, run: Callable[[], object]) -> None:
 
 def check_lack(error: BaseException) -> None:
     """Raise NotStarted if what prepares a run failed with this error for want of a resource."""
-    if is_lack(error):
-        raise NotStarted(f"{type(error).__name__}: {error}") from error
+    if lack := lack_of(error):
+        raise lack from error
+
+
+def lack_of(error: BaseException, *, unreachable: bool = False) -> NotStarted | None:
+    """Return the lack of a resource that caused an error; None if another cause did.
+
+    `unreachable`: a library says that a server or a file cannot be reached, as it also does without a descriptor.
+    """
+    found = next(filter(is_lack, causes(error)), None)
+    if found is None and unreachable and not _descriptor_is_left():
+        found = error
+    if found is None or isinstance(found, NotStarted):
+        return found
+    return NotStarted(f"{type(found).__name__}: {found}")
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error and what caused it."""
+    for _ in range(20):  # causes can be cyclic
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def is_lack(error: BaseException) -> bool:
     """Whether the error means that this process lacks a resource."""
     if isinstance(error, socket.gaierror):  # "temporary failure", also without a descriptor for its query
         return not _descriptor_is_left()
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in LACKS)
+    if isinstance(error, OSError):
+        return error.errno in LACKS
+    no_thread = isinstance(error, RuntimeError) and str(error) == NO_THREAD
+    return no_thread or isinstance(error, MemoryError | NotStarted)
 
 
 def _descriptor_is_left() -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from delayq.errors import GuardBusy, GuardLost, GuardUnavailable, Seen
 from delayq.guards.coverage import EVERY_TASK
 from delayq.protocol.alarm import Alarm
+from delayq.service.resources import check_lack
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -140,9 +141,10 @@ class GuardBreaker:
     async def _check(self) -> None:
         try:
             await self._guard.check()
-        except GuardUnavailable:
-            raise
         except Exception as error:
+            check_lack(error)  # of this worker, and no fault of the guard
+            if isinstance(error, GuardUnavailable):
+                raise
             # A guard whose check fails in any way must not guard a run.
             raise GuardUnavailable(self._guard.name, f"{type(error).__name__}: {error}") from error
 

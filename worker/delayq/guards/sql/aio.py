@@ -53,20 +53,20 @@ class Aio:
             return hold
 
         if self._pools.threaded:
-            return await self._bounded(in_thread(begin, unwanted_plain))
-        return await self._bounded(self._begin(step), unwanted)
+            return await self._bounded(in_thread(begin, unwanted_plain), begins=True)
+        return await self._bounded(self._begin(step), unwanted, begins=True)
 
     async def finish(self, hold: SqlHold, step: Callable[[Connection], None]) -> None:
         """Run the step on the hold's connection, and return that to the pool."""
         if hold.threaded:
-            await self._bounded(in_thread(partial(self._pools.finish, hold, step)))
+            await self._bounded(in_thread(partial(self._pools.finish, hold, step), ends=True))
         else:
             await self._bounded(self._finish(hold, step))
 
     async def abandon(self, hold: SqlHold) -> None:
         """Roll back, and return the hold's connection to the pool."""
         if hold.threaded:
-            await self._soon(in_thread(partial(self._pools.abandon, hold)))
+            await self._soon(in_thread(partial(self._pools.abandon, hold), ends=True))
         elif hold.pool is not None:
             await self._soon(self._pools.close_aio(hold.pool, hold.connection))
 
@@ -110,7 +110,7 @@ class Aio:
         await self._pools.end_aio()
 
     async def _begin(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
-        with translated(self._pools.url):
+        with translated(self._pools.url, begins=True):
             pool, connection = await self._pools.open_aio()
             hold = None
             try:
@@ -143,11 +143,17 @@ class Aio:
                 await self._pools.close_aio(pool, connection)
 
     async def _bounded(
-        self, step: Coroutine[Any, Any, T], unwanted: Callable[[T], Awaitable[None]] | None = None
+        self,
+        step: Coroutine[Any, Any, T],
+        unwanted: Callable[[T], Awaitable[None]] | None = None,
+        *,
+        begins: bool = False,
     ) -> T:
         try:
             return await self._keeper.within(self._seconds, step, unwanted)
         except (TimeoutError, NotStarted) as error:
+            if begins and isinstance(error, NotStarted):
+                raise
             raise self._silent(error) from error
 
     async def _soon(self, step: Coroutine[Any, Any, T]) -> T:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.sql.table import NAME
 from delayq.guards.sql.urls import where
+from delayq.service.resources import causes, is_lack, lack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ def meaning(error: BaseException) -> Meaning | None:
             return "unavailable"
         return _of_driver(error.orig)
     # asyncpg raises its own errors while it connects; network errors are OSError with each driver.
-    return "unavailable" if isinstance(error, OSError) else _of_driver(error)
+    return "unavailable" if isinstance(error, OSError) or is_lack(error) else _of_driver(error)
 
 
 def _of_driver(error: BaseException | None) -> Meaning | None:
@@ -123,20 +124,12 @@ def unfit(error: BaseException) -> bool:
 
 def lost_under(error: BaseException) -> bool:
     """Whether a broken connection caused an exception of a handler."""
-    return any(isinstance(each, DBAPIError) and each.connection_invalidated for each in _causes(error))
+    return any(isinstance(each, DBAPIError) and each.connection_invalidated for each in causes(error))
 
 
 def undone_under(error: BaseException) -> bool:
     """Whether a deadlock or a serialization failure caused an exception of a handler."""
-    return any(isinstance(each, DBAPIError) and _code(each.orig) in _UNDONE for each in _causes(error))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(20):  # causes can be cyclic
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
+    return any(isinstance(each, DBAPIError) and _code(each.orig) in _UNDONE for each in causes(error))
 
 
 BUSY_MS: Final = 1000
@@ -159,10 +152,11 @@ def away(where: str, why: str) -> GuardUnavailable:
 
 
 @contextmanager
-def translated(url: Callable[[], URL]) -> Iterator[None]:
+def translated(url: Callable[[], URL], *, begins: bool = False) -> Iterator[None]:
     """Translate drivers' errors into GuardBusy and GuardUnavailable; pass on all others.
 
     An unavailable store charges no attempt. An error of the user's statement does: otherwise it would repeat forever.
+    If the step `begins` a run, it is NotStarted for want of a resource of this process.
     """
     try:
         yield
@@ -174,9 +168,12 @@ def translated(url: Callable[[], URL]) -> Iterator[None]:
         ) from None
     except Exception as error:
         found = of(error, url())
+        lack = lack_of(error, unreachable=isinstance(found, GuardUnavailable))
+        if begins and lack:
+            raise lack from error
         if found is None:
             raise
-        raise found from error
+        raise found from (lack or error)
 
 
 def of(error: BaseException, url: URL) -> GuardBusy | GuardUnavailable | None:

@@ -132,7 +132,7 @@ class Pools:
 
     def begin(self, step: Callable[[Connection], SqlHold]) -> SqlHold:
         """Take a connection; the hold keeps it while its transaction is open."""
-        with translated(self.url):
+        with translated(self.url, begins=True):
             pool, connection = self.open()
             hold = None
             try:

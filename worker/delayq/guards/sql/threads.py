@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from delayq.errors import NotStarted
 from delayq.guards.background import Background
 from delayq.service.resources import start_thread
 
@@ -16,8 +17,13 @@ T = TypeVar("T")
 CANCELLATIONS, CANCEL_SECONDS = 3, 5.0
 
 
-async def in_thread(step: Callable[[], T], unwanted: Callable[[T], object] | None = None) -> T:
-    """Return the result of the step. When cancelled, the thread continues, and `unwanted` undoes its result."""
+async def in_thread(
+    step: Callable[[], T], unwanted: Callable[[T], object] | None = None, *, ends: bool = False
+) -> T:
+    """Return the result of the step. When cancelled, the thread continues, and `unwanted` undoes its result.
+
+    A step that `ends` a transaction runs on the event loop if there is no thread for it: it would stay open.
+    """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from here on, it cannot be cancelled
 
@@ -29,9 +35,9 @@ async def in_thread(step: Callable[[], T], unwanted: Callable[[T], object] | Non
 
     def undo(ended: Future[T]) -> None:
         if unwanted is not None and ended.exception() is None:
-            _start(lambda: unwanted(ended.result()))
+            _start(lambda: unwanted(ended.result()), always=True)
 
-    _start(run)
+    _start(run, always=ends)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
@@ -39,8 +45,13 @@ async def in_thread(step: Callable[[], T], unwanted: Callable[[T], object] | Non
         raise
 
 
-def _start(run: Callable[[], object]) -> None:
-    start_thread("delayq-guard", run)
+def _start(run: Callable[[], object], *, always: bool) -> None:
+    try:
+        start_thread("delayq-guard", run)
+    except NotStarted:
+        if not always:
+            raise
+        run()
 
 
 class Keeper(Background):

@@ -393,6 +393,20 @@ def test_occurrences_that_are_parked_together_or_by_two_workers_have_not_begun(
     assert record(shard).last_id == (ran.task.id if named else None)
 
 
+def test_an_occurrence_that_is_returned_before_the_next_is_parked_has_not_begun(shard: Shard) -> None:
+    """Two workers claim one each, the first parks its own, and a third returns it: no run is named until it begins."""
+    put(shard, schedule())
+    create(shard, [NOW, NOW + 1])
+    shard.clock(NOW + 1)
+    first, second = [*claim(shard, 1).leases, *claim(shard, 1).leases]
+    park(shard, first)
+    shard.run(shard.commands.unpark(0, None))
+    park(shard, second)
+    assert record(shard).last_id is None
+    assert [lease.task.id for lease in claim(shard).leases] == [first.task.id]
+    assert record(shard).last_id == first.task.id
+
+
 def test_a_retry_that_is_parked_leaves_the_first_attempt_the_last_run(shard: Shard) -> None:
     put(shard, schedule())
     create(shard, [NOW])

@@ -33,7 +33,7 @@ for i = 2, #ARGV, 3 do
   local n = #ARGV - i -- the last one first: the record of a schedule names that, and then those before it
   local id, run = id_of(ARGV[n]), ARGV[n + 2]
   if id and redis.call('ZREM', processing, ARGV[n]) == 1 then
-    if run ~= '' then forget_run(ARGV[n], id, run, parked, tasks, attempts) end
+    if run ~= '' then forget_run(ARGV[n], id, run, parked, delayed, tasks, attempts) end
     set_aside(id, tonumber(ARGV[n + 1]))
     count = count + 1
   else

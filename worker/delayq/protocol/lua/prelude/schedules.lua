@@ -40,19 +40,20 @@ local function count_missed(ids, attempts)
 end
 
 -- The last run that a record names, and a function that names it again after a task was parked, which has not begun. A run that
--- has not begun either is not named: that of a task that another worker parked.
+-- has not begun either is not named: that of a task that another worker parked, and that may have been returned to delayed since.
 local function run_of(record)
   return string.format('%s %.0f %.0f', record.last, record.began, record.late)
 end
 
-local function forget_run(lease, id, run, parked, tasks, attempts)
+local function forget_run(lease, id, run, parked, delayed, tasks, attempts)
   local key = string.match(id, '^(@[^@]+)@')
   local record = key and schedule_of(redis.call('HGET', attempts, key))
   if not record or record.last ~= lease then return end
   local last, began, late = string.match(run, '^(%S+) (%d+) (%d+)$')
   record.last, record.began, record.late = last or '-', began or 0, late or 0
   local other = id_of(record.last)
-  if other and redis.call('HEXISTS', attempts, other) == 0 and parked_as(parked, other, tasks, attempts) then
+  local waits = other and (redis.call('ZSCORE', delayed, other) or parked_as(parked, other, tasks, attempts))
+  if waits and redis.call('HEXISTS', attempts, other) == 0 then
     record.last, record.began, record.late = '-', 0, 0
   end
   keep_schedule(attempts, key, record)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq import NewTask, SyncClient
+from delayq import App, NewTask, SyncClient
 from delayq.connection import Address
 
 from tests.redis.injecting import interrupted, points
+from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,6 +183,30 @@ def test_a_time_limit_by_timeout_error_is_not_taken_for_an_outage(
         read = ["delayq.connection.pool", "redis.connection", "redis._parsers"]
         for point in chosen(client, "get", read, 1):
             assert arrives(TimeoutError, calls(client)["get"], point, limit)
+
+
+@pytest.mark.one_server
+@pytest.mark.timeout(60)
+def test_a_signal_handler_schedules_while_the_first_call_of_an_app_makes_its_client(
+    redis_server: RedisServer, queue_name: str
+) -> None:
+    orders = document({"python": {"app": "web.tasks:app"}})
+    app = App(replace(orders, metadata=replace(orders.metadata, name=queue_name)), url=redis_server.url)
+
+    @app.task
+    def pay(order: int) -> None: ...
+
+    def schedule() -> None:
+        pay.options(delay="1d").schedule_sync(1)
+
+    def first() -> None:
+        app.close()
+        schedule()
+
+    schedule()  # so that each call of first() closes a client
+    for point in points(first, ["delayq.app.app"]):
+        assert interrupted(first, point, schedule)
+    app.close()
 
 
 STRESS = """

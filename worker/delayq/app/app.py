@@ -6,7 +6,6 @@ Not here: how a worker runs them (handlers/app.py).
 from __future__ import annotations
 
 import re
-import threading
 from contextlib import contextmanager
 from typing import (
     TYPE_CHECKING,
@@ -81,11 +80,12 @@ class App:
         self._document, self._url, self.lifespan = document, url, lifespan
         self._kinds: dict[tuple[str, int], TaskKind[..., Any]] = {}
         self._client: Client | None = None
-        self._sync_client: SyncClient | None = None
+        self._sync_client: SyncClient | None = None  # that was bound
         self._blocks = 0  # of `async with` that are open
         self._opened: Client | None = None  # by `async with`: a client that was bound stays open
-        self._made: SyncClient | None = None  # the same, by schedule_sync()
-        self._lock = threading.Lock()  # threads may make the first call at once
+        # By schedule_sync(). Of several that threads make at once, the first one counts. No lock: a signal handler that
+        # schedules would wait for the call that it interrupts.
+        self._made: list[SyncClient] = []
 
     def __iter__(self) -> Iterator[TaskKind[..., Any]]:
         """Iterate over the kinds, in the order of their definition."""
@@ -226,11 +226,12 @@ class App:
     @property
     def sync_client(self) -> SyncClient:
         """The client of schedule_sync(), made with the first call."""
-        with self._lock:
-            if self._sync_client is None:
-                made = SyncClient.from_document(self._bound(), url=self._url).open()
-                self._sync_client = self._made = made
+        if self._sync_client is not None:
             return self._sync_client
+        made = self._made
+        if not made:
+            made.append(SyncClient.from_document(self._bound(), url=self._url).open())
+        return made[0]
 
     async def __aenter__(self) -> Self:
         """Open a client for the document's queue. Blocks may be nested."""
@@ -254,10 +255,9 @@ class App:
 
     def close(self) -> None:
         """Close the client that schedule_sync() has made."""
-        made, self._made = self._made, None
-        if made is not None:
-            self._sync_client = None if self._sync_client is made else self._sync_client
-            made.close()
+        made, self._made = self._made, []
+        for each in made:
+            each.close()
 
     def _bound(self) -> DelayQueue | str | Path:
         if self._document is None:

@@ -115,9 +115,6 @@ def _decoded(call: Call[Any], reply: object, where: str) -> object:
         return DelayQError(f"Redis at {where} sent a malformed reply to {call.script.name}: {error!r:.200}")
 
 
-_NUMBERS: Final = (int, float)
-
-
 def packed(commands: Sequence[Command]) -> bytes:
     """Encode commands for the wire. hiredis is faster than redis-py, which encodes each part separately.
 
@@ -127,7 +124,7 @@ def packed(commands: Sequence[Command]) -> bytes:
 
 
 def _without_numbers(command: Command) -> Any:  # noqa: ANN401 -- the stub of hiredis takes tuples of one part
-    return tuple([f"{part}" if type(part) in _NUMBERS else part for part in command])
+    return tuple([part if isinstance(part, bytes) else f"{part}" for part in command])
 
 
 def translated(error: Exception, where: str, verb: str) -> DelayQError:

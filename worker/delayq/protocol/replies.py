@@ -197,8 +197,7 @@ def _leases(
         task_id = raw_id.decode(errors="replace")
         try:
             content = decode(envelope)
-            entry = retried.get(token, b"")
-            failures, crashes = _counted(entry) if entry else (0, 0)
+            failures, crashes = _counted(retried[token]) if token in retried else (0, 0)
         except (EnvelopeError, ValueError) as error:
             task = Task(task_id, queue, 1, token, due_ms, 0, envelope, BYTES_TYPE, {})
             unreadable.append((Lease(task, shard, member, 0), error))
@@ -208,9 +207,10 @@ def _leases(
         task = Task(task_id, queue, *run, body, content_type, headers, shard, kind, version, tags, last)
         if occurrence is not None:
             _of_schedule(task, occurrence)
-        leases.append(Lease(task, shard, member, failures, entry))
-        if before:
-            leases[-1].run_before = before.get(token, b"")
+        leases.append(Lease(task, shard, member, failures))
+    for lease in leases if retried or before else ():
+        token = lease.task.token
+        lease.entry, lease.run_before = retried.get(token, b""), before.get(token, b"")
     return Leases(leases, unreadable)
 
 

@@ -23,8 +23,13 @@ class Buckets:
         """`bounds` are the upper bounds; an additional bucket counts larger values."""
         self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
 
-    def observe(self, seconds: float, times: int = 1) -> None:
-        """Count one value, or the same value several times."""
+    def observe(self, seconds: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
+    def observe_equal(self, seconds: float, times: int) -> None:
+        """Count the same value several times."""
         self.counts[bisect_left(self.bounds, seconds)] += times
         self.total += seconds * times
 

@@ -113,15 +113,16 @@ class Executor:
                 return settlement
         else:
             settlement = self.settlement(running, None)
-        self._count(running.lease.task.kind, time.monotonic() - started, 1)
+        seconds = time.monotonic() - started
+        self._counters.handler.observe(seconds)
+        if kind := running.lease.task.kind:
+            self._count(kind, seconds, 1)
         return settlement
 
     def _count(self, kind: str, seconds: float, runs: int) -> None:
-        self._counters.handler.observe(seconds, runs)
-        if kind:
-            of_kind = self._counters.kinds[kind]
-            of_kind.runs += runs
-            of_kind.seconds += seconds * runs
+        of_kind = self._counters.kinds[kind]
+        of_kind.runs += runs
+        of_kind.seconds += seconds * runs
 
     def size(self, lease: Lease, batch: Batch) -> int:
         """Return how many tasks a call with this task of a batch takes."""
@@ -147,7 +148,7 @@ class Executor:
         for each in held:
             each.deadline = deadline
         for claimed_at, tasks in Counter([each.extended_at for each in held]).items():
-            self._counters.claimed_to_started.observe(started - claimed_at, tasks)
+            self._counters.claimed_to_started.observe_equal(started - claimed_at, tasks)
         error: BaseException | None = None
         outcomes: Sequence[BaseException | None] = ()
         try:
@@ -163,7 +164,10 @@ class Executor:
             ]
         ran = 0 if isinstance(error, _REFUSED) else len(held)
         ran -= sum(isinstance(each, _REFUSED) for each in outcomes if each is not None)
-        self._count(held[0].lease.task.kind, time.monotonic() - started, ran)
+        seconds = time.monotonic() - started
+        self._counters.handler.observe_equal(seconds, ran)
+        if kind := held[0].lease.task.kind:
+            self._count(kind, seconds, ran)
         return [*settled, *lost]
 
     def _judged(self, member: Running, outcome: BaseException | None) -> Settlement | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -66,10 +67,9 @@ class Outbox:
 
     def take(self) -> Iterator[tuple[int, list[Settlement]]]:
         """Empty the outbox: yield shards and settlements that one call can carry."""
-        groups: dict[tuple[int, Verb, int], list[Settlement]] = {}
+        groups = defaultdict[tuple[int, Verb, int], list[Settlement]](list)
         for settlement in self.waiting:
-            group = (settlement.lease.shard, settlement.verb, settlement.max_attempts)
-            groups.setdefault(group, []).append(settlement)
+            groups[settlement.lease.shard, settlement.verb, settlement.max_attempts].append(settlement)
         self.waiting = []
         for (shard, _, _), settlements in groups.items():
             yield shard, settlements

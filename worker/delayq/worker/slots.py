@@ -11,14 +11,14 @@ import random
 import time
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from delayq.protocol.alarm import Alarm
 from delayq.worker.settlements import Outbox
 from delayq.worker.suspects import Suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from delayq.contract import Spec
     from delayq.protocol.results import Lease
@@ -332,15 +332,20 @@ class GroupState:
         if shard in self.group.shards:
             self.slots.hinted.setdefault(shard, self)
 
-    def begin(self, running: Running) -> None:
-        """Take a slot."""
-        self.slots.running[running.lease.member] = self.running[running.lease.member] = running
-
-    def forget(self, running: Running) -> None:
-        """Free the slot of a task that did not begin, and now must not."""
-        running.handed_back = True
-        for each in (self.slots.running, self.running):
-            each.pop(running.lease.member, None)
+    def begin(
+        self, running: Running, run: Callable[[Running], Coroutine[Any, Any, None]] | None = None
+    ) -> None:
+        """Take a slot, and let the event loop call `run`; without it, the task runs in a call of several."""
+        member = running.lease.member
+        try:
+            self.slots.running[member] = self.running[member] = running
+            if run is not None:
+                running.handling = asyncio.get_running_loop().create_task(run(running))
+        except BaseException:  # for want of memory
+            running.handed_back = True
+            for each in (self.slots.running, self.running):
+                each.pop(member, None)
+            raise
 
     def give_up(self, running: Running, settlement: Settlement | None) -> None:
         """Settle a task whose handler ignores its cancellation; the handler uses the slot until it ends."""
@@ -350,22 +355,27 @@ class GroupState:
 
     def ended(self, running: Running, settlement: Settlement | None) -> None:
         """Free a slot and send its settlement, None when the lease was lost."""
-        self.all_ended(((running, settlement),))
+        self._end(running, settlement)
+        self.exchange_alarm.ring()
+        self.slots.freed()
 
     def all_ended(self, ended: Iterable[tuple[Running, Settlement | None]]) -> None:
         """Free the slots of tasks that ended together, as `ended` does."""
         for running, settlement in ended:
-            if running.cancelled_for == "given_up":
-                self.slots.withhold(-1)
-                self.slots.ring()
-                continue
-            member = running.lease.member
-            del self.running[member], self.slots.running[member]
-            if settlement is not None:
-                settlement.running = running
-                self.outbox.waiting.append(settlement)
+            self._end(running, settlement)
         self.exchange_alarm.ring()
         self.slots.freed()
+
+    def _end(self, running: Running, settlement: Settlement | None) -> None:
+        if running.cancelled_for == "given_up":
+            self.slots.withhold(-1)
+            self.slots.ring()
+            return
+        member = running.lease.member
+        del self.running[member], self.slots.running[member]
+        if settlement is not None:
+            settlement.running = running
+            self.outbox.waiting.append(settlement)
 
     def begin_exchange(self, wanted: int) -> Reservation:
         """Reserve slots for a claim; with several shard groups, only for RESERVATION_SECONDS."""

@@ -45,17 +45,7 @@ class TaskStarter:
             # By the local clock, not by Redis': compared with the pod's creation.
             self._counters.first_claim = time.time()
         leases, unreadable = leased.answer.decoded()
-        room, all_known = leased.done + self._room(isolated=leased.isolated), self._runner.kinds is None
-        parked = False
-        for lease in leases[leased.done :]:
-            if not all_known and not self._runner.knows(lease.task):
-                self._park(lease)
-                parked, room = True, room + 1
-            elif leased.done < room:
-                self._begin(lease, leased.answer.now_ms, leased.sent_at)
-            else:
-                self._group_state.outbox.waiting.append(Settlement("release", lease, (lease.task.due_ms,)))
-            leased.done += 1
+        parked = self._start_each(leased, leases)
         if self._runner.batches and (leased.isolated or self._slots.full):
             self._slots.begin_calls()
         if unreadable:
@@ -69,21 +59,32 @@ class TaskStarter:
         late = self._slots.draining or isolated != self._slots.suspects.running
         return 0 if late else max(0, self._slots.free)
 
-    def _begin(self, lease: Lease, now_ms: int, sent_at: float) -> None:
-        # Not for a released task: it counts when it is claimed again and starts.
-        self._counters.due_to_claimed.observe((now_ms - lease.task.due_ms) / 1000)
-        batches = self._runner.batches
-        if batches and (batch := batches.get((lease.task.kind, lease.task.kind_version))):
-            self._join(lease, batch, sent_at)
-            return
-        deadline = time.monotonic() + self._runner.policy(lease.task).handler_timeout_seconds
-        running = Running(lease, sent_at, deadline)
-        try:
-            self._group_state.begin(running)
-            running.handling = self._loop.create_task(self._run(running))
-        except BaseException:  # for want of memory
-            self._group_state.forget(running)
-            raise
+    def _start_each(self, leased: Leased, leases: list[Lease]) -> bool:
+        """Start, park or release each task; returns whether some were parked."""
+        runner, observe, now_ms = self._runner, self._counters.due_to_claimed.observe, leased.answer.now_ms
+        batches, uniform, kinds, sent_at = runner.batches, runner.uniform, runner.kinds, leased.sent_at
+        room, end, parked = leased.done + self._room(isolated=leased.isolated), len(leases), False
+        now = time.monotonic()
+        deadline = now + self._slots.delivery.handler_timeout_seconds
+        for place, lease in enumerate(leases[leased.done :], leased.done):
+            leased.done = place  # before the start: an error after a start must not repeat it
+            task = lease.task
+            if kinds is not None and (task.kind, task.kind_version) not in kinds and not runner.knows(task):
+                self._park(lease)
+                parked, room = True, room + 1
+            elif place >= room:
+                self._group_state.outbox.waiting.append(Settlement("release", lease, (task.due_ms,)))
+            else:
+                # Not for a released task: it counts when it is claimed again and starts.
+                observe((now_ms - task.due_ms) / 1000)
+                if batches and (batch := batches.get((task.kind, task.kind_version))):
+                    self._join(lease, batch, sent_at)
+                    continue
+                if not uniform:
+                    deadline = now + runner.policy(task).handler_timeout_seconds
+                self._group_state.begin(Running(lease, sent_at, deadline), self._run)
+        leased.done = end
+        return parked
 
     def _park(self, lease: Lease) -> None:
         task = lease.task
@@ -132,7 +133,6 @@ class TaskStarter:
             self._group_state.begin(member)
         except BaseException:  # for want of memory
             call.members.remove(member)
-            self._group_state.forget(member)
             raise
 
     async def _run_batch(self, call: Call) -> None:

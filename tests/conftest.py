@@ -134,7 +134,10 @@ def _is_for_any(metafunc: pytest.Metafunc) -> bool:
 
 @pytest.fixture(scope="session")
 def shared_servers() -> Iterator[dict[str, Servers]]:
-    """Servers started so far, by flavour or topology: a pytest worker starts each at most once."""
+    """Servers that run, by flavour or topology: single ones paused between tests, and at most one topology.
+
+    An idle server with a movable clock takes a twentieth of a core, a Cluster of them more, and cannot be paused.
+    """
     servers: dict[str, Servers] = {}
     yield servers
     for server in servers.values():
@@ -144,15 +147,22 @@ def shared_servers() -> Iterator[dict[str, Servers]]:
 @pytest.fixture
 def redis_server(
     flavour: str, shared_servers: dict[str, Servers], tmp_path_factory: pytest.TempPathFactory
-) -> Servers:
+) -> Iterator[Servers]:
     """An empty server with a movable clock and no persistence, shared in time: leave it running.
 
     Or what stands in for it: a Cluster, or servers with Sentinels, where the test is for those, too.
     """
+    for other in shared_servers.keys() - {flavour, *FLAVOURS}:
+        shared_servers.pop(other).stop()
     if flavour not in shared_servers:
         shared_servers[flavour] = start(flavour, tmp_path_factory.mktemp(f"redis-{flavour}"))
-    shared_servers[flavour].reset()
-    return shared_servers[flavour]
+    server = shared_servers[flavour]
+    if isinstance(server, RedisServer):
+        server.resume()
+    server.reset()
+    yield server
+    if isinstance(server, RedisServer):
+        server.pause()
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_a_defect_of_a_script_is_found(server: RedisServer, mutant: Mutant, tmp_
     assert any(not report.clean for report in found)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))])
 def test_without_a_defect_none_is_found(server: RedisServer, seed: int, tmp_path: Path) -> None:
     report = once(server, tmp_path / "run", None, seed)
     assert report.clean, "\n".join(report.violations)

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Turns of the event loop in which a new exchange reaches the socket: its task, and the connection's.
-SENDING_STEPS = 2
 SETTLING = ("ack", "retry", "bury", "release", "park", "unclaim")
 """Scripts that are made before any task is claimed: a worker that lacks memory must still settle."""
 
@@ -286,7 +284,7 @@ class ClaimLoop:
         if errors:
             self._deep.clear()
         try:
-            if not (errors or self._kept.error or self._exchanges):
+            if not (self._kept.error or self._exchanges):
                 await self._overlap()
         finally:
             self._start()
@@ -345,8 +343,7 @@ class ClaimLoop:
         self._slots.reserved += leases
         try:
             if self._send():
-                for _ in range(SENDING_STEPS):
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)  # so that the connection has its turn before the tasks
         finally:
             self._slots.reserved -= leases
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ WHITEOUT = ".wh."  # how a layer says that a file of those below is gone
 class Layer:
     """One layer: its place in the archive, and how large it is as it is sent and as it lies on a disk."""
 
-    archive: Path
+    archive: Path = field(compare=False)  # of any image that has the layer
     digest: str
     compressed: int
 

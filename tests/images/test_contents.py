@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+pytestmark = pytest.mark.xdist_group("contents")  # of one process, which reads each layer once
 MADE = 1580601600  # when everything was, says tools/build-images
 MIB = 1 << 20
 # On top of the base: compressed, as it is sent, and as it lies on a node's disk.
@@ -64,6 +65,7 @@ def content(layer: Layer) -> Content:
     return found
 
 
+@cache
 def machine() -> list[str]:
     """Words of this machine: its name, the checkout, its caches, where pip goes and with which certificates."""
     listed = subprocess.run(

@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 LOOPBACK: Final = "127.0.0.1"
 ADMIN: Final = "delayq-tests-admin"
 NODE: Final = "system:node:delayq-node"
+UNUSED: Final = (
+    *("persistentvolume-attach-detach", "persistentvolume-binder", "persistentvolume-expander"),
+    *("ephemeral-volume", "volumeattributesclass-protection", "resourceclaim", "device-taint-eviction"),
+    *("certificatesigningrequest-approving", "certificatesigningrequest-cleaner"),
+    *("certificatesigningrequest-signing", "podcertificaterequest-cleaner"),
+    *("legacy-serviceaccount-token-cleaner", "storageversion-garbage-collector", "ttl"),
+    *("daemonset", "replicationcontroller", "endpoints", "endpointslice", "endpointslice-mirroring"),
+)
+"""Controllers of what no test has where nothing runs pods but processes: they take half of the manager's time."""
 GROUPS: Final = {ADMIN: ["system:masters"], NODE: ["system:nodes"]}
 
 
@@ -197,7 +206,11 @@ class ControlPlane(Cluster):
             # The defaults, 20 and 30, would make a test of a thousand queues wait for this process.
             *("--kube-api-qps=500", "--kube-api-burst=1000"),
             "--horizontal-pod-autoscaler-sync-period=2s",  # 15 s is how long a test would wait for each step
+            *self._controllers(),
         ]
+
+    def _controllers(self) -> list[str]:
+        return [f"--controllers=*,{','.join(f'-{name}-controller' for name in UNUSED)}"]
 
     # --- When they are ready.
 

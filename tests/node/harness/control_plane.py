@@ -78,6 +78,9 @@ class NodeControlPlane(ControlPlane):
             "--kubelet-preferred-address-types=InternalIP",
         ]
 
+    def _controllers(self) -> list[str]:
+        return []  # all of them
+
     def _scheduler(self) -> list[str]:
         return [
             binary("kube-scheduler"),

@@ -62,28 +62,29 @@ class TaskStarter:
     def _start_each(self, leased: Leased, leases: list[Lease]) -> bool:
         """Start, park or release each task; returns whether some were parked."""
         runner, observe, now_ms = self._runner, self._counters.due_to_claimed.observe, leased.answer.now_ms
-        batches, uniform, kinds, sent_at = runner.batches, runner.uniform, runner.kinds, leased.sent_at
-        room, end, parked = leased.done + self._room(isolated=leased.isolated), len(leases), False
+        batches, uniform, all_known = runner.batches, runner.uniform, runner.kinds is None
+        room, parked = leased.done + self._room(isolated=leased.isolated), False
         now = time.monotonic()
         deadline = now + self._slots.delivery.handler_timeout_seconds
-        for place, lease in enumerate(leases[leased.done :], leased.done):
-            leased.done = place  # before the start: an error after a start must not repeat it
+        for lease in leases[leased.done :]:
             task = lease.task
-            if kinds is not None and (task.kind, task.kind_version) not in kinds and not runner.knows(task):
+            # Made before the start: if it lacked memory afterwards, the task would start again.
+            done = leased.done + 1
+            if not all_known and not runner.knows(task):
                 self._park(lease)
                 parked, room = True, room + 1
-            elif place >= room:
+            elif done > room:
                 self._group_state.outbox.waiting.append(Settlement("release", lease, (task.due_ms,)))
             else:
                 # Not for a released task: it counts when it is claimed again and starts.
                 observe((now_ms - task.due_ms) / 1000)
                 if batches and (batch := batches.get((task.kind, task.kind_version))):
-                    self._join(lease, batch, sent_at)
-                    continue
-                if not uniform:
-                    deadline = now + runner.policy(task).handler_timeout_seconds
-                self._group_state.begin(Running(lease, sent_at, deadline), self._run)
-        leased.done = end
+                    self._join(lease, batch, leased.sent_at)
+                else:
+                    if not uniform:
+                        deadline = now + runner.policy(task).handler_timeout_seconds
+                    self._group_state.begin(Running(lease, leased.sent_at, deadline), self._run)
+            leased.done = done
         return parked
 
     def _park(self, lease: Lease) -> None:

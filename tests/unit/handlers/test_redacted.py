@@ -38,6 +38,16 @@ def test_no_form_of_a_secret_is_left(escape: Callable[[str], str], secret: str) 
     assert redacted(f"<{escape(secret)}>", [secret]) == "<[redacted]>"
 
 
+@pytest.mark.parametrize("last", "&%\\<\"'/")
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_an_escape_at_the_end_leaves_nothing(escape: Callable[[str], str], last: str) -> None:
+    """Escapes of several kinds begin with the character itself: &amp; and %25 do, and two backslashes."""
+    secret = f"0000000{last}"
+    assert redacted(f"<{escape(secret)}>{secret}b{escape(secret)}; 25", [secret]) == (
+        "<[redacted]>[redacted]b[redacted]; 25"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "secrets", "expected"),
     [

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 REDACTED: Final = "[redacted]"
+MOST_OF_ESCAPE: Final = 8  # characters after the first one, but for leading zeros
 LEAST_CHARS: Final = 6  # a shorter one protects nothing, and is part of many words
 _JSON = r"\\u00(?:[2-6][0-9a-f]|7[0-9a-e])|\\[ -/:-@\[-`{-~]"
 _URL = "%(?:[2-6][0-9a-f]|7[0-9a-e])"
@@ -60,9 +61,14 @@ def _without(text: str, forms: Iterable[str], escapes: re.Pattern[str]) -> str:
     for form in there:  # each part is one character of `decoded`
         at, between = 0, decoded.split(form)
         for each in between[:-1]:
-            at += len(each)
-            parts[at : at + len(form)] = [REDACTED, *[""] * (len(form) - 1)]
-            at += len(form)
+            at, end = at + len(each), at + len(each) + len(form)
+            last = parts[end - 1]
+            parts[at:end] = [REDACTED, *[""] * (len(form) - 1)]
+            # A last character that is escaped in another way begins with itself: & leaves amp; and % leaves 25.
+            escaped = _ESCAPES[-1].match(last + "".join(parts[end : end + MOST_OF_ESCAPE]))
+            if escaped is not None and _decoded(escaped) == form[-1]:
+                parts[end : end + len(escaped[0]) - len(last)] = [""] * (len(escaped[0]) - len(last))
+            at = end
         decoded = ("\0" * len(form)).join(between)
     return "".join(parts)
 

@@ -61,10 +61,14 @@ class Worker:
     def claimed(self, *leases: Lease, now_ms: int = 0, isolated: bool = False) -> list[Running]:
         """Let one claim return these; returns the tasks that begin."""
         first = len(self.slots.running)
-        answer = Claimed(now_ms, len(leases), decode=lambda: Leases([*leases], []))
-        self._leased = Leased(answer, time.monotonic(), isolated)
+        self.receive(*leases, now_ms=now_ms, isolated=isolated)
         self.start()
         return list(self.slots.running.values())[first:]
+
+    def receive(self, *leases: Lease, now_ms: int = 0, isolated: bool = False) -> None:
+        """Let one claim return these, without starting them."""
+        answer = Claimed(now_ms, len(leases), decode=lambda: Leases([*leases], []))
+        self._leased = Leased(answer, time.monotonic(), isolated)
 
     def start(self) -> None:
         """Start what the last claim returned, again after an error."""

@@ -341,10 +341,10 @@ class GroupState:
             self.slots.running[member] = self.running[member] = running
             if run is not None:
                 running.handling = asyncio.get_running_loop().create_task(run(running))
-        except BaseException:  # for want of memory
+        except BaseException:  # for want of memory: what follows needs none
             running.handed_back = True
-            for each in (self.slots.running, self.running):
-                each.pop(member, None)
+            self.slots.running.pop(member, None)
+            self.running.pop(member, None)
             raise
 
     def give_up(self, running: Running, settlement: Settlement | None) -> None:
@@ -372,6 +372,8 @@ class GroupState:
             self.slots.ring()
             return
         member = running.lease.member
+        if self.running.get(member) is not running:
+            return  # for want of memory, its start failed after the event loop had it; it may have been started again
         del self.running[member], self.slots.running[member]
         if settlement is not None:
             settlement.running = running

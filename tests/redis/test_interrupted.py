@@ -111,8 +111,8 @@ def chosen(client: SyncClient, name: str, modules: list[str], every: int) -> Ite
         ("first", EVERYTHING, 17),
         ("schedule_many", CONNECTION, 37),
         *(
-            pytest.param((name, EVERYTHING, 1), marks=pytest.mark.full)
-            for name in ("get", "schedule", "first", "schedule_many")
+            pytest.param((name, EVERYTHING, step), marks=pytest.mark.full)
+            for name, step in (("get", 1), ("schedule", 1), ("first", 1), ("schedule_many", 5))
         ),
     ],
 )

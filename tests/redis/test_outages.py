@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     Doing = Callable[[Any], Any]  # with redis-py's client
 
+pytestmark = pytest.mark.one_server
+
 
 @pytest.fixture(params=["async", "sync"])
 def make(request: pytest.FixtureRequest, queue_name: str) -> Iterator[Make]:

@@ -14,13 +14,13 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import Unavailable
 from delayq.protocol import scripts
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
 from delayq.worker.claim_backoff import ClaimBackoff
-from delayq.worker.exchange import Claim, ClaimConnection, Exchange, Leased, LostClaim
+from delayq.worker.exchange import Claim, ClaimConnection, Exchange, Leased, LostClaim, is_lost
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import OVERLAP_TASKS
 from delayq.worker.suspects import IDLE_WORKER_SECONDS, RENEW_SECONDS, RESERVED_MS
@@ -265,7 +265,7 @@ class ClaimLoop:
             returned = [*zip(exchange.lost, answers[len(settled) :], strict=False)]
             answered = [*zip(exchange.claiming, answers[len(settled) + len(returned) :], strict=False)]
             errors = [answer for answer in answers if isinstance(answer, Exception)]
-            outages = [error for error in errors if _is_lost(error)]
+            outages = [error for error in errors if is_lost(error)]
             group_state.unstarted += [] if gone else _leased(exchange, answered)
         except BaseException:
             self._lose(exchange)
@@ -348,7 +348,7 @@ class ClaimLoop:
             self._slots.reserved -= leases
 
     def _returned(self, tickets: ClaimTickets, shard: int, answer: int | Exception) -> None:
-        if _is_lost(answer):
+        if is_lost(answer):
             return
         tickets.returned(shard)
         if isinstance(answer, Exception):
@@ -365,7 +365,7 @@ class ClaimLoop:
             yield from map(self._commands.wake, settled - {claim.shard for claim in claiming})
 
     def _settled(self, batch: list[Settlement], answer: list[Settled] | Exception) -> None:
-        if _is_lost(answer):
+        if is_lost(answer):
             self._group_state.outbox.waiting[:0] = batch
             return
         if isinstance(answer, Exception):
@@ -406,7 +406,7 @@ class ClaimLoop:
 
     def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception, *, gone: bool) -> None:
         """Record the result of a claim; `gone`: its tasks were returned meanwhile, if it has leased some."""
-        if _is_lost(answer) or gone:
+        if is_lost(answer) or gone:
             exchange.over.tickets.failed(claim.shard, claim.ticket)
         elif isinstance(answer, Exception):
             self._refused(claim.shard, answer)
@@ -465,13 +465,6 @@ class KeptError:
         if isinstance(error, Exception):
             self.error = error
         return isinstance(error, Exception)
-
-
-def _is_lost(answer: object) -> bool:
-    """Whether Redis' reply is not known, such as for want of memory: it may have executed the call."""
-    return isinstance(answer, Exception) and (
-        isinstance(answer, Unavailable) or not isinstance(answer, DelayQError)
-    )
 
 
 def _released_before(settlement: Settlement) -> bool:

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from delayq.errors import DelayQError, Unavailable
 from delayq.worker.claim_tickets import ClaimTickets
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 # Before exchanges overlap again over a connection that failed while another one worked.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+
+
+def is_lost(answer: object) -> bool:
+    """Whether Redis' reply is not known, such as for want of memory: it may have executed the call."""
+    return isinstance(answer, Exception) and (
+        isinstance(answer, Unavailable) or not isinstance(answer, DelayQError)
+    )
 
 
 class ClaimConnection:
@@ -43,7 +51,12 @@ class ClaimConnection:
         except Exception as error:  # noqa: BLE001 -- the claim loop raises it after it has restored outbox and slots
             self.failures += 1
             return [error] * len(calls)
-        self.failures = self._suspended = 0
+        if all(
+            map(is_lost, answers)
+        ):  # a connection to a Cluster answers each call with the outage of its server
+            self.failures += 1
+        else:
+            self.failures = self._suspended = 0
         return answers
 
     def suspend(self, now: float) -> bool:

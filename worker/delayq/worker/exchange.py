@@ -51,9 +51,8 @@ class ClaimConnection:
         except Exception as error:  # noqa: BLE001 -- the claim loop raises it after it has restored outbox and slots
             self.failures += 1
             return [error] * len(calls)
-        if all(
-            map(is_lost, answers)
-        ):  # a connection to a Cluster answers each call with the outage of its server
+        # A connection to a Cluster does not raise: it answers each call with the outage of its server.
+        if all(map(is_lost, answers)):
             self.failures += 1
         else:
             self.failures = self._suspended = 0

@@ -10,7 +10,6 @@ import re
 import ssl
 import threading
 import time
-import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -62,13 +61,13 @@ class Proxy:
     def stop(self) -> None:
         async def end() -> None:
             self._server.close()
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            # A TLS connection that is closed waits for the other side's word, which the loop would not live to hear.
-            for writer in self._opened:
-                writer.transport.abort()
+            # Nothing is cancelled: a TLS connection whose handshake is cancelled can keep its socket.
+            while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+                for writer in self._writers:
+                    writer.transport.abort()
+                for passes in self._passes:
+                    passes.set()
+                await asyncio.wait(tasks)
             for _ in range(3):  # turns of the loop, in which the transports let go of their sockets
                 await asyncio.sleep(0)
 
@@ -103,13 +102,11 @@ class Proxy:
 
     async def _listen(self) -> None:
         self._writers: set[asyncio.StreamWriter] = set()
-        self._opened: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        self._opened.add(writer)
         try:
             with suppress(OSError):
                 if self.refuses:
@@ -129,7 +126,6 @@ class Proxy:
         address = urlsplit(self.upstream)
         context = ssl.create_default_context(cafile=self.authority)
         far_reader, far_writer = await asyncio.open_connection(address.hostname, address.port, ssl=context)
-        self._opened.add(far_writer)
         passes = asyncio.Event()
         passes.set()
         self._passes.append(passes)
@@ -141,7 +137,8 @@ class Proxy:
             there.cancel()
             back.cancel()
             self._passes.remove(passes)
-            far_writer.close()
+            # Closed, a TLS connection waits for the other side's word, which the loop may not live to hear.
+            far_writer.transport.abort()
 
     async def _pipe(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event

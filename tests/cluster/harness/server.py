@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Final
 
 from tests.forking import Fork
 from tests.processes import Gone, Process
-from tests.servers import PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +22,8 @@ POLL_SECONDS: Final = 0.05
 READY_SECONDS: Final = 90.0
 """A cold start takes 5 s; two at once on a machine that builds something else, much longer."""
 TAIL_BYTES: Final = 6_000
+PORTS: Final = range(12_000, 20_000)
+"""Below those of tests.servers, whose servers take a port without a look at it first."""
 
 
 class PortTaken(Gone):
@@ -57,7 +58,7 @@ class LoggedProcess(Process):
 
 
 def free_port() -> int:
-    """A port that was free just now; whoever takes it may find that somebody else was faster."""
+    """A port that is free, for a server that cannot be started again on another."""
     while True:
         port = random.choice(PORTS)
         with socket.socket() as trial, suppress(OSError):

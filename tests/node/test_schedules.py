@@ -27,11 +27,13 @@ def test_workers_are_asked_for_before_an_hourly_schedule_is_due_though_there_wer
     orders = Scaled.begin(world, concurrency=10)
     lead = orders.learn_lead()
     orders.until_none()
+    kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
+    spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "suspend": True}
+    world.make(PLURAL, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
+    eventually(lambda: conditions(world).get("Suspended"), timeout_s=60, what="a scanner has seen it")
     due_s = orders.now_ms // 1000 + lead + 20
     due = datetime.fromtimestamp(due_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "anchorTime": due, "startTime": due}
-    kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
-    world.make(PLURAL, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
+    world.patch(PLURAL, "hourly", {"spec": {"suspend": False, "anchorTime": due, "startTime": due}})
     orders.until_number(lambda number: number > 0, timeout_s=lead + 30)
     assert orders.now_ms < due_s * 1000, "a worker was asked for only when the occurrence was due"
     eventually(world.running, timeout_s=lead + 60, what="a worker is ready")
@@ -39,12 +41,7 @@ def test_workers_are_asked_for_before_an_hourly_schedule_is_due_though_there_wer
     [entry] = world.wait_entries("start", [f"@hourly@{due}"])
     assert due_s * 1000 <= entry.at_ms < max(due_s * 1000, ready_ms) + 2000
     orders.until_none()
-    status = world.get(PLURAL, "hourly")["status"]
-    assert {each["type"]: each["status"] for each in status["conditions"]} == {
-        "Ready": "True",
-        "Suspended": "False",
-        "InvalidSpec": "False",
-    }
+    assert conditions(world) == {"Ready": "True", "Suspended": "False", "InvalidSpec": "False"}
 
     def told() -> bool:
         last = world.get(PLURAL, "hourly")["status"].get("lastRun", {})
@@ -58,3 +55,8 @@ def test_workers_are_asked_for_before_an_hourly_schedule_is_due_though_there_wer
         "SCHEDULE",
         "hourly",
     ]
+
+
+def conditions(world: NodeWorld) -> dict[str, str]:
+    found = world.get(PLURAL, "hourly").get("status", {}).get("conditions", [])
+    return {each["type"]: each["status"] for each in found}

@@ -103,6 +103,12 @@ format: $(PYTHON_READY) ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
+.PHONY: crds
+crds: $(PYTHON_READY) ## Write the CRDs and their pages from the model
+	@$(BIN)/python -m tools.crds
+	@$(BIN)/python -m tools.reference.crd docs/reference
+	@$(BIN)/python -m tools.reference.document docs/reference
+
 .PHONY: bench
 bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and idle cost; BENCH_ARGS="--quick --only A,C"
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

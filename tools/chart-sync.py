@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Bring what charts/delayq holds twice in line: the CRDs, and the sentences of values.yaml in schema and README.
+"""Bring the sentences of the chart's values.yaml into its schema and README.
 
-`.venv/bin/python tools/chart-sync.py` after a change of crds/ or values.yaml; with --check it only says what differs.
+`.venv/bin/python tools/chart-sync.py` after a change of values.yaml; with --check it only says what differs.
 """
 # ruff: noqa: T201 -- a script for the shell
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-CRDS = ROOT / "crds"
 CHART = ROOT / "charts" / "delayq"
 BEGIN, END = "<!-- values: made by tools/chart-sync.py -->", "<!-- end of values -->"
 LONGEST_DEFAULT = 60
@@ -101,7 +100,6 @@ def tabled_readme() -> str:
 def main() -> int:
     """Write, or with --check compare; 1 when something differs."""
     wanted = {
-        **{CHART / "files" / path.name: path.read_text() for path in CRDS.glob("*.yaml")},
         CHART / "values.schema.json": described_schema(),
         CHART / "README.md": tabled_readme(),
     }

@@ -30,14 +30,7 @@ RULES = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 Schema = dict[str, Any]
 
 
-def test_the_crds_of_the_chart_are_the_crds() -> None:
-    ours = sorted((ROOT / "crds").glob("*.yaml"))
-    assert [each.name for each in ours] == ["delayqueue.yaml", "delayschedule.yaml"]
-    for each in ours:
-        assert each.read_text() == (CHART / "files" / each.name).read_text(), "run tools/chart-sync.py"
-
-
-@pytest.mark.parametrize("script", ["crd-templates", "chart-sync", "chart-dashboard"])
+@pytest.mark.parametrize("script", ["chart-sync", "chart-dashboard"])
 def test_what_is_made_from_something_else_is_up_to_date(script: str) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / f"{script}.py", "--check"],

@@ -1,7 +1,7 @@
 """Render the pages of crds/: `python -m tools.reference.crd docs/reference`.
 
-Not here: the fields of spec. They are the document's, and docs/reference/document*.md has them from the model; a
-contract test holds the CRDs to the same.
+Not here: the fields of spec. They are the document's, and docs/reference/document*.md has them from the model, as the
+CRDs have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
-MADE = "<!-- Made by `python -m tools.reference.crd docs/reference`; change crds/{file} instead. -->"
+MADE = "<!-- Made by `python -m tools.reference.crd docs/reference`; change the model instead, see tools/crds. -->"
 QUEUE = """
 The DelayQueue in Kubernetes. The fields of `spec` are those of the [document](document.md): the same file
 works with `kubectl apply`, `delayq run` and `delayq validate`. The API server checks types, bounds and the rules below
@@ -58,7 +58,7 @@ def render(page: str) -> str:
     schema = version["schema"]["openAPIV3Schema"]
     status = schema["properties"]["status"]
     parts = [_names(crd), _columns(crd), _scale(version), _rules(schema), _status(status, about_status)]
-    heading = f"# The {crd['spec']['names']['kind']} resource\n\n{MADE.format(file=file)}\n"
+    heading = f"# The {crd['spec']['names']['kind']} resource\n\n{MADE}\n"
     return heading + introduction + "".join(f"{line}\n" for part in parts for line in part)
 
 

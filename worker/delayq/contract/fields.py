@@ -29,8 +29,9 @@ REQUIRED: Any = MISSING
 """The default of a field that has none."""
 
 
-def _declare(kind: Kind, default: object, doc: str) -> Any:  # noqa: ANN401 - dataclasses.field is typed so too
-    return field(default=default, metadata={"kind": kind, "doc": doc, "required": default is REQUIRED})
+def _declare(kind: Kind, default: object, doc: str, *, immutable: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field
+    metadata = {"kind": kind, "doc": doc, "required": default is REQUIRED, "immutable": immutable}
+    return field(default=default, metadata=metadata)
 
 
 def whole(low: int, high: int, *, doc: str, default: int | None = REQUIRED) -> int:
@@ -43,9 +44,9 @@ def portion(low: int, high: int, *, doc: str, default: int | str | None = REQUIR
     return _declare(Portion(low, high), default, doc)
 
 
-def text(kind: Text, *, doc: str, default: str | None = REQUIRED) -> str:
+def text(kind: Text, *, doc: str, default: str | None = REQUIRED, immutable: bool = False) -> str:
     """Declare text of one of the kinds in words.py."""
-    return _declare(kind, default, doc)
+    return _declare(kind, default, doc, immutable=immutable)
 
 
 def choice(*options: T, doc: str, default: T = REQUIRED) -> T:

@@ -3,6 +3,7 @@
 # ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_SECRET_HEADERS: Final = 16
-_OWN_PREFIX: Final = "delayq-"
-_OWN_NAMES: Final = frozenset({"content-length", "content-type", "idempotency-key", "transfer-encoding"})
+_OWN: Final = "^(delayq-|(content-(length|type)|idempotency-key|transfer-encoding)$)"
 
 
 def _named_twice(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> list[str]:
@@ -27,7 +27,7 @@ def _named_twice(headers: Mapping[str, str], secret_headers: Mapping[str, object
 
 def _of_delayq(headers: Mapping[str, str], secret_headers: Mapping[str, object] | None) -> list[str]:
     names = (*headers, *(secret_headers or ()))
-    return [name for name in names if name.lower() in _OWN_NAMES or name.lower().startswith(_OWN_PREFIX)]
+    return [name for name in names if re.match(_OWN, name.lower())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,9 @@ class HttpService:
                 "headers and secretHeaders must not name the same header",
                 "headers",
                 "secret_headers",
+                cel="!has(self.secretHeaders) || self.secretHeaders.all(name, "
+                "self.secretHeaders.exists_one(other, other.lowerAscii() == name.lowerAscii()) "
+                "&& (!has(self.headers) || !self.headers.exists(other, other.lowerAscii() == name.lowerAscii())))",
             ),
             without(
                 _of_delayq,
@@ -49,6 +52,10 @@ class HttpService:
                 "Idempotency-Key, Transfer-Encoding and Delayq-*",
                 "headers",
                 "secret_headers",
+                cel=" && ".join(
+                    f"(!has(self.{field}) || !self.{field}.exists(name, name.lowerAscii().matches('{_OWN}')))"
+                    for field in ("headers", "secretHeaders")
+                ),
             ),
         )
     )

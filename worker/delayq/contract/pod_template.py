@@ -1,6 +1,6 @@
 """Pod templates: the fields of a Pod by name and type, so that a typo is refused before anything is stored.
 
-tools/crd-templates.py makes the CRD's schema from the same table. A test holds the table against Kubernetes' own
+tools/crds makes the CRD's schema from the same table. A test holds the table against Kubernetes' own
 definition of a Pod. What is rarely written stays open: the terms of affinities, and most sources of volumes.
 """
 

@@ -47,6 +47,9 @@ class Worker:
                 "terminationGracePeriodSeconds must exceed drainTimeoutSeconds",
                 ("termination_grace_period_seconds", "drain_timeout_seconds"),
                 gt,
+                # Both are always there, except in the default {} itself, which the API server tries the rule on.
+                "!has(self.terminationGracePeriodSeconds) || !has(self.drainTimeoutSeconds) "
+                "|| self.terminationGracePeriodSeconds > self.drainTimeoutSeconds",
             ),
         )
     )

@@ -75,24 +75,35 @@ class Spec:
                 "the last with select where it has update",
                 ("recovery", "guard"),
                 _ledger_to_ask,
+                "!has(self.recovery.check) || !has(self.recovery.check.guard) || (has(self.guard) "
+                "&& (has(self.guard.sqlUnique) || has(self.guard.sqlPessimistic) || (has(self.guard.sqlOptimistic) "
+                "&& (!has(self.guard.sqlOptimistic.update) || has(self.guard.sqlOptimistic.select)))))",
             ),
             without(
                 _kinds_not_run,
                 "guard.kinds must name kinds of handler.kinds: handler.python.callable takes tasks without a kind only",
                 "handler",
                 "guard",
+                cel="!has(self.guard) || !has(self.guard.kinds) || !has(self.handler.python) "
+                "|| has(self.handler.python.app) "
+                "|| self.guard.kinds.all(kind, has(self.handler.kinds) && kind in self.handler.kinds)",
             ),
             Rule(
                 "limits.maxInFlight and limits.burst, or ratePerSecond without it, must be no less than shards, "
                 "for each shard has its part",
                 ("shards", "limits"),
                 _some_in_each_shard,
+                "(!has(self.limits.maxInFlight) || self.limits.maxInFlight >= self.shards) "
+                "&& (has(self.limits.burst) ? self.limits.burst >= self.shards "
+                ": (!has(self.limits.ratePerSecond) || self.limits.ratePerSecond >= self.shards))",
             ),
             Rule(
                 "limits.maxBytes divided by shards must hold a task of maxPayloadBytes, maxHeaderBytes and 1024 bytes "
                 "for all else",
                 ("shards", "limits"),
                 _room_for_the_largest,
+                "!has(self.limits.maxBytes) || self.limits.maxBytes >= "
+                "self.shards * (self.limits.maxPayloadBytes + self.limits.maxHeaderBytes + 1024)",
             ),
         )
     )
@@ -212,7 +223,18 @@ class Metadata:
 class DelayQueue:
     """A queue of tasks, each handled when it falls due."""
 
-    SHAPE: ClassVar[Shape] = Shape(ignored=("status",))
+    SHAPE: ClassVar[Shape] = Shape(
+        ignored=("status",),
+        changes=(
+            (
+                "queueName cannot be changed",
+                (
+                    "(has(self.spec.queueName) ? self.spec.queueName : self.metadata.name) "
+                    "== (has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : oldSelf.metadata.name)"
+                ),
+            ),
+        ),
+    )
 
     api_version: str = constant(f"{GROUP}/{VERSION}", doc="Version of this format.")
     kind: str = constant(KIND, doc="Kind of this document.")

@@ -33,13 +33,15 @@ class Rule:
     message: str
     reads: tuple[str, ...]
     holds: Callable[..., bool]
+    cel: str
+    """The same for the API server: it evaluates the rule before defaults are stored within the mapping, too."""
     wrong: Callable[..., Sequence[str]] | None = None
     """What breaks the rule, for the error message."""
 
 
-def without(wrong: Callable[..., Sequence[str]], message: str, *reads: str) -> Rule:
+def without(wrong: Callable[..., Sequence[str]], message: str, *reads: str, cel: str) -> Rule:
     """Return a rule that holds where `wrong` returns nothing of the values of these fields."""
-    return Rule(message, reads, lambda *values: not wrong(*values), wrong)
+    return Rule(message, reads, lambda *values: not wrong(*values), cel, wrong)
 
 
 def exclusive(one: str, other: str) -> Rule:
@@ -48,17 +50,28 @@ def exclusive(one: str, other: str) -> Rule:
         f"{camel(one)} and {camel(other)} exclude each other",
         (one, other),
         lambda a, b: a is None or b is None,
+        f"!has(self.{camel(one)}) || !has(self.{camel(other)})",
     )
 
 
 def needing(one: str, other: str) -> Rule:
     """A field that means nothing without another."""
-    return Rule(f"{camel(one)} needs {camel(other)}", (one, other), lambda a, b: a is None or b is not None)
+    return Rule(
+        f"{camel(one)} needs {camel(other)}",
+        (one, other),
+        lambda a, b: a is None or b is not None,
+        f"!has(self.{camel(one)}) || has(self.{camel(other)})",
+    )
 
 
 def ordered(less: str, more: str) -> Rule:
     """Two numbers, the first of which is not the greater one."""
-    return Rule(f"{camel(less)} must not exceed {camel(more)}", (less, more), le)
+    return Rule(
+        f"{camel(less)} must not exceed {camel(more)}",
+        (less, more),
+        le,
+        f"self.{camel(less)} <= self.{camel(more)}",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +82,8 @@ class Shape:
     rules: tuple[Rule, ...] = ()
     ignored: tuple[str, ...] = ()
     open: bool = False
+    changes: tuple[tuple[str, str], ...] = ()
+    """Rules about a change, as message and CEL: only the API server sees two versions of a document."""
 
     @property
     def one_of_message(self) -> str:
@@ -90,6 +105,8 @@ class Declared:
     required: bool
     default: object
     """Default value; None without a default."""
+    immutable: bool = False
+    """Whether the API server refuses another value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,11 +98,13 @@ class Misfire:
                 "maxRuns needs policy RunAll",
                 ("policy", "max_runs"),
                 lambda policy, runs: runs is None or policy == "RunAll",
+                "!has(self.maxRuns) || (has(self.policy) && self.policy == 'RunAll')",
             ),
             Rule(
                 "policy Skip needs maxLatenessSeconds",
                 ("policy", "max_lateness_seconds"),
                 lambda policy, seconds: policy != "Skip" or seconds is not None,
+                "!has(self.policy) || self.policy != 'Skip' || has(self.maxLatenessSeconds)",
             ),
         )
     )
@@ -174,11 +176,17 @@ class ScheduleSpec:
             needing("time_zone", "cron"),
             needing("daylight_saving", "cron"),
             needing("anchor_time", "every_seconds"),
-            Rule("endTime must not be before startTime", ("start_time", "end_time"), _ends_after_start),
+            Rule(
+                "endTime must not be before startTime",
+                ("start_time", "end_time"),
+                _ends_after_start,
+                "!has(self.startTime) || !has(self.endTime) || timestamp(self.startTime) <= timestamp(self.endTime)",
+            ),
             Rule(
                 "jitterSeconds must be less than everySeconds",
                 ("every_seconds", "jitter_seconds"),
                 _jitter_fits,
+                "!has(self.everySeconds) || self.jitterSeconds < self.everySeconds",
             ),
         ),
     )
@@ -232,6 +240,13 @@ class ScheduleSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleMetadata(Metadata):
+    """The Kubernetes metadata that delayq reads; other fields are ignored."""
+
+    name: str = text(OBJECT_NAME, doc="Name of the DelaySchedule; the IDs of its tasks contain it.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DelaySchedule:
     """A task that recurs in a queue."""
 
@@ -239,5 +254,5 @@ class DelaySchedule:
 
     api_version: str = constant(f"{GROUP}/{VERSION}", doc="Version of this format.")
     kind: str = constant(KIND, doc="Kind of this document.")
-    metadata: Metadata = section(Metadata, doc="Name and namespace.")
+    metadata: ScheduleMetadata = section(ScheduleMetadata, doc="Name and namespace.")
     spec: ScheduleSpec = section(ScheduleSpec, doc="When, and what.")

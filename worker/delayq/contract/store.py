@@ -87,6 +87,7 @@ class Tls:
                 "certSecretRef and keySecretRef need each other",
                 ("cert_secret_ref", "key_secret_ref"),
                 lambda cert, key: (cert is None) == (key is None),
+                "has(self.certSecretRef) == has(self.keySecretRef)",
             ),
         )
     )
@@ -138,6 +139,7 @@ class Redis:
                 "database must be 0 with cluster",
                 ("cluster", "database"),
                 lambda cluster, database: cluster is None or database == 0,
+                "!has(self.cluster) || self.database == 0",
             ),
         ),
     )
@@ -156,6 +158,7 @@ class Redis:
         KEY_PREFIX,
         default="delayq",
         doc="First part of every key of the queue in Redis. Cannot be changed later.",
+        immutable=True,
     )
     connection: Connection = section(
         Connection, default=Connection(), doc="How each process connects to Redis."

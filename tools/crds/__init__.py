@@ -1,0 +1,1 @@
+"""Makes the CustomResourceDefinitions of crds/ from the model, delayq.contract."""

@@ -1,0 +1,287 @@
+"""What the CRDs have and no document: status, columns and names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a CRD has besides the document."""
+
+    status: Schema
+    columns: list[Schema]
+    subresources: Schema = field(default_factory=dict)
+    """Besides status."""
+
+
+def mapping(description: str, /, **fields: Schema) -> Schema:
+    """Declare a mapping."""
+    return {"description": description, "type": "object", "properties": fields}
+
+
+def number(description: str, *, bits: int = 32) -> Schema:
+    """Declare a number that is never negative."""
+    return {"description": description, "type": "integer", "format": f"int{bits}", "minimum": 0}
+
+
+def text(description: str, most: int, **limits: object) -> Schema:
+    """Declare text of a bounded length."""
+    return {"description": description, "type": "string", "maxLength": most, **limits}
+
+
+def time(description: str) -> Schema:
+    """Declare an instant."""
+    return {"description": description, "type": "string", "format": "date-time"}
+
+
+def conditions(whose: str, most: int) -> Schema:
+    """Declare the conditions, which have the fields of metav1.Condition."""
+    item = mapping(
+        "One thing that is true, false or unknown, since when, and why.",
+        type=text(
+            "What is true or not, such as Ready.", 316, pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+        ),
+        status={"description": "Whether it is.", "type": "string", "enum": ["True", "False", "Unknown"]},
+        observedGeneration=number("Generation of the spec that this was last found for.", bits=64),
+        lastTransitionTime=time("Since when."),
+        reason=text(
+            "Why, in one CamelCase word.",
+            1024,
+            minLength=1,
+            pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        ),
+        message=text("Why, in a sentence.", 32_768),
+    )
+    return {
+        "description": f"What is true of the {whose}",
+        "type": "array",
+        "maxItems": most,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {**item, "required": ["type", "status", "lastTransitionTime", "reason", "message"]},
+    }
+
+
+def column(name: str, path: str, description: str, kind: str = "string", *, wide: bool = False) -> Schema:
+    """Declare a column of `kubectl get`, or of `kubectl get -o wide`.
+
+    A time to come is no date: kubectl prints dates as ages, and such a one as <invalid>.
+    """
+    priority = {"priority": 1} if wide else {}
+    return {"name": name, "description": description, "type": kind, "jsonPath": path, **priority}
+
+
+def of(condition: str, field: str = "status") -> str:
+    """Return the path of a condition."""
+    return f'.status.conditions[?(@.type=="{condition}")].{field}'
+
+
+QUEUE: Final = Part(
+    status=mapping(
+        "What the operator last saw. Numbers here are rounded and slow; the metrics are exact and live.",
+        observedGeneration=number("Generation of the spec that this status is about.", bits=64),
+        replicas=number("Worker pods there are."),
+        readyReplicas=number("Worker pods that are ready."),
+        desiredReplicas=number("Worker pods that there should be."),
+        selector=text("Label selector of the worker pods, for the scale subresource.", 1024),
+        currentRevision=text("Hash of the template and Secrets of the last completed rollout.", 253),
+        updateRevision=text("Hash of the template and Secrets that workers are being rolled out to.", 253),
+        scanner=mapping(
+            "The scanners.",
+            replicas=number("Scanner pods there are."),
+            readyReplicas=number("Scanner pods that are ready."),
+        ),
+        reaper=mapping(
+            "The reaper's CronJob.",
+            lastScheduleTime=time("When a run last started."),
+            lastSuccessfulTime=time("When a run last ended well."),
+        ),
+        backlog=mapping(
+            "The tasks, as last measured.",
+            due=number("Tasks that are due and not claimed.", bits=64),
+            scheduled=number("Tasks that fall due later and have not failed.", bits=64),
+            inFlight=number("Tasks that workers hold.", bits=64),
+            retrying=number("Tasks that are scheduled for another attempt.", bits=64),
+            parked=number(
+                "Tasks whose kind or version no worker knew; they wait for a worker that does. Absent without any.",
+                bits=64,
+            ),
+            dead=number("Dead letters.", bits=64),
+            dueWithinLead=number(
+                "Tasks that fall due before a worker started now could claim one. Absent: the operator decides on no "
+                "number of workers.",
+                bits=64,
+            ),
+            oldestDueTime=time("When the most overdue task fell due."),
+            nextDueTime=time("When the next task falls due."),
+            observedTime=time("When this was measured."),
+        ),
+        scaling=mapping(
+            "What the autoscaler last decided, and why.",
+            lastScaleTime=time("When the number of workers last changed."),
+            lastDecision=number("Workers asked for by the last decision."),
+            message=text("The decision as a sentence with its inputs.", 1024),
+            limitedBy=text("What kept the decision from what demand asked for. Absent: nothing.", 253),
+            leadSeconds=number(
+                "From creating a single worker to its first claim, as learnt, with a margin, rounded up."
+            ),
+            handlerMilliseconds=number("Mean time of a handler that was learnt, rounded up.", bits=64),
+            wakeTime=time(
+                "With no worker: when the first will be started at the latest. Absent: nothing is known to come."
+            ),
+            consecutiveFailures=number(
+                "Readings of the metrics that failed in a row: 1, 2, 3, 5, 10, 20, 50 or more, at least that many."
+            ),
+        ),
+        resharding=mapping(
+            "How far tasks have moved to another number of shards. Absent: they are where spec.shards says.",
+            fromShards=number("Shards the tasks were in."),
+            toShards=number("Shards they will be in."),
+            checkedTasks=number("Tasks whose place was looked at.", bits=64),
+            tasks=number("Tasks to look at. Absent: not known.", bits=64),
+            movedTasks=number("Tasks that were moved.", bits=64),
+            waitingTasks=number(
+                "Tasks that stay where they are until they have run: due within a minute, or in flight.",
+                bits=64,
+            ),
+            message=text("What keeps it from going on. Absent: nothing.", 1024),
+        ),
+        erase=mapping(
+            "How far the tasks in Redis are erased, once the DelayQueue is deleted with deletionPolicy Delete.",
+            erasedShards=number("Shards that nothing is left of."),
+            shards=number("Shards there are."),
+            message=text("What keeps it from going on. Absent: nothing.", 1024),
+        ),
+        conditions=conditions("queue, one entry per type; Ready sums the others up.", 32),
+    ),
+    subresources={
+        "scale": {
+            "specReplicasPath": ".spec.worker.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        }
+    },
+    columns=[
+        column("Ready", of("Ready"), "Whether the queue is served as its spec asks."),
+        column("Due", ".status.backlog.due", "Tasks that are due and not claimed.", "integer"),
+        column(
+            "Scheduled",
+            ".status.backlog.scheduled",
+            "Tasks that fall due later and have not failed.",
+            "integer",
+        ),
+        column("In-flight", ".status.backlog.inFlight", "Tasks that workers hold.", "integer"),
+        column(
+            "Retrying",
+            ".status.backlog.retrying",
+            "Tasks that are scheduled for another attempt.",
+            "integer",
+            wide=True,
+        ),
+        column("Dead", ".status.backlog.dead", "Dead letters.", "integer"),
+        column("Workers", ".status.readyReplicas", "Worker pods that are ready.", "integer"),
+        column("Desired", ".status.desiredReplicas", "Worker pods that there should be.", "integer"),
+        column("Next-Due", ".status.backlog.nextDueTime", "When the next task falls due."),
+        column("Age", ".metadata.creationTimestamp", "Time since the DelayQueue was created.", "date"),
+        column("Reason", of("Ready", "reason"), "Why the queue is ready or not.", wide=True),
+        column(
+            "Degraded",
+            of("Degraded"),
+            "Whether something needs a person; the condition says what.",
+            wide=True,
+        ),
+        column(
+            "Lateness",
+            ".status.backlog.oldestDueTime",
+            "How long the most overdue task has been due.",
+            "date",
+            wide=True,
+        ),
+        column(
+            "Min",
+            ".spec.autoscaling.minReplicas",
+            "Fewest workers that autoscaling leaves.",
+            "integer",
+            wide=True,
+        ),
+        column(
+            "Max",
+            ".spec.autoscaling.maxReplicas",
+            "Most workers that autoscaling asks for.",
+            "integer",
+            wide=True,
+        ),
+        column(
+            "Redis", of("BackendAvailable"), "Whether the scanners reach Redis and it serves them.", wide=True
+        ),
+        column(
+            "Paused",
+            of("Paused"),
+            "Whether its children are left alone, by the annotation delayq.dev/paused.",
+            wide=True,
+        ),
+    ],
+)
+
+SCHEDULE: Final = Part(
+    status=mapping(
+        "What became of the schedule. The scanner of its queue writes it; the operator, if no scanner serves "
+        "the queue.",
+        observedGeneration=number("Generation of the spec that this status is about.", bits=64),
+        nextTimes={
+            "description": "When the next occurrences are due, the nearest first; empty while it is suspended or "
+            "has no further ones.",
+            "type": "array",
+            "maxItems": 5,
+            "x-kubernetes-list-type": "atomic",
+            "items": time("One instant."),
+        },
+        lastRun=mapping(
+            "The occurrence that a worker started last. A parked one does not count; one whose arguments did not fit "
+            "does.",
+            nominalTime=time("The time that the schedule names."),
+            startTime=time("When its task started."),
+            latenessMilliseconds=number("How long after its due time it started.", bits=64),
+        ),
+        missedRuns=mapping(
+            "Occurrences that did not run, by reason, since the schedule exists.",
+            tooLate=number(
+                "Those that could not start in time, see spec.misfire, also because no worker knew their kind.",
+                bits=64,
+            ),
+            concurrent=number(
+                "Those that did not start because another one ran, see spec.concurrencyPolicy.", bits=64
+            ),
+        ),
+        conditions=conditions("schedule, one entry per type.", 8),
+    ),
+    columns=[
+        column("Queue", ".spec.queueRef.name", "The DelayQueue that the tasks go to."),
+        column("Cron", ".spec.cron", "Times of day and days, if it is a cron expression."),
+        column(
+            "Every",
+            ".spec.everySeconds",
+            "Seconds between two occurrences, if they have a fixed distance.",
+            "integer",
+            wide=True,
+        ),
+        column("Time-Zone", ".spec.timeZone", "Time zone of the cron expression.", wide=True),
+        column("Suspend", ".spec.suspend", "Whether there are no occurrences for now.", "boolean"),
+        column("Ready", of("Ready"), "Whether occurrences are created as the spec asks."),
+        column("Next", ".status.nextTimes[0]", "When the next occurrence is due."),
+        column("Last", ".status.lastRun.startTime", "Time since the last occurrence started.", "date"),
+        column(
+            "Missed",
+            ".status.missedRuns.tooLate",
+            "Occurrences that could not start in time.",
+            "integer",
+            wide=True,
+        ),
+        column("Age", ".metadata.creationTimestamp", "Time since the DelaySchedule was created.", "date"),
+        column("Reason", of("Ready", "reason"), "Why it is ready or not.", wide=True),
+    ],
+)

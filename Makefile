@@ -137,6 +137,10 @@ bench-shop: $(PYTHON_READY) $(SERVERS_READY) ## Measure the memory of a shop wit
 bench-pairs: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed beside another commit, in alternation; BENCH_ARGS="--against HEAD~1"
 	@$(BIN)/python -m benchmarks.pairs $(BENCH_ARGS)
 
+.PHONY: bench-scaling
+bench-scaling: $(PYTHON_READY) ## Simulate random traces beside a fleet always at its maximum; BENCH_ARGS="--count 400 --seed 7"
+	@$(BIN)/python -m benchmarks.simulation.random_traces $(BENCH_ARGS)
+
 .PHONY: bench-scale
 bench-scale: $(PYTHON_READY) $(SERVERS_READY) ## Measure up to 10 million tasks: memory, calls, restart (4 GB); BENCH_ARGS="--sizes 10000,1000000"
 	@$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Bring the sentences of the chart's values.yaml into its schema and README.
+"""Bring in line what charts/delayq holds twice: the rule of a Redis user, and the sentences of values.yaml.
 
-`.venv/bin/python tools/chart-sync.py` after a change of values.yaml; with --check it only says what differs.
+`.venv/bin/python tools/chart-sync.py` after a change of values.yaml or of that rule; with --check it only compares.
 """
 # ruff: noqa: T201 -- a script for the shell
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from delayq.contract.acl import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +101,7 @@ def tabled_readme() -> str:
 def main() -> int:
     """Write, or with --check compare; 1 when something differs."""
     wanted = {
+        CHART / "files" / "acl.txt": rule(queue="QUEUE", redis=(6, 2)) + "\n",
         CHART / "values.schema.json": described_schema(),
         CHART / "README.md": tabled_readme(),
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +18,7 @@ from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.cluster.harness.cluster import Cluster
 
@@ -34,9 +37,7 @@ MONITORS: Final[Values] = {
 
 EVERYTHING: Final[Values] = {
     **MONITORS,
-    "replicas": 2,
     "dashboard": {"enabled": True},
-    "networkPolicy": {"enabled": True},
     "redis": {"enabled": True, "networkPolicy": {"enabled": True}},
 }
 """All toggles on, but for the PodMonitor: it excludes the ServiceMonitor."""
@@ -44,6 +45,29 @@ EVERYTHING: Final[Values] = {
 
 LOCAL: Final[Values] = {"localImages": True}
 """The nodes have the images, as far as a test of the chart goes: by itself it refuses to guess a registry."""
+
+
+DIGEST: Final = f"sha256:{'0123456789abcdef' * 4}"
+
+
+def released(folder: Path, registry: str, version: str) -> Path:
+    """The chart of a release. A registry cannot be reached here: the look-up of digests alone is a stand-in.
+
+    Whatever image was looked up is in folder/asked.
+    """
+    chart = folder / "charts" / "delayq"
+    shutil.copytree(CHART, chart)
+    (folder / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "pin-images", folder / "tools")
+    docker = folder / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$4" >> {folder}/asked; echo \'"{DIGEST}"\'\n')
+    docker.chmod(0o755)
+    subprocess.run(
+        [folder / "tools" / "pin-images", registry, version],
+        env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
+        check=True,
+    )
+    return chart
 
 
 class Rejected(Exception):

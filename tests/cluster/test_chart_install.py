@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shlex
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pytest
 import yaml
+from delayq.contract.files import CONFIG_FILE
+from delayq_operator.base import names
 
 from tests.cluster.chart import (
     CHART,
@@ -37,12 +45,11 @@ from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import QUEUES, queue
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cluster.chart import Object
     from tests.cluster.harness.control_plane import ControlPlane
+    from tests.servers import RedisServer
 
 pytestmark = pytest.mark.xdist_group("bare")
 
@@ -131,31 +138,33 @@ OPEN: Final[Values] = {"policy": {"ownNamespace": True}}
 """Queues are allowed in the namespace of the release, which is the test's own."""
 
 
-def test_install_test_upgrade_uninstall(plane: ControlPlane, room: str, tmp_path: Path) -> None:
+def test_install_test_upgrade_uninstall(
+    plane: ControlPlane, room: str, tmp_path: Path, redis: RedisServer
+) -> None:
     """What an upgrade changes is changed, also the CRD; what people rely on stays; uninstalling leaves queues and CRD.
 
     Queues stored under the older CRD stay, and may use what the newer one has.
     """
-    alone = {"replicas": 1, "redis": {"persistence": {"enabled": False}}}
+    queues = [{"name": "hello", "namespace": room}]
+    alone = {"replicas": 1, "redis": {"persistence": {"enabled": False}, "queues": queues}}
     said = helm(plane, "install", room, merged(EVERYTHING, OPEN, alone), chart=older(tmp_path), args=())
     wait_served(plane)
-    assert "retention" not in spec_schema(plane.rest.get(CRD_PATH))["properties"]
-    notes_say_what_to_do_next(plane, room, said)
+    assert "objective" not in spec_schema(plane.rest.get(CRD_PATH))["properties"]
+    commands_work(*notes_name_what_is_there(plane, room, said), tmp_path, redis)
     plane.rest.create(QUEUES.format(namespace=room), queue())
-    password = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
-    assert len(base64.b64decode(password)) == 32
+    kept = passwords(plane, room)
+    assert [len(b64(each)) for each in kept] == [32, 32]
     helm_test_leaves_its_pod_to_look_at(plane, room)
 
     helm(plane, "upgrade", room, merged(EVERYTHING, OPEN, alone, {"replicas": 3}), args=())
     operator = plane.rest.get(f"/apis/apps/v1/namespaces/{room}/deployments/delayq-operator")
     assert operator["spec"]["replicas"] == 3
-    kept = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/delayq-redis")["data"]["password"]
-    assert kept == password
-    change = {"spec": {"retention": {"deadLetterRetentionSeconds": 60}}}
+    assert passwords(plane, room) == kept
+    change = {"spec": {"objective": {"latenessMilliseconds": 60}}}
 
     def stored() -> bool:
         body = plane.rest.patch(f"{QUEUES.format(namespace=room)}/orders", change)
-        return bool(body["spec"].get("retention", {}).get("deadLetterRetentionSeconds") == 60)
+        return bool(body["spec"].get("objective", {}).get("latenessMilliseconds") == 60)
 
     eventually(stored, what="the new field is served")
 
@@ -179,24 +188,61 @@ def older(folder: Path) -> Path:
     shutil.copytree(CHART, folder / "delayq")
     file = CRD_FILES / "delayqueue.yaml"
     crd = yaml.safe_load(file.read_text())
-    del spec_schema(crd)["properties"]["retention"]
+    del spec_schema(crd)["properties"]["objective"]
     text = file.read_text().split("spec:\n")[0]
     (folder / "delayq" / "files" / "delayqueue.yaml").write_text(text + yaml.safe_dump({"spec": crd["spec"]}))
     return folder / "delayq"
 
 
-def notes_say_what_to_do_next(plane: ControlPlane, room: str, said: str) -> None:
+def notes_name_what_is_there(plane: ControlPlane, room: str, said: str) -> tuple[str, list[str]]:
+    """Return the document and the commands after it; the names in them are those of objects."""
     for words in (
         f"kubectl -n {room} rollout status deployment/delayq-operator",
         f"helm test delayq -n {room}",
         "NOT highly available",
         "every task is lost when its pod is",
-        "delayq acl --queue hello",
     ):
         assert words in said
-    assert "get secret delayq-redis" not in said  # an administrator's password, in a tenant's namespace
-    document = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
-    plane.kubectl("apply", "-f", "-", input=document)  # indented as it is shown
+    text = said.partition("<<'EOF'\n")[2].partition("EOF")[0]
+    plane.kubectl("apply", "-f", "-", input=text)  # indented as it is shown
+    hello = yaml.safe_load(text)
+    secret = plane.rest.get(f"/api/v1/namespaces/{room}/secrets/hello-redis")["data"]
+    config = plane.rest.get(f"/api/v1/namespaces/{room}/configmaps/delayq-redis")["data"]["redis.conf"]
+    (user,) = re.findall(r"^user (\S+) on #(\S+) ", config, re.MULTILINE)
+    assert user == (b64(secret["username"]), sha256(b64(secret["password"]).encode()).hexdigest())
+    assert {each["name"] for each in hello["spec"]["redis"]["auth"].values()} == {"hello-redis"}
+    wait, schedule, get = re.findall(rf"^ +kubectl -n {room} ((?:wait|exec) .*)$", said, re.MULTILINE)
+    assert wait.endswith(f"delayqueue/{hello['metadata']['name']}")
+    return text, [schedule, get]
+
+
+def commands_work(document: str, commands: list[str], folder: Path, redis: RedisServer) -> None:
+    """In the pod: here on a copy of the document, and another Redis."""
+    copy = folder / "hello.yaml"
+    copy.write_text(document)
+    for command in commands:
+        where, argv = command.split(" -- ")
+        assert where == f"exec deployment/{names.scanner('hello')}"
+        assert f" {CONFIG_FILE} " in argv
+        program, *words = shlex.split(argv.replace(CONFIG_FILE, str(copy)))
+        done = subprocess.run(
+            [Path(sys.executable).parent / program, *words, "--redis", redis.url],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "scheduled" in done.stdout, done
+
+
+def passwords(plane: ControlPlane, room: str) -> list[str]:
+    """Those of the administrator and of the queue hello."""
+    secrets = f"/api/v1/namespaces/{room}/secrets/"
+    return [plane.rest.get(secrets + each)["data"]["password"] for each in ("delayq-redis", "hello-redis")]
+
+
+def b64(text: str) -> str:
+    return base64.b64decode(text).decode()
 
 
 ROLES: Final = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,14 @@ PASSWORD = "kept-to-itself"  # noqa: S105  of a Redis that lives as long as the 
 
 
 @pytest.fixture
-def redis(flavour: str, tmp_path: Path) -> Iterator[tuple[Redis, Process]]:
-    """A Redis as the chart starts it; only directory and port are the test's."""
+def redis(flavour: str, tmp_path: Path) -> Iterator[tuple[Redis, Process, dict[str, str]]]:
+    """A Redis as the chart starts it, and the passwords of its queues; only directory and port are the test's."""
     tenant = hashlib.sha256(b"tenant").hexdigest()
     users = {"delayq-orders": f"on #{tenant} {rule(queue='orders', redis=SPEAKS[flavour])}"}
-    given = {"enabled": True, "maxMemory": "5mb", "config": {"timeout": 7}, "users": users}
+    queues = [{"name": "hello"}]
+    given = {"enabled": True, "maxMemory": "5mb", "config": {"timeout": 7}, "users": users, "queues": queues}
     objects = rendered({"redis": given})
+    secret = find(objects, "Secret", "hello-redis")["data"]
     config = find(objects, "ConfigMap", "delayq-redis")["data"]["redis.conf"]
     port = free_port()
     file = tmp_path / "redis.conf"
@@ -39,7 +42,8 @@ def redis(flavour: str, tmp_path: Path) -> Iterator[tuple[Redis, Process]]:
     process = Process.start(str(binary(flavour)), *(words.get(word, word) for word in container["args"]))
     process.wait_line("Ready to accept connections")
     with Redis(port=port, password=PASSWORD, decode_responses=True) as client:
-        yield client, process
+        passwords = {"orders": "tenant", "hello": b64decode(secret["password"]).decode()}
+        yield client, process, passwords
     process.stop()
 
 
@@ -56,15 +60,16 @@ SETTINGS = {
 
 @pytest.mark.every_redis
 def test_every_redis_takes_the_configuration_and_gives_a_queue_a_user_of_its_own(
-    redis: tuple[Redis, Process],
+    redis: tuple[Redis, Process, dict[str, str]],
 ) -> None:
     """And hides the password."""
-    client, process = redis
+    client, process, passwords = redis
     assert SETTINGS.items() <= client.config_get("*").items()
     assert PASSWORD not in Path(f"/proc/{process.pid}/cmdline").read_text()
-    client.auth("tenant", "delayq-orders")
-    assert client.llen("delayq:{orders:0}:wake") == 0
-    with pytest.raises(NoPermissionError):
-        client.llen("delayq:{payroll:0}:wake")
-    with pytest.raises(NoPermissionError):
-        client.config_get("requirepass")
+    for queue, password in passwords.items():
+        client.auth(password, f"delayq-{queue}")
+        assert client.llen(f"delayq:{{{queue}:0}}:wake") == 0
+        with pytest.raises(NoPermissionError):
+            client.llen("delayq:{payroll:0}:wake")
+        with pytest.raises(NoPermissionError):
+            client.config_get("requirepass")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
+import yaml
 from delayq_operator.base import names
 from delayq_operator.runtime.cli import delayq_operator as operator
 
 from tests.cluster.chart import (
     CHART,
+    DIGEST,
     EVERYTHING,
     NAMESPACE,
     RELEASE,
@@ -21,6 +24,7 @@ from tests.cluster.chart import (
     nested,
     objects_of,
     operator_pod,
+    released,
     rendered,
 )
 
@@ -42,6 +46,7 @@ def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_o
         ("ClusterRoleBinding", "delayq-operator"),
         *(("CustomResourceDefinition", f"delay{each}.delayq.dev") for each in ("queues", "schedules")),
         *((kind, "delayq-operator") for kind in ("Deployment", "Service", "ServiceAccount")),
+        *((kind, "delayq-operator") for kind in ("NetworkPolicy", "PodDisruptionBudget")),
         *((kind, "delayq-operator-leader") for kind in ("Role", "RoleBinding")),
         *((kind, "delayq-test") for kind in ("ConfigMap", "Pod", "Role", "RoleBinding", "ServiceAccount")),
         *(
@@ -57,7 +62,8 @@ TOGGLES = ("crds.install", "rbac.create", "leaderElection.enabled", "redis.enabl
 
 def test_whatever_is_switched_off_objects_have_names_of_their_own() -> None:
     for off in (TOGGLES, ()):
-        objects = rendered(merged(*(nested(path, path not in off) for path in TOGGLES)))
+        values = merged({"replicas": 1}, *(nested(path, path not in off) for path in TOGGLES))
+        objects = rendered(values)
         identities = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
         assert len(identities) == len(set(identities)), off
 
@@ -86,6 +92,16 @@ def test_a_packaged_chart_makes_the_same(tmp_path: Path) -> None:
     assert helm("template", RELEASE, str(package), f"--namespace={NAMESPACE}") == manifest()
 
 
+def test_the_chart_of_a_release_needs_no_values(tmp_path: Path) -> None:
+    """Its images are those of the release, by their digests."""
+    chart = released(tmp_path, "registry.example.com/delayq", "0.6.0")
+    made = objects_of(helm("template", "shop", str(chart), values={"localImages": False}))
+    images = set(re.findall(r"(?:image|worker-image)[=:] ?([\w./-]+@sha256:\w+)", yaml.safe_dump_all(made)))
+    assert images == {
+        f"registry.example.com/delayq/delayq-{each}@{DIGEST}" for each in ("operator", "worker")
+    }
+
+
 def test_a_chart_that_depends_on_this_one_switches_it_by_a_condition(tmp_path: Path) -> None:
     dependency = {"name": "delayq", "version": "*", "repository": "", "condition": "delayq.enabled"}
     umbrella = {"apiVersion": "v2", "name": "shop", "version": "1.0.0", "dependencies": [dependency]}
@@ -107,7 +123,7 @@ NAMED: Values = merged(
         "priorityClassName": "PLAIN",
         "watchNamespaces": ["PLAIN"],
         "dashboard": {"namespace": "PLAIN"},
-        "redis": {"existingSecret": "PLAIN", "persistence": {"storageClassName": "PLAIN"}},
+        "redis": {"existingSecret": "PLAIN", "queues": [], "persistence": {"storageClassName": "PLAIN"}},
         "fullnameOverride": "PLAIN",
         "nameOverride": "PLAIN",
     },
@@ -130,7 +146,7 @@ def test_a_name_that_yaml_takes_for_something_else_stays_a_name() -> None:
 
 GIVEN: tuple[Values, ...] = (
     {},
-    {"watchNamespaces": ["a", "b"], "leaderElection": {"enabled": False}},
+    {"watchNamespaces": ["a", "b"], "leaderElection": {"enabled": False}, "replicas": 1},
     {
         "policy": {"podSecurity": "privileged", "serviceAccounts": [], "ownNamespace": True},
         "log": {"level": "debug", "format": "console"},
@@ -170,7 +186,8 @@ def test_the_operator_knows_by_what_labels_its_own_pods_are_found() -> None:
 
 
 def test_without_a_lease_an_update_stops_the_old_pod_first() -> None:
-    deployment = find(rendered({"leaderElection": {"enabled": False}}), "Deployment", "delayq-operator")
+    alone = {"leaderElection": {"enabled": False}, "replicas": 1}
+    deployment = find(rendered(alone), "Deployment", "delayq-operator")
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
 
 
@@ -190,7 +207,7 @@ def test_redis_keeps_its_data_on_a_volume_and_says_that_it_is_alone() -> None:
     assert redis["metadata"]["labels"]["delayq.dev/high-availability"] == "none"
     assert redis["spec"]["replicas"] == 1
     assert [claim["metadata"]["name"] for claim in redis["spec"]["volumeClaimTemplates"]] == ["data"]
-    given = {"enabled": True, "persistence": {"enabled": False}, "existingSecret": "mine"}
+    given = {"enabled": True, "persistence": {"enabled": False}, "existingSecret": "mine", "queues": []}
     without = rendered({"redis": given})
     redis = find(without, "StatefulSet", "delayq-redis")
     assert "volumeClaimTemplates" not in redis["spec"]

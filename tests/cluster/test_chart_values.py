@@ -62,6 +62,7 @@ DISTINCT: Values = {
     "podDisruptionBudget.maxUnavailable": "77%",
     "redis.config": {"timeout": 7175},
     "redis.users": {"delayq-orders": f"on #{'a' * 64} ~delayq:{{orders:* +get"},
+    "redis.queues": [{"name": "mark-queue"}],
     "redis.maxMemory": "71mb",
     "redis.persistence.size": "71Gi",
 }
@@ -81,8 +82,8 @@ def innermost(value: Any) -> str:  # noqa: ANN401 -- whatever a value is
 
 
 def comparable(values: Values) -> str:
-    """What is rendered, as text; the password is random."""
-    return re.sub(r"password: \S+", "", manifest(values))
+    """What is rendered, as text; passwords are random."""
+    return re.sub(r"password: \S+|#[0-9a-f]{64}|delayq\.dev/config: \S+", "", manifest(values))
 
 
 def test_every_value_that_can_hold_a_mark_passes_it_on() -> None:
@@ -119,7 +120,7 @@ def test_every_other_value_changes_what_is_made() -> None:
 
 def changes(path: str) -> bool:
     base = merged(EVERYTHING, OTHER_MONITOR) if path.startswith("podMonitor") else EVERYTHING
-    base = {} if path == "leaderElection.enabled" else base  # what EVERYTHING has in numbers needs it
+    base = {"replicas": 1} if path == "leaderElection.enabled" else base  # two need it
     base = merged(base, {"serviceAccount": {"name": "theirs"}})  # what is not created needs one
     value = path not in toggled_on(base) if CHANGES[path] is True else CHANGES[path]
     return comparable(merged(base, nested(path, value))) != comparable(base)
@@ -198,6 +199,7 @@ def test_secrets_to_pull_with_are_given_by_name_or_as_in_a_pod() -> None:
 
 
 EXCLUSIVE: dict[str, Values] = {
+    "more than one user delayq-a": {"redis": {"queues": [{"name": "a"}, {"name": "a", "namespace": "b"}]}},
     r"needs leaderElection\.enabled": {"replicas": 2, "leaderElection": {"enabled": False}},
     "maxmemory-policy is set by the chart": {"redis": {"config": {"maxmemory-policy": "allkeys-lru"}}},
     "enable one": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}},

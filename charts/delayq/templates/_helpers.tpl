@@ -143,6 +143,11 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{/* Where the pods of a queue have its document; a test compares it with theirs. */}}
+{{- define "delayq.document" -}}
+/etc/delayq/queue.yaml
+{{- end }}
+
 {{- define "delayq.redisHost" -}}
 {{ include "delayq.redisName" . }}.{{ .Release.Namespace }}.svc
 {{- end }}
@@ -150,7 +155,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{/* What cannot work together, with what to do about it. */}}
 {{- define "delayq.check" -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) }}
-{{- fail "replicas: more than 1 needs leaderElection.enabled, or several operators work against each other" }}
+{{- fail "replicas: more than 1 needs leaderElection.enabled, or several operators work against each other: --set replicas=1" }}
 {{- end }}
 {{- if not (or .Values.imageRegistry .Values.localImages) }}
 {{- range $path, $image := dict "image" .Values.image "worker.image" .Values.worker.image }}
@@ -161,6 +166,14 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
 {{- fail "podMonitor and serviceMonitor: both would scrape the operator twice; enable one" }}
+{{- end }}
+{{- $users := .Values.redis.users | keys }}
+{{- range .Values.redis.queues }}
+{{- $user := printf "delayq-%s" .name }}
+{{- if has $user $users }}
+{{- fail (printf "redis: more than one user %s, from redis.queues or redis.users; two queues of one name would share their tasks, in any namespace" $user) }}
+{{- end }}
+{{- $users = append $users $user }}
 {{- end }}
 {{- range list "appendonly" "dir" "maxmemory" "maxmemory-policy" "port" "protected-mode" "requirepass" }}
 {{- if hasKey $.Values.redis.config . }}

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import SpecError, parse
-from delayq.contract.pod_template import FIELDS
+from delayq.contract.kubernetes import PLAIN, fields, item_of
 
 from tests.cluster.harness.resources import delayqueues
 from tests.cluster.harness.rest import Refused
-from tests.unit.contract.crd import CRD
+from tests.unit.contract.crd import CRD, CRDS
 from tests.unit.contract.documents import document
+from tools.crds import kubernetes_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cluster.harness.cluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("crd")
@@ -26,65 +24,35 @@ pytestmark = pytest.mark.usefixtures("crd")
 Schema = dict[str, Any]
 
 PROCESSES = ("scanner", "worker", "reaper")
-PLAIN = {"text": "string", "int": "integer", "bool": "boolean"}
-ODD = {"IntOrString": "port", "Quantity": "amount"}
-SAMPLES: dict[str, object] = {"string": "a", "integer": 1, "boolean": True, "port": "http", "amount": "1.5Gi"}
+SAMPLES = {"text": "a", "int": 1, "bool": True, "port": "http", "amount": "1.5Gi"}
 
 
-class Pods:
-    """What the API server says of Pods."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.definitions: Schema = cluster.rest.get("/openapi/v2")["definitions"]
-        self.spec = self.definitions["io.k8s.api.core.v1.PodSpec"]
-
-    def kind(self, schema: Schema) -> tuple[str, Schema]:
-        """The schema behind a reference, and the name of its type."""
-        name = schema.get("$ref", "").rpartition("/")[2]
-        found = self.definitions[name] if name else schema
-        return ODD.get(
-            name.rpartition(".")[2], found["type"] if "properties" not in found else "fields"
-        ), found
-
-    def differences(self, ours: str, theirs: Schema, path: str) -> Iterator[str]:
-        """What a type of the table has otherwise than Kubernetes."""
-        kind, found = self.kind(theirs)
-        inner = ours.strip("[]{}")
-        if ours == "open":
-            return
-        if ours in PLAIN or ours in ODD.values():
-            if PLAIN.get(ours, ours) != kind:
-                yield f"{path}: {ours}, but {kind}"
-        elif ours.startswith("["):
-            yield from self.differences(inner, found["items"], f"{path}[]")
-        elif ours.startswith("{"):
-            yield from self.differences(inner, found["additionalProperties"], f"{path}{{}}")
-        else:
-            fields = {name.rstrip("!"): of for name, of in FIELDS[ours].items()}
-            if set(fields) != set(found["properties"]):
-                yield f"{path}: the fields {sorted(set(fields) ^ set(found['properties']))}"
-            for name in set(fields) & set(found["properties"]):
-                yield from self.differences(fields[name], found["properties"][name], f"{path}.{name}")
-
-    def whole(self, schema: Schema) -> object:
-        """A value with every field that Kubernetes has."""
-        kind, found = self.kind(schema)
-        if kind == "fields":
-            return {name: self.whole(inner) for name, inner in found["properties"].items()}
-        if kind == "array":
-            return [self.whole(found["items"])]
-        if kind == "object":
-            return {"a": self.whole(found["additionalProperties"])} if "additionalProperties" in found else {}
+def whole(kind: str) -> object:
+    """A value with every field of a type."""
+    if kind in PLAIN:
         return SAMPLES[kind]
+    if kind.startswith("["):
+        return [whole(item_of(kind))]
+    if kind.startswith("{"):
+        return {"a": whole(item_of(kind))}
+    return {field: whole(of) for field, of in fields(kind).items()}
+
+
+def test_the_table_is_that_of_this_kubernetes(cluster: Cluster) -> None:
+    assert kubernetes_types.FILE.read_text() == kubernetes_types.text(cluster.rest), (
+        "run: python -m tools.crds.kubernetes_types; make crds"
+    )
 
 
 def test_a_template_with_every_field_of_a_pod_is_stored_as_it_is(cluster: Cluster, namespace: str) -> None:
-    pods = Pods(cluster)
-    assert list(pods.differences("Pod", pods.spec, "spec")) == []
-    template = {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}, "spec": pods.whole(pods.spec)}
-    body = document(**{process: {"template": template} for process in PROCESSES})
+    template = whole("PodTemplateSpec")
+    body = document(
+        networkPolicy={"metricsFrom": [whole("NetworkPolicyPeer")]},
+        **{process: {"template": template} for process in PROCESSES},
+    )
     cluster.rest.create(delayqueues(namespace), body, fieldValidation="Strict")
     stored = cluster.rest.get(f"{delayqueues(namespace)}/orders")
+    assert stored["spec"]["networkPolicy"]["metricsFrom"] == body["spec"]["networkPolicy"]["metricsFrom"]
     read = parse(stored).spec
     for process in PROCESSES:
         assert stored["spec"][process]["template"] == template
@@ -92,9 +60,10 @@ def test_a_template_with_every_field_of_a_pod_is_stored_as_it_is(cluster: Cluste
 
 
 def test_what_deletes_is_stored_as_it_is(cluster: Cluster, namespace: str) -> None:
-    container = {"name": "worker", "resources": {"limits": None, "requests": {"cpu": None, "memory": 0.5}}}
+    resources = {"limits": {"$patch": "delete"}, "requests": {"cpu": None, "memory": 1}}
+    container = {"name": "worker", "resources": resources, "startupProbe": None}
     spec = {"affinity": {"$patch": "delete"}, "securityContext": None, "containers": [container]}
-    template = {"metadata": {"labels": None}, "spec": spec}
+    template = {"spec": spec}
     body = document(worker={"template": template})
     stored = cluster.rest.create(delayqueues(namespace), body, fieldValidation="Strict")
     assert stored["spec"]["worker"]["template"] == template
@@ -105,13 +74,12 @@ def test_what_deletes_is_stored_as_it_is(cluster: Cluster, namespace: str) -> No
     assert again["spec"]["worker"]["template"] == template
 
 
-def test_client_side_apply_takes_the_file_and_remembers_it(cluster: Cluster) -> None:
-    """The file has an anchor for the template, and kubectl keeps the whole of it in an annotation."""
-    file = Path(__file__).parents[2] / "crds" / "delayqueue.yaml"
-    said = cluster.kubectl("apply", "--dry-run=server", "--output=json", f"--filename={file}").stdout
-    crd = json.loads(said)
-    kept = json.loads(crd["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"])
-    assert kept["spec"]["versions"][0]["schema"] == CRD["spec"]["versions"][0]["schema"]
+def test_plain_kubectl_apply_takes_the_files_and_remembers_them(cluster: Cluster) -> None:
+    """It keeps the whole of each in an annotation."""
+    said = cluster.kubectl("apply", "--dry-run=server", "--output=json", f"--filename={CRDS}").stdout
+    kept = json.loads(said)["items"][0]["metadata"]["annotations"]
+    applied = json.loads(kept["kubectl.kubernetes.io/last-applied-configuration"])
+    assert applied["spec"]["versions"][0]["schema"] == CRD["spec"]["versions"][0]["schema"]
 
 
 CONTAINER: Schema = {

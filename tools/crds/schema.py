@@ -1,6 +1,6 @@
 """The schema of a document: types, bounds, defaults, sentences and rules, as the model declares them.
 
-Not here: pod templates (templates.py), and what the model of a document does not have: status and columns (kinds.py).
+Not here: pod templates (kubernetes_schema.py), and what the model of a document does not have: status.py.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from delayq.contract.freeform import Freeform, JsonValue
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
-from delayq.contract.pod_template import PodTemplate
+from delayq.contract.kubernetes import KubernetesType
 from delayq.contract.record import Section, camel, declared, shape_of
+from delayq.contract.trees import JsonValue
 
-from tools.crds.templates import template
+from tools.crds import kubernetes_schema
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -41,14 +41,15 @@ def _of_record(record: type[DataclassInstance]) -> Schema:
     return {
         "type": "object",
         **({"required": required} if required else {}),
+        **({"x-kubernetes-map-type": "atomic"} if shape.atomic else {}),
         **({"x-kubernetes-validations": rules} if rules else {}),
         **({"properties": {field.name: _of_field(field) for field in fields}} if fields else {}),
     }
 
 
 def _of_field(field: Declared) -> Schema:
-    if isinstance(field.kind, PodTemplate):
-        return template(field.doc)
+    if isinstance(field.kind, KubernetesType):
+        return kubernetes_schema.template(field.kind.type, field.doc)
     made = {"description": _explained(field), **_default(field), **of_kind(field.kind)}
     if field.immutable:
         rule = {"rule": "self == oldSelf", "message": f"{field.name} cannot be changed"}
@@ -72,8 +73,8 @@ def of_kind(kind: Kind) -> Schema:  # noqa: C901, PLR0911 - one for each kind
             return {"type": "boolean"}
         case JsonValue():
             return {"x-kubernetes-preserve-unknown-fields": True}
-        case Freeform():
-            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        case KubernetesType(kind_of):
+            return kubernetes_schema.schema(kind_of)
         case Listing():
             return _of_listing(kind)
         case Dictionary():

@@ -9,8 +9,8 @@ from delayq.contract.queue import GROUP, VERSION, DelayQueue
 from delayq.contract.schedule import DelaySchedule
 
 from tools.crds import status
+from tools.crds.kubernetes_schema import Line, Template
 from tools.crds.schema import document
-from tools.crds.templates import Line, Template
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract.pod_template import QUANTITY
+from delayq.contract.kubernetes import QUANTITY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,26 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from delayq.contract.kubernetes import DELETE, KEYS
 from delayq.contract.problems import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from delayq.contract.problems import Place
-
-KEYS: Final[Mapping[str, str]] = {
-    "containers": "name",
-    "initContainers": "name",
-    "volumes": "name",
-    "env": "name",
-    "ports": "containerPort",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "imagePullSecrets": "name",
-    "resourceClaims": "name",
-    "hostAliases": "ip",
-}
-"""Lists that merge → the key of their items."""
 
 _WHOLE: Final = frozenset({"volumes", "env"})
 # An item of these lists is a union: a merge of two members would be invalid.
@@ -38,12 +25,9 @@ _ACTIONS: Final = frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"})
 # A probe or a hook has one of these handlers: the user's replaces the operator's.
 
 
-_DIRECTIVE: Final = "$patch"
-
-
 def deletes(value: object) -> bool:
     """Whether a value requests the deletion of its field."""
-    return value is None or (isinstance(value, Mapping) and value.get(_DIRECTIVE) == "delete")
+    return value is None or (isinstance(value, Mapping) and value.get(DELETE) == "delete")
 
 
 def merged(base: object, over: object, place: Place, name: str = "") -> object:
@@ -59,8 +43,8 @@ def _mapping(base: object, over: object, place: Place) -> object:
     if not isinstance(over, Mapping):
         return place.refuse(f"expected a mapping, got {type_name(over)}")
     ours = base if isinstance(base, Mapping) else {}
-    if _DIRECTIVE in over:
-        return place.field(_DIRECTIVE).refuse("expected delete, in a mapping that may be deleted")
+    if DELETE in over:
+        return place.field(DELETE).refuse("expected delete, in a mapping that may be deleted")
     dropped = {key for key, item in over.items() if deletes(item)}
     given = over.keys() - dropped
     if given & _ACTIONS:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delayq.contract.freeform import copy
+from delayq.contract.trees import copy
 
 from delayq_operator.base import names
 from delayq_operator.desired.child import child

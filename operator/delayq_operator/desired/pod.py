@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import Problem, SpecError
-from delayq.contract.freeform import copy
 from delayq.contract.problems import Place
+from delayq.contract.trees import copy
 
 from delayq_operator.base import names
 from delayq_operator.desired import mounts, protected

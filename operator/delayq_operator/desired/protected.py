@@ -38,7 +38,6 @@ def check(template: Mapping[str, object], place: Place, *, container: str, pod: 
     for field, why in {**_POD, **pod}.items():
         if field in spec:
             here.field(field).refuse(why)
-    _kept(template, place, ("metadata", "spec"))
     _kept(spec, here, ("containers", "volumes"))
     _volumes(spec, here)
     for item, at in _items(spec, "containers", here):

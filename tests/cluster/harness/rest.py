@@ -63,7 +63,7 @@ class Rest:
     def items(self, path: str, **query: str) -> list[Object]:
         return list(self.get(path, **query)["items"])
 
-    def create(self, path: str, body: Object, **query: str) -> Object:
+    def create(self, path: str, body: Object | bytes, **query: str) -> Object:
         return self.request("POST", path, body, query=query)
 
     def replace(self, path: str, body: Object, **query: str) -> Object:
@@ -79,7 +79,7 @@ class Rest:
         self,
         method: str,
         path: str,
-        body: Object | None = None,
+        body: Object | bytes | None = None,
         *,
         content_type: str = "application/json",
         query: dict[str, str] | None = None,
@@ -92,7 +92,7 @@ class Rest:
         answer = self._pool.request(
             method,
             self._address(path, query or {}),
-            body=None if body is None else json.dumps(body),
+            body=json.dumps(body) if isinstance(body, dict) else body,
             headers=self._headers | {"Content-Type": content_type},
             timeout=TIMEOUT_S,
             retries=False,

@@ -6,9 +6,8 @@ from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from delayq.contract.freeform import Freeform
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
-from delayq.contract.pod_template import FIELDS, PLAIN, PodTemplate
+from delayq.contract.kubernetes import PLAIN, KubernetesType, fields, item_of, patched, required
 from delayq.contract.queue import Spec
 from delayq.contract.record import Section, camel, declared, shape_of
 from hypothesis import strategies as st
@@ -45,39 +44,37 @@ def _text(kind: Text) -> st.SearchStrategy[str]:
     return found.filter(lambda text: kind.min_length <= len(text) <= kind.max_length)
 
 
-ANYTHING = st.dictionaries(st.text(max_size=2), st.none() | st.lists(st.integers(), max_size=2), max_size=2)
 PLAINS: dict[str, st.SearchStrategy[Any]] = {
     "text": st.text("abc", max_size=3),
     "int": st.sampled_from((0, -1, 2**63 - 1, -(2**63))),
     "bool": st.booleans(),
     "port": st.sampled_from((0, 8080, "http")),
-    "open": ANYTHING,
-    "amount": st.sampled_from((0, 1, 0.5, "100m", " .5e3")),
+    "amount": st.sampled_from((0, 1, "0.5", "100m", " .5e3")),
 }
 
 
 @cache
-def of_template(kind: str) -> st.SearchStrategy[Any]:
-    """Values of a type of pod templates: of a mapping, a few fields."""
-    inner = kind.strip("[]{}")
+def of_kubernetes(kind: str) -> st.SearchStrategy[Any]:
+    """Values of a type of Kubernetes: of a mapping, a few fields."""
+    inner = item_of(kind)
     if kind.startswith("["):
-        return st.lists(of_template(inner), max_size=2)
+        return st.lists(of_kubernetes(inner), max_size=2)
     if kind.startswith("{"):
-        return st.dictionaries(st.text("abc", max_size=3), st.none() | of_template(inner), max_size=2)
+        return st.dictionaries(st.text("abc", max_size=3), st.none() | of_kubernetes(inner), max_size=2)
     if kind in PLAIN:
         return PLAINS[kind]
-    fields = {field.rstrip("!"): of for field, of in FIELDS[kind].items()}
-    required = [field[:-1] for field in FIELDS[kind] if field.endswith("!")]
+    known, key = fields(kind), required().get(kind)
+    needed = {} if key is None else {key: of_kubernetes(known[key])}
 
     def some(names: list[str]) -> st.SearchStrategy[Document]:
-        optional = {name: st.none() | of_template(fields[name]) for name in names if name not in required}
-        return st.fixed_dictionaries({**optional, **{name: of_template(fields[name]) for name in required}})
+        optional = {name: st.none() | of_kubernetes(known[name]) for name in names if name != key}
+        return st.fixed_dictionaries({**optional, **needed})
 
-    few = st.lists(st.sampled_from(sorted(fields)), max_size=3, unique=True).flatmap(some)
-    return few | few.map(lambda found: found | {"$patch": "delete"})
+    few = st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True).flatmap(some)
+    return few | few.map(lambda found: found | {"$patch": "delete"}) if kind in patched() else few
 
 
-def values(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: C901, PLR0911 - one for each kind
+def values(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for each kind
     """Values that a kind accepts."""
     match kind:
         case Whole(low, high):
@@ -90,10 +87,8 @@ def values(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: C901, PLR0911 - one f
             return st.sampled_from(options)
         case Flag():
             return st.booleans()
-        case PodTemplate():
-            return of_template("PodTemplate")
-        case Freeform():
-            return ANYTHING
+        case KubernetesType(of):
+            return of_kubernetes(of)
         case Listing(item=item, least=least):
             return st.lists(values(item), min_size=least, max_size=least + 1)
         case Dictionary(name=name, value=value):

@@ -154,12 +154,41 @@ def test_a_thousand_unknown_fields_are_counted_and_not_listed() -> None:
     assert found[-1] == "spec.limits: 980 more unknown fields"
 
 
-def test_what_a_template_leaves_open_may_hold_anything_that_is_json() -> None:
-    template: Json = {"spec": {"affinity": {"podAffinity": {"x": None, "y": [1.5, True], "z": {}}}}}
-    read = parse(document(worker={"template": template})).spec.worker.template
-    assert read == template
-    template["spec"]["affinity"].clear()
-    assert read != template
+def test_a_template_is_copied_and_null_deletes_only_where_the_operator_has_a_value() -> None:
+    terms = [{"topologyKey": "zone", "namespaces": None}]
+    spec: Json = {
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        "securityContext": None,
+        "containers": [
+            {"name": "worker", "resources": {"limits": {"$patch": "delete"}, "requests": {"cpu": None}}}
+        ],
+        "nodeSelector": {"disk": None, "zone": "a"},
+    }
+    read: Json = parse(document(worker={"template": {"spec": spec, "metadata": None}})).spec.worker.template
+    del terms[0]["namespaces"], spec["nodeSelector"]["disk"]
+    assert read == {"spec": spec}
+    spec["affinity"].clear()
+    assert read != {"spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"tolerations": [{}] * 33}, "tolerations: expected a list of at most 32 items, got 33"),
+        (
+            {"nodeSelector": {str(n): "" for n in range(65)}},
+            "nodeSelector: expected a mapping of at most 64 entries, got 65",
+        ),
+        ({"nodeName": "a" * 32_769}, "nodeName: expected at most 32768 characters, got 32769"),
+        ({"affinity": {"$patch": "replace"}}, "affinity.$patch: expected delete, got text"),
+        ({"tolerations": [{"$patch": "delete"}]}, 'tolerations[0]."$patch": unknown field'),
+        ({"ephemeralContainers": []}, "ephemeralContainers: unknown field"),
+    ],
+)
+def test_a_template_is_bounded_and_deletes_only_what_merges(spec: Json, problem: str) -> None:
+    found = problems(document(worker={"template": {"spec": spec}}))
+    assert len(found) == 1
+    assert found[0].startswith(f"spec.worker.template.spec.{problem}")
 
 
 PROBE = ".startupProbe"
@@ -178,7 +207,7 @@ PROBE = ".startupProbe"
         *[
             (
                 {"resources": {"limits": {"memory": amount}}},
-                f'.resources.limits["memory"]: expected a quantity, such as 500m or 1Gi, got {what}',
+                f'.resources.limits["memory"]: expected a quantity, such as 500m, 1Gi or "0.5", got {what}',
             )
             for amount, what in (
                 ("banana", "text"),
@@ -186,6 +215,7 @@ PROBE = ".startupProbe"
                 ("", "text"),
                 (True, "true or false"),
                 ({}, "a mapping"),
+                (0.5, "a number"),
             )
         ],
         (

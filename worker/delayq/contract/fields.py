@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import MISSING, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delayq.contract.freeform import JsonValue
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
-from delayq.contract.pod_template import PodTemplate
+from delayq.contract.kubernetes import KubernetesType
 from delayq.contract.record import Section
+from delayq.contract.trees import JsonValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,9 +65,9 @@ def flag(*, doc: str, default: bool = REQUIRED) -> bool:
     return _declare(Flag(), default, doc)
 
 
-def section(record: type[R], *, doc: str, default: R | None = REQUIRED) -> R:
+def section(record: type[R], *, doc: str, default: R | None = REQUIRED, immutable: bool = False) -> R:
     """Declare a mapping with fields of its own."""
-    return _declare(Section(record), default, doc)
+    return _declare(Section(record), default, doc, immutable=immutable)
 
 
 def sections(
@@ -102,4 +102,4 @@ def json_value(*, doc: str) -> object:
 
 def pod_template() -> Mapping[str, object] | None:
     """Declare a pod template, None when absent."""
-    return _declare(PodTemplate(), None, "Pod template, merged over the operator's own.")
+    return _declare(KubernetesType("PodTemplateSpec"), None, "Pod template, merged over the operator's own.")

@@ -82,6 +82,8 @@ class Shape:
     rules: tuple[Rule, ...] = ()
     ignored: tuple[str, ...] = ()
     open: bool = False
+    atomic: bool = False
+    """Whether two server-side appliers never mix one's fields with the other's."""
     changes: tuple[tuple[str, str], ...] = ()
     """Rules about a change, as message and CEL: only the API server sees two versions of a document."""
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from delayq.contract.fields import text
+from delayq.contract.record import Shape
 from delayq.contract.words import CONFIG_MAP_KEY, CONFIG_MAP_NAME, HEADER_SCHEME, SECRET_KEY, SECRET_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
     """One key of a Secret."""
+
+    SHAPE: ClassVar[Shape] = Shape(atomic=True)
 
     name: str = text(SECRET_NAME, doc="Name of the Secret.")
     key: str = text(SECRET_KEY, doc="Key in the Secret.")
@@ -40,6 +44,8 @@ class CaSecretRef(SecretRef):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaConfigMapRef:
     """Where the certificate authority's certificate is, as trust-manager and cert-manager distribute it."""
+
+    SHAPE: ClassVar[Shape] = Shape(atomic=True)
 
     name: str = text(CONFIG_MAP_NAME, doc="Name of the ConfigMap.")
     key: str = text(CONFIG_MAP_KEY, default="ca.crt", doc="Key of the certificates, PEM.")

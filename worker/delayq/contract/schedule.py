@@ -65,6 +65,8 @@ def read_instant(text: str) -> datetime:
 class QueueRef:
     """A DelayQueue in the namespace of the schedule."""
 
+    SHAPE: ClassVar[Shape] = Shape(atomic=True)
+
     name: str = text(OBJECT_NAME, doc="Name of the DelayQueue.")
 
 
@@ -191,7 +193,9 @@ class ScheduleSpec:
         ),
     )
 
-    queue_ref: QueueRef = section(QueueRef, doc="The queue that the tasks go to.")
+    queue_ref: QueueRef = section(
+        QueueRef, doc="The queue that the tasks go to. Cannot be changed later.", immutable=True
+    )
     cron: str | None = text(
         CRON,
         default=None,

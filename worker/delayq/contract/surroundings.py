@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from delayq.contract.fields import dictionary, flag, listing, portion, section, whole
-from delayq.contract.freeform import Freeform
+from delayq.contract.kubernetes import KubernetesType
 from delayq.contract.record import Shape, exclusive
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
 
@@ -52,7 +52,7 @@ class NetworkPolicy:
         default=False, doc="Have a NetworkPolicy that lets nothing in but to the metrics port."
     )
     metrics_from: tuple[Mapping[str, object], ...] | None = listing(
-        Freeform(),
+        KubernetesType("NetworkPolicyPeer", "a NetworkPolicyPeer"),
         least=1,
         most=32,
         default=None,

@@ -282,13 +282,11 @@ def test_referenced_is_what_the_document_and_the_templates_name() -> None:
     assert found.secrets == {"shop-redis", "sentinel-auth", "redis-tls", "shop-db"}
     assert found.awaited == {("Secret", "signing")}
     assert found.config_maps == {"app-env", "models"}
-    sources = (5, [5, {"secret": []}, {"configMap": None}])
-    volumes = [{"name": f"v{at}", "projected": {"sources": each}} for at, each in enumerate(sources)]
-    broken = {"spec": {"containers": None, "volumes": volumes}}
-    assert referenced(queue(worker={"template": broken})) == References()
-    volumes = [{"name": f"v{at}", "secret": {"secretName": f"s{at}"}} for at in range(101)]
+    env = [
+        {"name": f"V{at}", "valueFrom": {"secretKeyRef": {"name": f"s{at}", "key": "a"}}} for at in range(101)
+    ]
     with pytest.raises(SpecError, match="at most 100 Secrets and ConfigMaps"):
-        referenced(queue(worker={"template": {"spec": {"volumes": volumes}}}))
+        referenced(queue(worker={"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}))
 
 
 # --- Whose image scanners and reapers run.

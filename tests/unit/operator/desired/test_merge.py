@@ -194,17 +194,14 @@ REFUSALS: dict[str, Object] = {
     f"spec.containers[0]: the container worker {OWN}": ours(**{"$patch": "delete"}),
     f"spec.volumes[0]: the volume delayq {OWN}": {"spec": {"volumes": [{"name": "delayq"}]}},
     f"spec.restartPolicy: {OWN}": {"spec": {"restartPolicy": "Never"}},
-    f"spec: {OWN}": {"spec": {"$patch": "delete"}},
     f"metadata.labels: {OWN}": {"metadata": {"labels": {"$patch": "delete"}}},
     f'metadata.labels["app.kubernetes.io/component"]: {OWN}': {
-        "metadata": {"labels": {"app.kubernetes.io/component": None}}
+        "metadata": {"labels": {"app.kubernetes.io/component": "x"}}
     },
     f'metadata.annotations["delayq.dev/checksum"]: {OWN}': {
         "metadata": {"annotations": {"delayq.dev/checksum": "x"}}
     },
-    "spec.affinity.$patch: expected delete, in a mapping that may be deleted": {
-        "spec": {"affinity": {"$patch": "replace"}}
-    },
+    "spec.affinity.$patch: expected delete, got text": {"spec": {"affinity": {"$patch": "replace"}}},
     "spec.serviceAccount: is deprecated, use serviceAccountName": {"spec": {"serviceAccount": "x"}},
     "spec.terminationGracePeriodSeconds: has a field of its own, spec.worker.terminationGracePeriodSeconds": {
         "spec": {"terminationGracePeriodSeconds": 5}

@@ -1,4 +1,4 @@
-"""A value with unknown fields. It is stored unchanged if it is JSON.
+"""Trees of plain values, as YAML and JSON hold them: their bounds, and copies.
 
 Depth, number of values and length are limited, because YAML anchors can describe an unbounded tree.
 """
@@ -25,24 +25,6 @@ MOST_CHARACTERS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Freeform(Kind):
-    """Any JSON object."""
-
-    expected: str = "a mapping"
-
-    def read(self, value: object, place: Place) -> object:
-        """Return a copy of the object, if it is JSON."""
-        if not isinstance(value, Mapping):
-            return place.refuse(f"expected {self.expected}, got {type_name(value)}")
-        complaint = _complaint(value)
-        return place.refuse(complaint) if complaint else copy(value)
-
-    def write(self, value: object) -> object:
-        """Return a copy, so that callers cannot change the model."""
-        return copy(value)
-
-
-@dataclass(frozen=True, slots=True)
 class JsonValue(Kind):
     """Any JSON value."""
 
@@ -50,8 +32,8 @@ class JsonValue(Kind):
 
     def read(self, value: object, place: Place) -> object:
         """Return a copy of the value, if it is JSON."""
-        complaint = _complaint(value)
-        return place.refuse(complaint) if complaint else copy(value)
+        problem = complaint(value)
+        return place.refuse(problem) if problem else copy(value)
 
     def write(self, value: object) -> object:
         """Return a copy, so that callers cannot change the model."""
@@ -67,8 +49,8 @@ def copy(value: object) -> object:
     return value
 
 
-def _complaint(tree: object) -> str | None:
-    """Walk the tree without recursion, so that a deep tree cannot exhaust the stack."""
+def complaint(tree: object) -> str | None:
+    """Return what is wrong with a tree. There is no recursion: a deep tree cannot exhaust the stack."""
     waiting: list[tuple[object, int]] = [(tree, 1)]
     seen = characters = 0
     while waiting:

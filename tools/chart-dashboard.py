@@ -113,7 +113,7 @@ QUEUES = (
         "What checks said of tasks whose lease ran out, and how often one gave no verdict.",
         "ops",
         {
-            "completed": rate("delayq_queue_completed_total"),
+            "completed": rate("delayq_queue_check_completed_total"),
             "recovery deferred": rate("delayq_queue_recovery_deferred_total"),
             "checks failed": rate("delayq_queue_checks_failed_total"),
         },
@@ -217,7 +217,7 @@ OPERATOR = (
         "Waiting",
         "DelayQueues that wait to be reconciled.",
         "short",
-        {"waiting": "sum(delayq_operator_queue_depth)"},
+        {"waiting": "sum(delayq_operator_workqueue_depth)"},
     ),
     Panel(
         "Writes to the API server",

@@ -45,7 +45,7 @@ def marked(schema: Values, mark: str) -> object:
 
 
 DISTINCT: Values = {
-    "reconcile.workers": 71,
+    "reconcile.concurrency": 71,
     "reconcile.resyncSeconds": 77771,
     "terminationGracePeriodSeconds": 3571,
     "revisionHistoryLimit": 73,
@@ -106,7 +106,7 @@ CHANGES: Values = {
 } | {
     **dict.fromkeys(("image.digest", "worker.image.digest", "redis.image.digest"), "sha256:" + "a" * 64),
     **dict.fromkeys(("image.pullPolicy", "worker.image.pullPolicy", "redis.image.pullPolicy"), "Always"),
-    "prometheusRule.disabled": ["DelayQueueOperatorBacklog"],
+    "prometheusRule.disabled": ["DelayQueueOperatorWorkQueue"],
     "log.level": "debug",
     "log.format": "console",
     "policy.podSecurity": "privileged",

@@ -101,7 +101,7 @@ def test_a_handler_deaf_to_cancellation_has_failed_and_keeps_its_slot_alone(new_
         fleet.wait_ready(worker)
     assert (failed.failures, failed.crashes, failed.reason) == (1, 0, "attempts")
     assert len(said(worker, "cancellation_ignored")) == 1
-    assert said(worker, "claims_suspended") == said(worker, "lease_lost") == []
+    assert said(worker, "claims_stopped_for_suspects") == said(worker, "lease_lost") == []
 
 
 def test_whatever_a_coroutine_raises_is_that_tasks_failure_alone(new_fleet: NewFleet) -> None:

@@ -214,7 +214,7 @@ async def test_overlaps_are_suspended_while_the_connection_that_they_need_cannot
             await finish(loop, group_state)
             assert second_of(loop).connects == 1
     assert shard.whole().stats["acked"] == 1000
-    [told] = [vars(record)["fields"] for record in caplog.records if record.message == "overlap_suspended"]
+    [told] = [vars(record)["fields"] for record in caplog.records if record.message == "overlap_stopped"]
     assert "max number of clients reached" in told["error"]
 
 
@@ -239,7 +239,7 @@ async def test_a_connection_that_fails_does_not_delay_the_answer_of_the_other_wh
             loop._send_ahead()
         await finish(loop, group_state)
     assert shard.whole().stats["acked"] == 1000
-    assert [record.message for record in caplog.records].count("overlap_suspended") == 1
+    assert [record.message for record in caplog.records].count("overlap_stopped") == 1
 
 
 async def test_each_suspension_of_overlaps_in_a_row_is_twice_as_long_up_to_a_minute(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LIMITS: Final = Limits()
-TAKEN_AS_THEY_ARE: Final = ("namespaces", "lease_namespace", "host", "port", "workers", "resync_seconds")
+TAKEN_AS_THEY_ARE: Final = ("namespaces", "lease_namespace", "host", "port", "concurrency", "resync_seconds")
 """Options of the command that are fields of Options."""
 
 
@@ -83,7 +83,9 @@ def labels(_context: click.Context, _option: click.Parameter, text: str | None) 
 )
 @click.option("--host", default="127.0.0.1", help="Where probes and metrics listen; *: every address.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Their port; 0 takes a free one.")
-@click.option("--workers", default=8, type=click.IntRange(1, 256), help="DelayQueues to reconcile at a time.")
+@click.option(
+    "--concurrency", default=8, type=click.IntRange(1, 256), help="DelayQueues to reconcile at a time."
+)
 @click.option(
     "--resync-seconds", default=300.0, type=click.FloatRange(1), help="Look at each again after this."
 )

@@ -71,7 +71,7 @@ class Options:
     """None: the operator's own."""
     host: str
     port: int
-    workers: int
+    concurrency: int
     resync_seconds: float
     limits: Limits
 
@@ -174,7 +174,7 @@ class Operator:
         self.parts.start("kopf", kopf)
         self.parts.start("witness", self.watch_verifier.run())
         await self.watch_verifier.listed.wait()  # before that, a DelayQueue that exists could seem to be gone
-        for number in range(self.options.workers):
+        for number in range(self.options.concurrency):
             self.parts.start(
                 f"worker-{number}",
                 self.work.run(self.reconciler.reconcile, allowed=self.leadership.confirmed),

@@ -128,7 +128,9 @@ class ClaimLoop:
             suspects.give_up(shard, now, IDLE_WORKER_SECONDS)
             raise
         if suspects.reserved is None and not others_ms:
-            log.info("claims_suspended", extra={"fields": {"shard": shard, "suspects": counts.suspect}})
+            log.info(
+                "claims_stopped_for_suspects", extra={"fields": {"shard": shard, "suspects": counts.suspect}}
+            )
         suspects.reserve(shard, now, granted=not others_ms)
         suspects.note(shard, counts.suspect, now)
 
@@ -327,7 +329,7 @@ class ClaimLoop:
             return
         self._counters.redis_errors += 1
         if over.suspend(time.monotonic()):
-            log.warning("overlap_suspended", extra={"fields": {"error": str(error) or type(error).__name__}})
+            log.warning("overlap_stopped", extra={"fields": {"error": str(error) or type(error).__name__}})
 
     def _check(self) -> None:
         """Raise the last error once no exchange is under way: the loop pauses, and would delay its answer."""

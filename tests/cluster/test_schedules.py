@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 PLURAL: Final = names.DELAY_SCHEDULE.plural
-POLL: Final = {"everySeconds": 1, "misfire": {"policy": "RunAll"}, "task": {"payload": 1}}
+POLL: Final = {"everySeconds": 1, "misfire": {"policy": "RunAll"}, "task": {"payload": "1"}}
 
 
 def make(world: World, name: str, **spec: Any) -> Object:  # noqa: ANN401 -- parts of a document
@@ -116,7 +116,7 @@ def test_a_schedule_runs_through_edits_deaths_of_scanners_and_the_deletion_of_it
     assert len(status["nextTimes"]) == 5
     assert [each["status"] for each in status["conditions"] if each["type"] != "Ready"] == ["False", "False"]
     with each_second_once(redis, "poll"):
-        edit(world, "poll", task={"payload": 2})
+        edit(world, "poll", task={"payload": "2"})
         until(world, "poll", "Ready True Scheduled")
         [message] = eventually(lambda: events(world, "poll", "Updated"), what="the event")
         assert message.startswith("updated; removed ")
@@ -145,7 +145,7 @@ def test_suspending_and_deleting_remove_what_was_created_ahead(
     world.make(names.PLURAL, document(world, redis))
     world.until("Ready", "True", timeout_s=40)
     for name in ("hourly", "daily", "unseen"):
-        make(world, name, everySeconds=60, startTime="2026-01-01T00:00:00Z", task={"payload": name})
+        make(world, name, everySeconds=60, startTime="2026-01-01T00:00:00Z", task={"payload": f'"{name}"'})
         until(world, name, "Ready True Scheduled")
 
     def waiting(name: str) -> int:

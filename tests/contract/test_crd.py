@@ -46,9 +46,10 @@ def test_every_field_has_a_description(crd: Schema) -> None:
     assert {path for path in undescribed if not of_kubernetes.search(path)} == {".metadata"}
 
 
-def test_no_field_is_without_a_schema_and_none_without_a_bound() -> None:
+@BOTH
+def test_no_field_is_without_a_schema_and_none_without_a_bound(crd: Schema) -> None:
     bounds = {"string": "maxLength", "array": "maxItems"}
-    for path, schema in inside("", root(CRD)["properties"]["spec"]):
+    for path, schema in inside("", root(crd)["properties"]["spec"]):
         assert "x-kubernetes-preserve-unknown-fields" not in schema, path
         bound = "maxProperties" if "additionalProperties" in schema else bounds.get(schema.get("type", ""))
         assert bound is None or {bound, "enum"} & set(schema), path

@@ -30,7 +30,7 @@ HOUR_MS = 60 * MINUTE_MS
 EVERY_MINUTE = {
     "everySeconds": 60,
     "misfire": {"policy": "RunAll"},
-    "task": {"payload": {"do": "sleep", "seconds": 0}},
+    "task": {"payload": '{"do": "sleep", "seconds": 0}'},
 }
 
 
@@ -177,7 +177,7 @@ def test_occurrences_of_a_run_are_skipped_while_it_lasts(fleet: Fleet) -> None:
             everySeconds=1,
             concurrencyPolicy="Forbid",
             misfire={"policy": "RunAll"},
-            task={"payload": {"do": "sleep", "seconds": 3.5}},
+            task={"payload": '{"do": "sleep", "seconds": 3.5}'},
         )
         until(lambda: len(fleet.ended()) >= 2, "two have run")
         until(lambda: client.schedules()[0].skipped >= 6, "three are skipped for each of them")

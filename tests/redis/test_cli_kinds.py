@@ -107,11 +107,11 @@ def test_a_schedule_whose_task_no_handler_takes_is_refused_where_the_app_can_be_
     for task, wrong in (
         ("{kind: remnd}", "spec.task.kind: no handler takes 'remnd' version 1; did you mean remind?"),
         (
-            "{kind: remind, version: 3, payload: {order: 1}}",
+            "{kind: remind, version: 3, payload: '{\"order\": 1}'}",
             "spec.task.kind: no handler takes 'remind' version 3",
         ),
-        ("{payload: {order: 1}}", "spec.task.kind: required, but missing"),
-        ("{kind: remind, payload: {ordr: 1}}", "spec.task.payload: task remind: "),
+        ("{payload: '{\"order\": 1}'}", "spec.task.kind: required, but missing"),
+        ("{kind: remind, payload: '{\"ordr\": 1}'}", "spec.task.payload: task remind: "),
     ):
         (folder / "nightly.yaml").write_text(NIGHTLY.replace("TASK", task))
         (folder / "all.yaml").write_text(f"{beside}---{NIGHTLY.replace('TASK', task)}")
@@ -126,7 +126,7 @@ def test_a_schedule_whose_task_no_handler_takes_is_refused_where_the_app_can_be_
         "! schedules   nightly: spec.task.kind: no handler takes 'remnd'"
         in said("doctor", "queue.yaml", "--redis", redis_url)[1]
     )
-    (folder / "nightly.yaml").write_text(NIGHTLY.replace("TASK", "{kind: remind, payload: {order: 1}}"))
+    (folder / "nightly.yaml").write_text(NIGHTLY.replace("TASK", "{kind: remind, payload: '{\"order\": 1}'}"))
     assert said(*apply)[0] == 0
     assert "! schedules" not in said("doctor", "queue.yaml", "--redis", redis_url)[1]
 

@@ -28,7 +28,7 @@ spec:
   queueRef: {name: orders}
   cron: "0 3 * * *"
   concurrencyPolicy: Forbid
-  task: {kind: report, payload: {of: yesterday}, tags: [eu]}
+  task: {kind: report, payload: '{"of": "yesterday"}', tags: [eu]}
 """
 
 

@@ -127,7 +127,7 @@ def test_an_owner_is_one_word(client: SyncClient, owner: str) -> None:
 @pytest.mark.parametrize(
     ("limits", "task", "what"),
     [
-        (Limits(max_payload_bytes=1024), {"payload": "x" * 1024}, "payload"),
+        (Limits(max_payload_bytes=1024), {"payload": f'"{"x" * 1024}"'}, "payload"),
         (Limits(max_header_bytes=256), {"headers": {"a": "x" * 256}}, "headers"),
     ],
 )

@@ -126,7 +126,7 @@ async def test_an_occurrence_that_no_worker_knows_is_no_run_until_one_does(
     client: Client, redis_url: str
 ) -> None:
     meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": "nightly"}}
-    task = {"kind": "refund", "version": 2, "payload": {"order": 1}}
+    task = {"kind": "refund", "version": 2, "payload": '{"order": 1}'}
     spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "task": task}
     await client.apply_schedule(parse_schedule({**meta, "spec": spec}))
     nominal = await client.run_schedule("nightly")

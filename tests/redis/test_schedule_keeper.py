@@ -102,7 +102,7 @@ async def test_a_record_that_migrates_does_not_hold_up_the_others(
 async def test_occurrences_ahead_of_a_large_payload_are_few_and_each_is_there_before_it_is_due(
     shard: Shard, connection: AsyncConnection
 ) -> None:
-    put(shard, "large", everySeconds=1, task={"payload": "x" * 65_000})
+    put(shard, "large", everySeconds=1, task={"payload": f'"{"x" * 65_000}"'})
     for second in range(40):
         shard.clock(NOW + second * 1000)
         before = shard.whole().delayed
@@ -118,7 +118,7 @@ async def test_occurrences_ahead_of_a_large_payload_are_few_and_each_is_there_be
 async def test_many_schedules_share_the_bytes_ahead_of_a_queue(
     shard: Shard, connection: AsyncConnection
 ) -> None:
-    put(shard, "large", everySeconds=1, task={"payload": "x" * 65_000})
+    put(shard, "large", everySeconds=1, task={"payload": f'"{"x" * 65_000}"'})
     others = {f"@other-{n}": NOW + MINUTE for n in range(499)}
     shard.seed(shard.whole().but(schedules={**others, "@large": NOW}))
     await look(shard, connection)

@@ -90,7 +90,7 @@ def clear(shard: Shard, version: int, *, limit: int = 50) -> int:
 
 
 def test_a_definition_is_written_and_read_and_an_equal_one_changes_nothing(shard: Shard) -> None:
-    definition = schedule(task={"payload": {"report": 7}, "kind": "report"})
+    definition = schedule(task={"payload": '{"report": 7}', "kind": "report"})
     assert put(shard, definition) == ("created", 1, "client")
     found = record(shard)
     assert found == ScheduleRecord(RECORD, found.body, 1, "on", "client", NOW)
@@ -209,11 +209,11 @@ def test_a_change_whose_reply_was_lost_is_completed_by_the_second_try(shard: Sha
 def test_two_changes_without_a_look_between_them_drop_no_time(shard: Shard) -> None:
     put(shard, schedule())
     create(shard, [NOW + MINUTE, NOW + 2 * MINUTE], look_ms=NOW + MINUTE)
-    put(shard, schedule(task={"payload": 1}))
+    put(shard, schedule(task={"payload": "1"}))
     clear(shard, 2)
     shard.clock(NOW + 90_000)
-    put(shard, schedule(task={"payload": 2}))
-    put(shard, schedule(task={"payload": 3}))
+    put(shard, schedule(task={"payload": "2"}))
+    put(shard, schedule(task={"payload": "3"}))
     assert record(shard).cursor_ms == NOW
     clear(shard, 4)
     assert shard.run(shard.commands.wake(0)).look_seconds == 0
@@ -233,7 +233,7 @@ def test_a_change_drops_no_time_whose_creation_was_put_off(shard: Shard) -> None
     put(shard, schedule())
     look(shard, NOW, NOW + 10 * MINUTE)
     shard.clock(NOW + 5 * MINUTE)
-    put(shard, schedule(task={"payload": 1}))
+    put(shard, schedule(task={"payload": "1"}))
     assert record(shard).cursor_ms == NOW
 
 
@@ -241,11 +241,11 @@ def test_what_a_change_is_about_to_remove_does_not_begin_meanwhile(shard: Shard)
     """It would be created again, at its time. Also after a second change, as long as none of them is complete."""
     put(shard, schedule())
     create(shard, [NOW + nth * MINUTE for nth in (0, 1, 2)], look_ms=NOW + MINUTE)
-    put(shard, schedule(task={"payload": 1}))
+    put(shard, schedule(task={"payload": "1"}))
     shard.clock(NOW + MINUTE)
     assert [lease.task.id for lease in claim(shard).leases] == ids(NOW)
     shard.clock(NOW + MINUTE + 1001)
-    put(shard, schedule(task={"payload": 2}))
+    put(shard, schedule(task={"payload": "2"}))
     assert claim(shard).leases == []
     assert clear(shard, 3) == 2
     assert record(shard).cursor_ms == NOW
@@ -274,7 +274,7 @@ def test_what_ran_before_the_clock_stepped_back_is_not_created_again_by_a_change
     shard.clock(NOW + minutes * MINUTE)
     assert len(claim(shard).leases) == 1
     shard.clock(NOW)
-    put(shard, schedule(task={"payload": 1}))
+    put(shard, schedule(task={"payload": "1"}))
     assert record(shard).cursor_ms == cursor_ms
 
 
@@ -285,7 +285,7 @@ def test_a_change_keeps_what_was_due_before_it_though_the_scanner_was_behind(sha
     run_now: list[Any] = [*ids(now_ms), now_ms, task_body(schedule(), Occurrence(now_ms))]
     shard.run(shard.commands.create_occurrences(0, record(shard), run_now, room=ROOM))
     shard.clock(now_ms + 1)
-    put(shard, schedule(task={"payload": 1}))
+    put(shard, schedule(task={"payload": "1"}))
     assert (clear(shard, 2), record(shard).cursor_ms) == (0, NOW)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from delayq.contract.json_text import MOST_BYTES, MOST_LEVELS, JsonText
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.kubernetes import KubernetesType
 from delayq.contract.record import Section, camel, declared, shape_of
-from delayq.contract.trees import JsonValue
 
 from tools.crds import kubernetes_schema
 
@@ -71,8 +71,8 @@ def of_kind(kind: Kind) -> Schema:  # noqa: C901, PLR0911 - one for each kind
             return {"type": "string", "enum": list(options)}
         case Flag():
             return {"type": "boolean"}
-        case JsonValue():
-            return {"x-kubernetes-preserve-unknown-fields": True}
+        case JsonText():
+            return {"type": "string", "maxLength": MOST_BYTES}
         case KubernetesType(kind_of):
             return kubernetes_schema.schema(kind_of)
         case Listing():
@@ -160,7 +160,7 @@ def _is_section_of_defaults(field: Declared) -> bool:
     return isinstance(field.kind, Section) and field.default == field.kind.record()
 
 
-def _bounds(kind: Kind) -> str:
+def _bounds(kind: Kind) -> str:  # noqa: PLR0911 - one for each kind
     """Return what a value may measure; empty where `kubectl explain` shows it (enum) or nothing is measured."""
     match kind:
         case Whole(low, high):
@@ -169,6 +169,8 @@ def _bounds(kind: Kind) -> str:
             return f"from {low} to {high}, or a percentage"
         case Text(max_length=most):
             return f"at most {most} characters"
+        case JsonText():
+            return f"at most {MOST_BYTES} bytes and {MOST_LEVELS} levels"
         case Listing(item=item, least=least, most=most):
             return f"{least} to {most} items" + _each(item)
         case Dictionary(value=value, most=most):

@@ -87,8 +87,7 @@ def schedule_checker(document: DelayQueue | None, file: Path | None, anyway: str
 
     def check(schedule: DelaySchedule) -> None:
         name, spec = schedule.metadata.name, schedule.spec.task
-        payload = {} if spec.payload is None and spec.kind is not None else spec.payload
-        task = NewTask(payload, task_id=name, kind=spec.kind, version=spec.version or 1)
+        task = NewTask(spec.value, task_id=name, kind=spec.kind, version=spec.version or 1)
         if taken is not None:
             with _wrong("kind"):
                 taken.check(name, task.kind, task.version)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from delayq.cli.exits import FAILED, CommandError
 from delayq.cli.formats import clean, instant_ms, rate_per_second
 from delayq.client.durations import duration_ms
+from delayq.contract import json_text
 from delayq.contract.problems import quote
 
 if TYPE_CHECKING:
@@ -103,17 +103,9 @@ def strict_json(content: bytes) -> Any:  # noqa: ANN401 -- as above
     if content.startswith(codecs.BOM_UTF8):
         raise ValueError("begins with a byte order mark (BOM): save it as UTF-8 without one")
     try:
-        return json.loads(content.decode(), parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+        return json_text.parsed(content.decode())
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _hint(shown: str) -> str:

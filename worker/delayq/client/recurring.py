@@ -82,7 +82,7 @@ class RecurringSchedules:
         name, task = schedule.metadata.name, schedule.spec.task
         try:
             TaskEncoder(self._operations.limits).prepare(
-                NewTask(task.payload, delay_ms=0, headers=task.headers), iter([name])
+                NewTask(task.value, delay_ms=0, headers=task.headers), iter([name])
             )
         except Refused as error:
             raise ScheduleRefused(f"schedule {name}: {error}") from error

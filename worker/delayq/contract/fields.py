@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import MISSING, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from delayq.contract.json_text import JsonText
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Portion, Text, Whole
 from delayq.contract.kubernetes import KubernetesType
 from delayq.contract.record import Section
-from delayq.contract.trees import JsonValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,9 +95,9 @@ def sections_by_name(record: type[R], *, name: Text, most: int, doc: str) -> Map
     return _declare(Dictionary(name=name, value=Section(record), most=most), None, doc)
 
 
-def json_value(*, doc: str) -> object:
-    """Declare any JSON value, None when absent."""
-    return _declare(JsonValue(), None, doc)
+def json_text(*, doc: str) -> str | None:
+    """Declare JSON as text, None when absent."""
+    return _declare(JsonText(), None, doc)
 
 
 def pod_template() -> Mapping[str, object] | None:

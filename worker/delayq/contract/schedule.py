@@ -13,12 +13,13 @@ from delayq.contract.fields import (
     constant,
     dictionary,
     flag,
-    json_value,
+    json_text,
     listing,
     section,
     text,
     whole,
 )
+from delayq.contract.json_text import parsed
 from delayq.contract.queue import GROUP, VERSION, Metadata
 from delayq.contract.record import Rule, Shape, needing
 from delayq.contract.words import (
@@ -141,8 +142,9 @@ class ScheduledTask:
 
     kind: str | None = text(TASK_KIND, default=None, doc="Kind of the task. Absent: a task without a kind.")
     version: int | None = whole(1, 65_535, default=None, doc="Version of the kind. Absent: 1.")
-    payload: object = json_value(
-        doc="Payload, any JSON value; of a kind, its arguments by name. Absent: null, or {} for a task with a kind."
+    payload: str | None = json_text(
+        doc="Payload, any JSON value as text; of a kind, its arguments by name. Absent: null, or {} for a task with a "
+        "kind."
     )
     headers: Mapping[str, str] = dictionary(
         name=HEADER_NAME, value=HEADER_VALUE, most=64, doc="Headers of the task; not a place for secrets."
@@ -155,6 +157,13 @@ class ScheduledTask:
         "spec.delivery.deadlineSeconds of the queue.",
     )
     tags: tuple[str, ...] | None = listing(TAG, least=1, most=8, default=None, doc="Tags of the task.")
+
+    @property
+    def value(self) -> object:
+        """The payload as handlers get it."""
+        if self.payload is not None:
+            return parsed(self.payload)
+        return None if self.kind is None else {}
 
 
 def _ends_after_start(start: str | None, end: str | None) -> bool:

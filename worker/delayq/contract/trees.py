@@ -7,37 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract.kinds import Kind
 from delayq.contract.problems import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delayq.contract.problems import Place
-
 DEEPEST: Final = 50
 MOST_VALUES: Final = 20_000
 MOST_CHARACTERS: Final = 65_536
 """In all keys and texts: the operator renders and compares each template in every reconciliation."""
-
-
-@dataclass(frozen=True, slots=True)
-class JsonValue(Kind):
-    """Any JSON value."""
-
-    expected: str = "a JSON value"
-
-    def read(self, value: object, place: Place) -> object:
-        """Return a copy of the value, if it is JSON."""
-        problem = complaint(value)
-        return place.refuse(problem) if problem else copy(value)
-
-    def write(self, value: object) -> object:
-        """Return a copy, so that callers cannot change the model."""
-        return copy(value)
 
 
 def copy(value: object) -> object:

@@ -112,10 +112,7 @@ def task_body(
 def _task(schedule: DelaySchedule, deadline_ms: int | None) -> tuple[bytes, envelope.Further]:
     """Return what all occurrences have: their content, encoded once, and their further fields."""
     task = schedule.spec.task
-    payload = task.payload
-    if payload is None and task.kind is not None:
-        payload = {}  # a kind without arguments
-    body, _ = envelope.encode(payload, None, task.headers)
+    body, _ = envelope.encode(task.value, None, task.headers)
     kind = ("", 0) if task.kind is None else (task.kind, task.version or 1)
     if task.deadline_seconds is not None:
         deadline_ms = task.deadline_seconds * 1000

@@ -124,11 +124,14 @@ def test_only_commands_that_redis_5_knows(verb: str) -> None:
     # reconcile.lua is told whether to HSCAN or ZSCAN; each_slice() is told its command.
     assert {*calls, *sliced} - REDIS_5 <= {"ARGV[2]", "command"}
     assert not re.search(r"redis\.(setresp|acl_check_cmd|register_function)|#!lua", code)
-    # An error is told, not passed over: only a counter that cannot be read begins anew, no format is the first, and a
-    # look does not depend on the alarm.
-    passed_over = ["redis.pcall('HINCRBY', stats, field, more)", "redis.pcall('HGET', stats, 'format')"]
+    # An error is told, not passed over: only a counter that cannot be read begins anew, `stats` of another type is left
+    # to its script, and a look does not depend on the alarm.
+    passed_over = ["redis.pcall('HGET', stats, 'format')", "redis.pcall('HINCRBY', stats, field, more)"]
     passed_over.append("redis.pcall('LLEN', list)")
-    assert re.findall(r"redis\.pcall\(.*", code) == passed_over * (verb == "prelude")
+    expected = {"prelude": passed_over, "erase": passed_over[:1]}
+    assert [each.split(")")[0] + ")" for each in re.findall(r"redis\.pcall\(.*", code)] == expected.get(
+        verb, []
+    )
     # What cannot be written to the history is left out: the tasks are done all the same.
     assert re.findall(r"(?<!\.)\bpcall\((\w+)", code) == ["note_finished"] * (verb == "ack")
 
@@ -165,22 +168,26 @@ def test_the_body_reads_as_many_arguments_as_the_header_declares(verb: str) -> N
 
 
 def test_scripts_and_python_know_the_same_format() -> None:
-    assert f"local FORMAT = {FORMAT}" in lines("prelude")
+    assert f"local FORMAT = '{FORMAT}'" in lines("prelude")
 
 
-# Where a newer delayq may hold a task in a key that they do not know, these would release it, forget it or lose it.
-OF_A_KNOWN_FORMAT = {
-    *("reconcile", "reconcile_tags", "restore_orphans", "audit_size", "erase", "retire_shard"),
-    *("migrate_out", "migrate_in", "migrate_retoken", "migrate_verify", "migrate_commit", "migrate_done"),
-}
+WRITES = "DEL|HDEL|HINCRBY|HSET|HSETNX|LPUSH|PEXPIRE|SET|UNLINK|ZADD|ZREM"
 
 
-def test_what_repairs_moves_or_erases_looks_at_the_format_of_the_shard_before_it_writes() -> None:
-    found = {verb for verb in VERBS if "newer_format(stats)" in "\n".join(body(verb))}
-    assert found == OF_A_KNOWN_FORMAT
-    for verb in found - {"retire_shard"}:  # which tells the shard map all the same
-        code = "\n".join(body(verb))
-        assert "redis.call" not in code[: code.index("if newer then return newer end")]
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_script_that_writes_checks_the_format_of_the_shard_first(verb: str) -> None:
+    """What a script uses of the prelude may write, too."""
+    code, source = "\n".join(body(verb)), re.sub(r"--.*", "", scripts.load(verb).source)
+    before, checks, _ = code.partition("check_format(stats")
+    assert bool(checks) == bool(re.search(rf"'(?:{WRITES})\w*'", source))
+    assert not re.search(rf"'(?:{WRITES})\w*'|\b(?:outdated|tally|set_stats|hint|leave_one)\(", before)
+
+
+def test_what_writes_stats_writes_the_format() -> None:
+    """Of a new shard, whose `stats` do not exist, or were deleted."""
+    written = "\n".join(code for verb in VERBS for code in body(verb)) + "\n".join(lines("prelude"))
+    for command, fields in re.findall(r"redis\.p?call\('(H(?:SET|SETNX|INCRBY))', stats, (.*)", written):
+        assert fields.startswith("field, more)" if command == "HINCRBY" else "'format', FORMAT"), fields
 
 
 def test_erase_knows_every_key_there_is_and_those_of_single_tasks_and_claimers_expire() -> None:
@@ -195,7 +202,7 @@ def test_the_same_verbs_lock_a_task_for_its_recovery() -> None:
         commands.renew("id", "owner", 1, lock="recovery_lock"),
         commands.unlock("id", "owner", lock="recovery_lock"),
     ):
-        assert call.arguments[:2] == [1, keys.recovery_lock]
+        assert call.arguments[:3] == [2, keys.recovery_lock, keys.stats]
 
 
 def test_doctor_knows_what_each_key_is() -> None:

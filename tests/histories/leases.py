@@ -119,11 +119,10 @@ def release(life: Life, op: Op) -> tuple[str, Life]:
     return "released", put_back(life, exactly(op.args["due"]))
 
 
-def park(life: Life, op: Op) -> tuple[str, Life]:
+def park(life: Life, op: Op) -> tuple[str, Life]:  # noqa: ARG001 -- as all verbs
     if life.follow:
         return "parked", ended(life)
-    due = life.due if life.counted else earlier(life.due, exactly(op.args["due"]))
-    return "parked", life._replace(home="parked", due=due, at=ZERO, **IDLE)
+    return "parked", life._replace(home="parked", at=ZERO, **IDLE)
 
 
 def unpark(life: Life, op: Op) -> Answers:  # noqa: ARG001 -- as all verbs

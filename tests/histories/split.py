@@ -152,7 +152,7 @@ def _unclaim(split: Split, record: Record) -> Iterator[Part]:
 
 def _settled(split: Split, record: Record) -> Iterator[Part]:
     """Leases whose lost ones are named by position, or whose outcomes are."""
-    width = {"extend": 1, "ack": 1, "release": 2, "park": 3, "bury": 2, "retry": 4}[record.verb]
+    width = {"extend": 1, "ack": 1, "release": 2, "park": 2, "bury": 2, "retry": 4}[record.verb]
     for nth, at in enumerate(range(0, len(record.rest), width)):
         member, *own = record.rest[at : at + width]
         task_id, token = _member(member)
@@ -165,7 +165,7 @@ def _settled(split: Split, record: Record) -> Iterator[Part]:
                 args["max_attempts"] = int(record.named["max_attempts"])
             case "bury":
                 args["error"] = own[0]
-            case "release" | "park":
+            case "release":
                 args["due"] = int(own[0])
         yield task_id, _op(record, args, _result(record, nth))
 

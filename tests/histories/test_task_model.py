@@ -187,7 +187,7 @@ class Pair:
 
     def park(self, _: int, choice: int) -> tuple[Any, dict[str, Any]]:
         member, args = self._member(choice)
-        return self.model.park(member), {**args, "due": 1 << 50}
+        return self.model.park(member), args
 
     def recover(self, _: int, choice: int) -> tuple[Any, dict[str, Any]]:
         member, args = self._member(choice)

@@ -176,7 +176,7 @@ class Holder:
             "retry": (random.choice((0, 50, 300)), random.choice((1, 1, 0)), f"e{random.randrange(1000)}"),
             "bury": (f"b{random.randrange(1000)}",),
             "release": (due,),
-            "park": (due, ""),
+            "park": ("",),
         }
         settles = [member, *more[verb]]
         if verb == "retry":

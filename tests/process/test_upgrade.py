@@ -6,7 +6,6 @@ import json
 import signal
 from collections import defaultdict
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,7 @@ from delayq.protocol.results import State
 
 from tests.process.fleet import check_runs, until
 from tests.processes import Gone, delayq
-from tests.upgrade.baselines import Baseline, cases, only
+from tests.upgrade.baselines import Baseline, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,10 +107,6 @@ def stop(processes: list[Process]) -> None:
         assert process.wait() in (0, -signal.SIGKILL), process.output
 
 
-from_0_2 = pytest.mark.parametrize("both", only("0.2.0"), indirect=True)
-"""For what 0.3.0 has and 0.2.0 had not."""
-
-
 @pytest.fixture(params=cases())
 def both(request: pytest.FixtureRequest, new_fleet: NewFleet, tmp_path: Path) -> Both:
     baseline: Baseline = request.param
@@ -126,10 +121,7 @@ def redis(both: Both) -> Iterator[Redis]:
 
 @pytest.mark.slow
 def test_an_upgrade_and_a_rollback_under_kills_lose_nothing(both: Both, redis: Redis) -> None:
-    """Old, both, new, back to the old and to the new again, with workers that are killed on the way.
-
-    When the old one comes back, tasks of killed workers wait in an index that it may not know.
-    """
+    """Old, both, new, back to the old and to the new again, with workers that are killed on the way."""
     fleet = both.fleet
     old = both.start("old")
     both.schedule("old", "a")
@@ -155,9 +147,7 @@ def test_an_upgrade_and_a_rollback_under_kills_lose_nothing(both: Both, redis: R
     stop(back)
     both.schedule("new", "e")
     account(both, redis)
-    until(
-        lambda: not redis.zcard(fleet.keys.suspect), "what the old build left of those that waited apart goes"
-    )
+    until(lambda: not redis.zcard(fleet.keys.suspect), "none waits apart")
     stop(again)
     fleet.snapshot(redis).check()
 
@@ -186,63 +176,3 @@ def account(both: Both, redis: Redis) -> None:
     assert [each for each in ends.values() if {entry.pid for entry in each[:-1]} - both.killed] == []
     with fleet.client() as client:
         assert {view.state for task in later if (view := client.get(task))} == {State.SCHEDULED}
-
-
-@from_0_2
-def test_an_older_worker_leaves_tasks_with_new_fields_to_a_newer_one(both: Both) -> None:
-    """With a deadline or debounced: no attempt is charged, and nothing is lost."""
-    with both.of("old"):
-        older = both.fleet.start_all("worker", "scanner")
-    with both.fleet.client() as client:
-        client.schedule({}, delay_ms=0, task_id="deadline", deadline_ms=HOUR_MS)
-        client.schedule({}, delay_ms=0, task_id="debounced", if_exists="debounce", debounce_ms=HOUR_MS)
-        for task_id in ("deadline", "debounced"):
-            until(partial(is_in, client, task_id, State.RETRYING), "it is put back")
-            found = client.get(task_id)
-            assert found is not None
-            assert (found.failed.failures, found.failed.crashes) == (0, 0)
-        stop(older)
-        newer = both.fleet.start_all("worker")
-        for task_id in ("deadline", "debounced"):
-            client.reschedule(task_id, delay_ms=0)
-            until(partial(is_in, client, task_id, None), "it is done")
-    stop(newer)
-
-
-@pytest.mark.parametrize("both", only("0.5.0"), indirect=True)
-def test_a_task_that_0_5_stored_for_a_kind_keeps_its_bare_id(new_fleet: NewFleet, both: Both) -> None:
-    """It runs, calls without the kind find it, and the same call by this build stores a second task."""
-    command = ["sh", "-c", 'echo "$DELAYQ_KIND" > "$LEDGER/$DELAYQ_TASK_ID"']
-    fleet = new_fleet(SPEC | {"handler": {"exec": {"command": command}}})
-    schedule = (
-        "schedule",
-        str(fleet.config),
-        "--redis",
-        fleet.server.url,
-        "--kind",
-        "pay",
-        "--id",
-        "order-1",
-    )
-    for build in ("old", "new"):
-        process = delayq(*schedule, "--in", "1h", "{}", env=both.environments[build])
-        assert process.wait() == 0, process.output
-    with fleet.client() as client, fleet.server.client() as redis:
-        found = {id_: client.get(id_) for id_ in ("order-1", "pay:order-1")}
-        assert {id_: view and view.kind for id_, view in found.items()} == {
-            "order-1": "pay",
-            "pay:order-1": "pay",
-        }
-        assert client.get("order-1", kind="pay") == found["pay:order-1"]
-        for id_ in found:
-            client.reschedule(id_, delay_ms=0)
-        workers = fleet.start_all("worker")
-        fleet.wait_drained(redis)
-    assert {id_: (fleet.ledger_dir / id_).read_text() for id_ in found} == dict.fromkeys(found, "pay\n")
-    stop(workers)
-
-
-def is_in(client: SyncClient, task_id: str, state: State | None) -> bool:
-    """Whether a task is in this state; None: in none."""
-    found = client.get(task_id)
-    return (found.state if found else None) is state

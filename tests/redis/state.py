@@ -15,6 +15,7 @@ from delayq import NewTask
 from delayq.connection import Address, SyncConnection
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
+from delayq.protocol.keys import FORMAT
 
 from tests.servers import RedisServer
 
@@ -86,7 +87,7 @@ class State:
         return replace(self, tasks=kept, **changes)
 
 
-SIZES = {"largest", "bytes", "bytes_in", "finished_bytes"}
+USUAL = {"largest", "bytes", "bytes_in", "finished_bytes", "format"}
 ZSETS, HASHES, LISTS = (
     (
         "delayed",
@@ -114,6 +115,8 @@ def seed(redis: Redis, keys: Keys, state: State) -> State:
         write = pipe.zadd if name in ZSETS else pipe.hset
         if content:
             write(getattr(keys, name), mapping=dict(content))
+    if state.envelopes or state.stats or state.finished_info:
+        pipe.hsetnx(keys.stats, "format", str(FORMAT))
     if state.envelopes:
         pipe.hset(keys.stats, "bytes", weight(state.envelopes))
     if state.finished_info:
@@ -157,6 +160,7 @@ def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
     }
     tasks, attempts, dlq_info, stats, followups, finished, wake, alarm, leader = answers[len(ZSETS) :]
     finished_info = {name: entry.decode() for name, entry in _named(finished).items()}
+    assert not stats or int(stats[b"format"]) == FORMAT
     assert int(stats.get(b"bytes", 0)) == weight(_named(tasks))
     assert int(stats.get(b"finished_bytes", 0)) == history_weight(finished_info)
     return State(
@@ -167,7 +171,7 @@ def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
         followups=_named(followups),
         finished_info=finished_info,
         # What says nothing that `tasks` or `finished_info` does not is no counter of its own.
-        stats={name: int(count) for name, count in _named(stats).items() if name not in SIZES},
+        stats={name: int(count) for name, count in _named(stats).items() if name not in USUAL},
         wake=wake,
         alarm=alarm,
         leader=(leader or b"").decode(),

@@ -22,6 +22,7 @@ from delayq.connection import Address, SyncConnection
 from delayq.contract import Finished
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import LostTask, Searching
 from delayq.protocol.results import State as In
 
@@ -103,7 +104,9 @@ class Measured:
 
     def fill(self, count: int, delay_ms: int, *, first: int = 0, spread_ms: int = 1) -> None:
         keys, due_ms = self.commands.shards[0], self.server.now_ms() + delay_ms
-        self.redis.hset(keys.stats, "largest", len(BODY) + 6)  # as schedule.lua keeps it
+        self.redis.hset(
+            keys.stats, mapping={"format": FORMAT, "largest": len(BODY) + 6}
+        )  # as schedule.lua keeps it
         for at in range(first, first + count, 5000):
             self.redis.eval(FILL, 2, keys.delayed, keys.tasks, at, 5000, due_ms, spread_ms, BODY)
 

@@ -351,10 +351,14 @@ def sharded(redis_server: RedisServer) -> Iterator[Shard]:
 
 def test_a_format_a_key_or_a_counter_that_delayq_cannot_use_is_named_with_what_to_do(sharded: Shard) -> None:
     url, stats = sharded.server.url, sharded.keys.stats
-    sharded.redis.hset(stats, mapping={"format": FORMAT + 1, "claimed": "x", "acked": "7", "retried": ""})
+    sharded.redis.hset(stats, "format", FORMAT + 1)
+    found = found_at(url, "--shards", "3", code=1)
+    assert (found["format"]["level"], "scripts" in found) == ("failed", False)
+    said = f"queue orders, shard 0: expected format {FORMAT}, got {FORMAT + 1}"
+    assert found["format"]["message"] == said
+    assert found["format"]["hint"] == "A newer delayq wrote it: update this process to that version"
+    sharded.redis.hset(stats, mapping={"format": FORMAT, "claimed": "x", "acked": "7", "retried": ""})
     found = found_at(url, "--shards", "3")
-    assert found["format"]["level"] == "warning"
-    assert f"in format {FORMAT + 1}; this delayq reads formats up to {FORMAT}" in found["format"]["message"]
     assert (found["keys"]["level"], found["scripts"]["level"]) == ("warning", "ok")
     assert found["keys"]["message"].startswith(f"{stats} has values that are not numbers in ")
     named = found["keys"]["message"].partition(" in ")[2].partition(":")[0].split(", ")

@@ -11,7 +11,6 @@ from delayq.errors import InvalidTask, ScheduleRefused
 from delayq.protocol.results import Cancelled
 
 from tests.redis.commands import answer, on
-from tests.redis.state import NOW, State
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,17 +90,6 @@ def test_ids_of_schedules_are_for_schedules_only(orders: Shard) -> None:
 def nightly(**spec: Any) -> DelaySchedule:  # noqa: ANN401
     meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": "nightly"}}
     return parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60, **spec}})
-
-
-def test_a_task_of_an_older_client_may_have_the_id_of_a_record(orders: Shard) -> None:
-    orders.seed(State(delayed={"@nightly": NOW}))
-    with SyncClient(orders.server.url, queue="orders") as client:
-        with pytest.raises(ScheduleRefused, match="a task of an older client"):
-            client.apply_schedule(nightly())
-        assert client.get("@nightly") is not None
-        assert client.count_many(due_before_ms=NOW * 2).tasks == 1
-        assert client.cancel("@nightly") is Cancelled.CANCELLED
-        assert client.apply_schedule(nightly()).outcome == "created"
 
 
 def test_another_owner_is_named(orders: Shard, file: Path) -> None:

@@ -79,7 +79,7 @@ def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
 
 
 def test_cancel_of_a_task_in_flight_says_that_its_follow_up_is_deleted(orders: Shard) -> None:
-    before = orders.seed(EVERY_STATE.but(followups={"c": envelope(LATER)}, stats={"format": 2}))
+    before = orders.seed(EVERY_STATE.but(followups={"c": envelope(LATER)}))
     dry = on(orders, "task", "cancel", "orders", "c", "--dry-run")
     said = "the follow-up of c, which is in flight and continues\n"
     assert (dry.exit_code, dry.stdout, dry.stderr) == (0, f"would cancel {said}", "")

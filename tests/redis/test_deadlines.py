@@ -114,22 +114,6 @@ def test_a_late_suspect_does_not_run_again(shard: Shard) -> None:
     assert shard.whole().dlq_info == {"a": "0 1 expired missed its deadline"}
 
 
-@pytest.mark.parametrize("drops", [False, True])
-def test_a_late_suspect_that_an_older_process_moved_to_another_index_ends_once(
-    shard: Shard, *, drops: bool
-) -> None:
-    commands = Commands(shard.commands.queue, drops_expired=drops)
-    shard.seed(
-        State(
-            suspect={"a": 7, "b": 8}, delayed={"a": NOW}, retry={"b": NOW - 1}, tasks={"a": LATE, "b": LATE}
-        )
-    )
-    assert not shard.run(commands.isolate(0, 5, LEASE_MS)).leases
-    found = shard.whole()
-    assert (found.suspect, found.delayed, found.retry, found.stats["expired"]) == ({}, {}, {}, 2)
-    assert found.dlq == ({} if drops else {"a": NOW, "b": NOW})
-
-
 def test_the_follow_up_of_a_late_task_takes_its_place(shard: Shard) -> None:
     shard.seed(
         State(
@@ -200,46 +184,10 @@ def test_a_deadline_moves_with_the_due_time_and_not_with_a_retry(shard: Shard) -
 def test_a_redriven_task_has_its_whole_time_again(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW - 10}, tasks={"a": LATE}, deadlines={"a": NOW - 4}))
     assert shard.run(shard.commands.expire(0)) == (1, 1)
-    shard.redis.hset(shard.keys.stats, "format", 4)  # as schedule.lua has left it
     assert shard.run(shard.commands.redrive(0, ["a", 0])) == 1
     [lease] = shard.run(shard.commands.claim(0, 1, LEASE_MS)).leases
     assert (lease.task.scheduled_ms, lease.task.expires_ms) == (NOW, NOW + 5)
     assert shard.whole().deadlines == {"a": NOW + 6}
-
-
-def test_a_deadline_follows_a_client_of_0_2_0_that_reschedules_a_task(shard: Shard) -> None:
-    """It changes the due time in the index only."""
-    due = NOW + 60_000
-    shard.seed(State(delayed={"a": due}, tasks={"a": within(300, NOW - 301)}, deadlines={"a": NOW}))
-    with shard.full_memory():
-        assert shard.run(shard.commands.expire(0)) == (0, 1)
-    found = shard.whole()
-    assert (found.delayed, found.deadlines) == ({"a": due}, {"a": due + 301})
-    shard.clock(due + 300)
-    [lease] = shard.run(shard.commands.claim(0, 1, LEASE_MS)).leases
-    assert lease.task.expires_ms == due + 300
-    shard.run(shard.commands.retry(0, [lease.member, 0, 1, "no"], max_attempts=9))
-    [lease] = shard.run(shard.commands.claim(0, 1, LEASE_MS)).leases
-    shard.run(shard.commands.retry(0, [lease.member, 9, 1, "no"], max_attempts=9))
-    shard.clock(due + 301)
-    assert shard.run(shard.commands.expire(0)) == (1, 1), "a retry does not extend it"
-
-
-def test_a_deadline_follows_a_client_of_0_2_0_that_redrives_a_task(shard: Shard) -> None:
-    """It writes the index only, and the scanner has removed the entry of the dead letter."""
-    shard.seed(
-        State(
-            delayed={"a": NOW, "other": NOW},
-            tasks={"a": LATE, "other": within(9)},
-            deadlines={"other": NOW + 10},
-        )
-    )
-    with shard.full_memory():
-        lease, other = shard.run(shard.commands.claim(0, 2, LEASE_MS)).leases
-    assert (lease.task.id, lease.task.expires_ms, other.task.expires_ms) == ("a", NOW + 5, NOW + 9)
-    found = shard.whole()
-    assert (found.tasks, found.dlq) == ({"a": within(5), "other": within(9)}, {})
-    assert found.deadlines == {"a": NOW + 6, "other": NOW + 10}
 
 
 def test_a_task_that_lost_its_index_keeps_its_deadline(shard: Shard) -> None:
@@ -247,7 +195,7 @@ def test_a_task_that_lost_its_index_keeps_its_deadline(shard: Shard) -> None:
     shard.clock(NOW + 3)
     lost = [LostTask(b"a"), LostTask(b"b")]
     shard.run(shard.commands.restore_orphans(0, lost))
-    assert shard.whole().delayed == {"a": NOW, "b": NOW + 3}
+    assert shard.whole().delayed == {"a": NOW + 3, "b": NOW + 3}
     shard.clock(NOW + 6)
     assert [lease.task.id for lease in shard.run(shard.commands.claim(0, 2, LEASE_MS)).leases] == ["b"]
 
@@ -263,8 +211,7 @@ def test_a_task_that_migrates_has_its_deadline_where_it_arrives(shard: Shard) ->
     assert shard.run(shard.commands.redrive(0, ["d", 9])) == 1
     assert shard.whole().deadlines == {"d": NOW + 30}, "a dead letter has a new period here, too"
     assert shard.run(shard.commands.migrate_in(0, 1, 8, tasks[:1])) == 1
-    found = shard.whole()
-    assert (found.deadlines, found.stats["format"]) == ({"a": NOW + 71, "d": NOW + 30}, 4)
+    assert shard.whole().deadlines == {"a": NOW + 71, "d": NOW + 30}
 
 
 @pytest.mark.parametrize("verb", ["claim", "isolate", "ack"])

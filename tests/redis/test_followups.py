@@ -76,18 +76,11 @@ def test_it_becomes_the_task_once_that_has_ended(shard: Shard, end: str) -> None
     assert shard.whole() == FOLLOWED.but(stats=stats)
 
 
-@pytest.mark.parametrize(
-    ("settled", "counter"),
-    [({}, "adopted"), ({"dlq": {"a": NOW}, "dlq_info": {"a": "1 0 buried no"}}, "deduplicated")],
-    ids=["acked", "buried"],
-)
-def test_the_reaper_makes_it_the_task_when_an_older_worker_without_follow_ups_settled_that(
-    shard: Shard, settled: dict[str, Any], counter: str
-) -> None:
-    shard.seed(State(followups={"a": NEXT}, **settled))
+def test_the_reaper_makes_it_the_task_if_that_was_lost(shard: Shard) -> None:
+    shard.seed(State(followups={"a": NEXT}))
     homeless = shard.run(shard.commands.reconcile(0, "followups", 0)).homeless
     shard.run(shard.commands.restore_orphans(0, list(map(LostTask, homeless))))
-    assert shard.whole() == State(delayed={"a": LATER}, tasks={"a": NEXT}, alarm=1, stats={counter: 1})
+    assert shard.whole() == State(delayed={"a": LATER}, tasks={"a": NEXT}, alarm=1, stats={"adopted": 1})
 
 
 def test_a_task_with_a_follow_up_stays_in_its_shard_until_it_has_ended(shard: Shard) -> None:

@@ -65,20 +65,6 @@ def test_a_group_has_at_most_a_mebibyte_and_at_least_one_task(shard: Shard) -> N
     assert [isolate(shard) for _ in range(4)] == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
-@pytest.mark.parametrize("index", ["delayed", "retry", "dlq"])
-@pytest.mark.parametrize("score", [NOW, NOW + 60_000])
-def test_a_suspect_that_an_older_process_moved_to_another_index_is_none(
-    shard: Shard, index: str, score: int
-) -> None:
-    """An older reaper restores one elsewhere; then it is replaced, fails, or dies. It is leased once."""
-    shard.seed(State(suspect={"a": 7, "b": 8}).but(**{index: {"a": score}}))
-    due = ["a"] if index != "dlq" and score == NOW else []
-    assert ids(shard.run(shard.commands.claim(0, 9, LEASE_MS))) == due
-    assert isolate(shard) == ["b"]
-    after = shard.whole()
-    assert (after.suspect, getattr(after, index)) == ({}, {} if due else {"a": score})
-
-
 def test_no_worker_is_woken_for_the_room_that_is_left_to_the_one_that_waits_for_suspects(
     shard: Shard,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from delayq.contract import Limits
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import Outcome
 from delayq.protocol.shard_map import ShardMap
 from hypothesis import given, settings
@@ -179,8 +180,8 @@ def test_a_replacement_may_be_no_heavier_than_there_is_room_for(shard: Shard) ->
 
 
 def test_a_negative_counter_permits_no_more_than_the_limit(shard: Shard) -> None:
-    """A queue that is older than the counter deletes tasks that it never counted."""
-    shard.redis.hset(shard.keys.stats, "bytes", -1000)
+    """Tasks that were never counted are deleted after a loss of the counters."""
+    shard.redis.hset(shard.keys.stats, mapping={"format": FORMAT, "bytes": -1000})
     assert shard.store("a", "+1", BODY, "b", "+1", BODY, max_bytes=WEIGHT).notes == {1: Outcome.HEAVY}
 
 

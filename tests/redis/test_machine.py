@@ -430,9 +430,7 @@ class Queue(RuleBasedStateMachine):
     @rule(nth=NTH)
     def park(self, nth: int) -> None:
         member, index, model = self.lease(nth)
-        life = model.held(member)
-        due = life.due if life else self.now
-        assert self.run(self.commands.park(index, [member, due, ""])) == [model.park(member)]
+        assert self.run(self.commands.park(index, [member, ""])) == [model.park(member)]
 
     @rule(index=SHARDS, kinds=st.lists(KNOWN, unique=True) | st.none(), limit=st.sampled_from([1, 100]))
     def unpark(self, index: int, kinds: list[tuple[str, int | None]] | None, limit: int) -> None:

@@ -12,6 +12,7 @@ from delayq.connection import Address, AsyncConnection
 from delayq.contract import Limits
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import BatchOutOfOrder, Cancelled, MigrationBatch, Outcome
 from delayq.protocol.shard_map import ShardMap, ShardMapOutdated, TaskMigrating
 from delayq.resharding import migration
@@ -139,16 +140,6 @@ def test_a_shard_that_is_dropped_keeps_the_shard_map_and_its_counters(pair: Shar
     }
 
 
-def test_a_follow_up_that_an_older_worker_left_in_a_dropped_shard_becomes_the_task(pair: Shard) -> None:
-    """Nothing reconciles a dropped shard; scanners migrate the tasks it holds."""
-    follow_up = envelope(FAR, "next")
-    put(pair, State(followups={HERE[0]: follow_up}), shard=1)
-    pair.commands.use_shard_map(ShardMap(4, 1, 1, 1, 2))
-    assert pair.run(pair.commands.retire_shard(1)).tasks == 1
-    left = at(pair, 1)
-    assert (left.delayed, left.tasks, left.followups) == ({HERE[0]: FAR}, {HERE[0]: follow_up}, {})
-
-
 def test_a_shard_that_is_to_come_back_is_not_dropped(pair: Shard) -> None:
     pair.run(pair.commands.sync_shard_map(1, MOVING))
     pair.redis.hset(pair.commands.keys(1).cursors, "home", 3)
@@ -262,7 +253,7 @@ def test_tokens_rise_for_a_task_that_changes_shards(pair: Shard) -> None:
 def test_an_unreadable_last_token_stops_no_migration(pair: Shard, garbage: str) -> None:
     put(pair, State(delayed={AWAY[0]: FAR}))
     for shard in (0, 1):
-        pair.redis.hset(pair.commands.keys(shard).stats, "token", garbage)
+        pair.redis.hset(pair.commands.keys(shard).stats, mapping={"format": FORMAT, "token": garbage})
     batch = migrate_out(pair, AWAY[0])
     assert migrate_in(pair, batch) == 1
     assert pair.redis.hget(pair.commands.keys(1).stats, "token") == str(batch.token).encode()

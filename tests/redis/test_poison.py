@@ -11,6 +11,7 @@ from delayq.contract import Finished
 from delayq.errors import DelayQError
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import JSON_TYPE, Task, encode
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import LostTask, Verdict
 from delayq.protocol.results import State as In
 
@@ -59,6 +60,7 @@ def poisoned(redis: Redis, commands: Commands, chance: random.Random) -> None:
         chance.choice(["largest", "bytes", "acked", "strange", "finished_bytes"]),
         chance.choice(["", "x", "1.5", "7"]),
     )
+    redis.hsetnx(keys.stats, "format", str(FORMAT))
     redis.set(keys.rate, chance.choice(["", "x", "1e300", "-5"]))
 
 
@@ -162,7 +164,7 @@ def test_a_lease_without_a_token_is_dropped_by_the_reaper(shard: Shard) -> None:
     """No worker could settle it, and it would count under limits.maxInFlight for ever."""
     shard.redis.zadd(shard.keys.processing, {"nobody": float("inf"), "a:7": NOW + 9})
     shard.redis.hset(shard.keys.tasks, "a", envelope())
-    shard.redis.hset(shard.keys.stats, "bytes", 1 + len(envelope()))
+    shard.redis.hset(shard.keys.stats, mapping={"format": FORMAT, "bytes": 1 + len(envelope())})
     found = shard.run(shard.commands.reconcile(0, "processing", 0))
     assert found.tasks == [("nobody", "pruned")]
     assert shard.whole().processing == {"a:7": NOW + 9}

@@ -13,6 +13,7 @@ from delayq.connection import Address
 from delayq.contract.files import secret_path
 from delayq.errors import GuardBusy
 from delayq.handlers import signature
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import Recovered, Verdict
 from delayq.protocol.shard_map import ShardMap
 from delayq.reaper.reaper import Reaper
@@ -429,6 +430,7 @@ def hold(shard: Shard, leases: dict[str, int]) -> None:
     tasks: dict[Any, Any] = {member.rpartition(":")[0]: envelope() for member in leases}
     pipe = shard.redis.pipeline(transaction=True)
     pipe.hset(shard.keys.tasks, mapping=tasks)
+    pipe.hsetnx(shard.keys.stats, "format", str(FORMAT))
     pipe.hincrby(shard.keys.stats, "bytes", weight(tasks))
     pipe.zadd(shard.keys.processing, dict(leases))
     pipe.execute()

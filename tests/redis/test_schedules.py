@@ -16,7 +16,6 @@ from delayq.schedules.record import Definition, decode, encode, occurrence_id, t
 
 from tests.redis.state import NOW, Shard, State
 from tests.redis.test_migration import MOVING, at, commit, migrate_in, migrate_out, pair
-from tests.redis.test_migration import put as put_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +97,7 @@ def test_a_definition_is_written_and_read_and_an_equal_one_changes_nothing(shard
     assert read is not None
     assert read.schedule == definition
     state = shard.whole()
-    assert (state.schedules, state.stats["format"], state.alarm) == ({RECORD: NOW}, 5, 1)
+    assert (state.schedules, state.alarm) == ({RECORD: NOW}, 1)
     assert put(shard, definition) == ("unchanged", 1, "client")
     assert shard.whole() == state
 
@@ -345,7 +344,7 @@ def test_with_forbid_an_occurrence_does_not_begin_while_another_one_runs_or_will
 
 
 def park(shard: Shard, *leases: Lease) -> None:
-    flat = [item for lease in leases for item in (lease.member, lease.task.due_ms, lease.run_before)]
+    flat = [item for lease in leases for item in (lease.member, lease.run_before)]
     assert shard.run(shard.commands.park(0, flat)) == ["parked"] * len(leases)
 
 
@@ -497,15 +496,14 @@ def test_an_occurrence_that_is_too_late_is_missed_also_if_its_deadline_has_passe
     assert (record(shard).missed, shard.whole().dlq) == (1, {})
 
 
-def test_an_occurrence_that_lost_its_index_is_due_when_it_was(shard: Shard) -> None:
-    """A later due time would be a later end of its time to begin."""
+def test_an_occurrence_that_lost_its_index_does_not_begin_later_than_it_may(shard: Shard) -> None:
     put(shard, schedule())
     create(shard, [NOW], within_ms=MINUTE)
     state = shard.whole()
     shard.seed(state.but(delayed={}))
     shard.clock(NOW + 2 * MINUTE)
     shard.run(shard.commands.restore_orphans(0, [LostTask(ids(NOW)[0].encode(), b"")]))
-    assert shard.whole().delayed == {ids(NOW)[0]: NOW}
+    assert shard.whole().delayed == {ids(NOW)[0]: NOW + 2 * MINUTE}
     assert (claim(shard).leases, record(shard).missed) == ([], 1)
 
 
@@ -534,13 +532,6 @@ def test_a_record_that_lost_its_index_gets_it_back(shard: Shard) -> None:
     assert lost.ids == [RECORD.encode()]
     assert shard.whole().schedules == {RECORD: NOW}
     assert shard.run(shard.commands.reconcile(0, "tasks", 0)).tasks == []
-
-
-def test_a_task_of_an_older_client_with_the_id_of_a_record_is_restored_as_a_task(shard: Shard) -> None:
-    shard.seed(State(delayed={RECORD: NOW}))
-    shard.seed(shard.whole().but(delayed={}))
-    shard.run(shard.commands.restore_orphans(0, [LostTask(RECORD.encode(), b"")]))
-    assert (shard.whole().delayed, shard.whole().schedules) == ({RECORD: NOW}, {})
 
 
 def test_bulk_operations_are_about_tasks_only(shard: Shard) -> None:
@@ -592,7 +583,6 @@ def test_a_record_leaves_its_shard_after_its_occurrences_and_nothing_is_created_
     assert pair.run(pair.commands.list_schedules(0)).records == []
     assert pair.run(pair.commands.list_schedules(1)).records == [written]
     assert at(pair, 1).delayed == {occurrence: FAR}
-    assert pair.redis.hget(pair.commands.keys(1).stats, "format") == b"5"
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -609,14 +599,6 @@ def test_a_run_that_takes_long_keeps_only_the_record_that_needs_it(pair: Shard, 
     assert ([task.arguments[0] for task in batch.tasks], batch.stay) == (
         ([], [record_id.encode()]) if alone else ([record_id.encode()], [])
     )
-
-
-def test_a_task_of_an_older_client_with_the_id_of_a_record_leaves_its_shard_as_a_task(pair: Shard) -> None:
-    put_task(pair, State(delayed={f"@{NAME}": FAR}))
-    batch = migrate_out(pair, f"@{NAME}")
-    migrate_in(pair, batch)
-    commit(pair, batch)
-    assert (at(pair, 0).delayed, at(pair, 1).delayed) == ({}, {f"@{NAME}": FAR})
 
 
 def test_a_schedule_is_changed_where_it_is_and_created_only_where_it_belongs(pair: Shard) -> None:

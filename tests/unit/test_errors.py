@@ -18,7 +18,6 @@ from delayq.errors import (
     ArgumentsRefused,
     DelayQError,
     DelayTooLong,
-    FormatTooNew,
     GuardBusy,
     GuardLost,
     GuardUnavailable,
@@ -34,6 +33,7 @@ from delayq.errors import (
     TaskExists,
     TasksRefused,
     Unavailable,
+    UnsupportedFormat,
 )
 from delayq.local.errors import CannotRun
 from delayq.protocol.results import Scheduled
@@ -72,7 +72,6 @@ def test_every_class_is_documented_and_has_a_name_in_the_package_or_is_internal(
         "ArgumentsRefused",
         "EnvelopeError",
         "EnvelopeTooNew",
-        "FormatTooNew",
         "NotStarted",
     }
 
@@ -163,7 +162,7 @@ EXAMPLES = [
         confirmed=0,
         wanted=1,
     ),
-    FormatTooNew("not repaired", found=9, known=8),
+    UnsupportedFormat("orders", 0, found=9, known=8),
     Unavailable("redis:6379", "NOAUTH", answered=True, outage="auth"),
     CannotRun("no port", "free one"),
     ShardMapOutdated(ShardMap.first(2)),

@@ -30,6 +30,7 @@ from delayq.errors import (
     TaskExists,
     TasksRefused,
     Unavailable,
+    UnsupportedFormat,
 )
 from delayq.protocol.envelope import Task
 from delayq.protocol.results import State, Verdict
@@ -73,6 +74,7 @@ __all__ = [
     "TaskExists",
     "TasksRefused",
     "Unavailable",
+    "UnsupportedFormat",
     "Verdict",
 ]
 _LAZY = {

@@ -13,7 +13,7 @@ DelayQError
 ├── TasksRefused               some tasks of schedule_many were rejected
 ├── NotConfirmed            stored, but replicas or the disk did not confirm it in time
 ├── InvalidDocument            the DelayQueue document cannot be used
-├── FormatTooNew               a newer delayq wrote the keys; this one does not repair, migrate or erase them
+├── UnsupportedFormat          an older or a newer delayq wrote the keys of a shard; this one changes nothing there
 ├── Unavailable                Redis is unreachable or does not serve
 └── EnvelopeError              a stored task cannot be read
     └── EnvelopeTooNew
@@ -164,16 +164,22 @@ class InvalidDocument(DelayQError):
     """The DelayQueue document, or something that it names, cannot be used."""
 
 
-class FormatTooNew(DelayQError):
-    """A newer delayq has written a shard; this one may not support all of its keys."""
+class UnsupportedFormat(DelayQError):
+    """An older or a newer delayq wrote a shard, in a format that this one does not support; nothing was changed."""
 
-    def __init__(self, what: str, *, found: int, known: int) -> None:
-        """`what` was not done; `found` is the shard's format, `known` the newest supported one."""
-        super().__init__(
-            f"{what}: a newer delayq wrote the shard, in format {found}, and this one knows formats up to {known}; "
-            "it does not repair, move or erase the shard. Run the newer delayq for that"
+    outage = "unsupported_format"
+
+    def __init__(self, queue: str, shard: int, *, found: int, known: int) -> None:
+        """`found` is the shard's format, `known` the only one that this delayq supports."""
+        self.queue, self.shard, self.found, self.known = queue, shard, found, known
+        self.what = f"queue {queue}, shard {shard}: expected format {known}, got {found}"
+        self.cure = (
+            "An older delayq wrote it: run its tasks with that version, then remove the rest with `delayq erase`; "
+            "or use another queueName or spec.redis.keyPrefix"
+            if found < known
+            else "A newer delayq wrote it: update this process to that version"
         )
-        self.found, self.known = found, known
+        super().__init__(f"{self.what}; nothing was changed. {self.cure}")
 
 
 class Unavailable(DelayQError):

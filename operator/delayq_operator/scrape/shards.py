@@ -33,7 +33,7 @@ class ShardMap:
 
     @classmethod
     def of(cls, samples: Iterable[tuple[str, Mapping[str, str], float]]) -> Self | None:
-        """Read the shard map of one scanner; None if it reports none, as older versions do."""
+        """Read the shard map of one scanner; None if it reports none."""
         epoch, shards = -1, dict[str, int]()
         for name, labels, value in samples:
             if name == table.SHARD_MAP_EPOCH.name:

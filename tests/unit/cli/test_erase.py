@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,24 +40,9 @@ def test_without_a_terminal_a_queue_is_erased_only_with_yes(erased: list[str], d
     assert erased == ["orders"]
 
 
-@pytest.mark.parametrize("process", [(1, "mounted"), (7, "mounted"), (1, "given")], ids=str)
-def test_the_main_process_of_an_erase_job_needs_no_yes(
-    erased: list[str], document: str, monkeypatch: pytest.MonkeyPatch, process: tuple[int, str]
-) -> None:
-    """An operator of 0.2.0 runs `delayq erase --host *` on the mounted document, also with a newer image."""
-    monkeypatch.setattr(os, "getpid", lambda: process[0])
-    if process[1] == "mounted":
-        monkeypatch.setattr(erase, "CONFIG_FILE", document)
-    result = run("erase", "--config", document, "--host", "*")
-    allowed = process == (1, "mounted")
-    assert (result.exit_code, erased) == ((0, ["orders"]) if allowed else (2, []))
-
-
 def test_on_a_terminal_the_command_asks(
     erased: list[str], document: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "getpid", lambda: 1)  # as with `docker run -it`
-    monkeypatch.setattr(erase, "CONFIG_FILE", document)
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     assert run("erase", "--config", document, stdin="n\n").exit_code == 1
     assert erased == []

@@ -8,7 +8,9 @@ import pytest
 from delayq.connection.place import Place
 from delayq.connection.round_trip import round_trip
 from delayq.connection.routing import ASKING, HOPS, Pause, Redirect, Routes, Send, answered_calls, routed
+from delayq.protocol import write_durability
 from delayq.protocol.commands import Commands
+from delayq.protocol.keys import FORMAT
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -73,7 +75,7 @@ def test_what_is_answered_is_not_asked_again() -> None:
     assert (replies[0], str(replies[1]), last) == (b"1", "unknown command", [[1]])
 
 
-MARK = ("HINCRBY", "stats", "confirmations", 1)
+MARK = ("EVAL", write_durability.MARK, 1, "stats", FORMAT)
 
 
 def test_only_what_was_redirected_is_sent_again_and_each_server_says_what_it_has() -> None:

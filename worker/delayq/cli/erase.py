@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import click
@@ -14,7 +12,6 @@ from delayq.cli.inputs import DURATION, confirm
 from delayq.cli.output import dry_run_option
 from delayq.cli.process import process_options, setting_of
 from delayq.client.blocking import SyncClient
-from delayq.contract.files import CONFIG_FILE
 from delayq.processes.eraser import run_eraser
 
 PATIENCE = "60s"  # a Redis that restarts needs this time to load much data
@@ -45,17 +42,9 @@ def erase(patience: int, *, yes: bool, dry_run: bool, **options: Any) -> None:  
             total = found.waiting + found.in_flight + found.dead
             click.echo(f"would erase queue {setting.queue.queue} with {tasks(total)}; nothing changed")
             return
-        if not (yes or (not sys.stdin.isatty() and _in_erase_job(options["config"]))):
+        if not yes:
             question = (
                 f"delete every task of queue {setting.queue.queue} in Redis at {setting.address.where}?"
             )
             confirm(question, "--dry-run counts the tasks")
         run_eraser(setting, patience / 1000)
-
-
-def _in_erase_job(config: str) -> bool:
-    """Return whether this is the main process of an erase Job: an operator of 0.2.0 does not pass --yes.
-
-    A command that `kubectl exec` starts in a pod has another process id.
-    """
-    return config == CONFIG_FILE and os.getpid() == 1

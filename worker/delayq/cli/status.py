@@ -17,6 +17,7 @@ from delayq.cli.output import Table, emit, emit_next, note, output_option
 from delayq.cli.refused import refused_sentence
 from delayq.cli.snapshot import take_snapshot
 from delayq.connection import SyncConnection
+from delayq.protocol.keys import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +75,7 @@ def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -
     moving = [] if client.shard_map.settled else [resharding(client.queue, client.shard_map)]
     notes = [
         *moving,
+        *other_format(snapshot),
         *documented(client),
         *on_hold(client),
         *parked(client, snapshot),
@@ -84,6 +86,13 @@ def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -
         if each not in printed:
             note(each)
     return notes
+
+
+def other_format(snapshot: Snapshot) -> list[str]:
+    """Report that another version of delayq wrote the queue."""
+    found = snapshot.found.format
+    differs = f"! expected format {FORMAT}, got {found}: another version of delayq wrote this queue"
+    return [] if found == FORMAT else [f"{differs}, and this one changes nothing there (delayq doctor)"]
 
 
 def parked(client: TargetClient, snapshot: Snapshot) -> list[str]:

@@ -13,6 +13,7 @@ from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.errors import DelayTooLong
 from delayq.protocol.commands import BATCH, PAGE_BYTES
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
@@ -155,5 +156,5 @@ def summed(found: Sequence[Counts]) -> Counts:
         due_within={at: sum(each.due_within[at] for each in found) for at in found[0].due_within},
         due_by={at: sum(each.due_by[at] for each in found) for at in found[0].due_by},
         stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
-        format=max(each.format for each in found),
+        format=next((each.format for each in found if each.format != FORMAT), FORMAT),
     )

@@ -10,7 +10,8 @@ from hiredis import pack_command
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from delayq.connection import outages
-from delayq.errors import DelayQError, FormatTooNew, Unavailable
+from delayq.errors import DelayQError, Unavailable, UnsupportedFormat
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.write_durability import worst
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ _NOT_MASTER = re.compile(
     r"(?:^|(?<=: -))(?:LOADING|READONLY|MASTERDOWN|WAIT(?:AOF)? cannot be used with replica)\b"
 )
 
-# Before 7.0, Redis wraps it in text of its own.
-_NEWER_FORMAT = re.compile(r"\bNEWERFORMAT (\d+) (\d+)")
+# Redis wraps it in text of its own.
+_UNSUPPORTED_FORMAT = re.compile(r"\bUNSUPPORTEDFORMAT (\d+)")
 
 _QUOTING = ", with args beginning with"  # Redis quotes the arguments of an unknown command, which may be AUTH
 
@@ -106,6 +107,8 @@ def _put(replies: list[Any], positions: list[int], again: list[Any]) -> None:
 def _decoded(call: Call[Any], reply: object, where: str) -> object:
     """Return the decoded reply, or the error as a value: one failed call must not hide the results of the others."""
     if isinstance(reply, RedisError):
+        if other := _UNSUPPORTED_FORMAT.search(str(reply)):
+            return UnsupportedFormat(call.keys.queue, call.keys.shard, found=int(other[1]), known=FORMAT)
         return translated(reply, where, call.script.name)
     try:
         return call.decode(reply)
@@ -137,8 +140,6 @@ def translated(error: Exception, where: str, verb: str) -> DelayQError:
         # The last error of a slot that does not arrive in time may be any of these codes.
         text = f"the slot of this shard is moving: {text}" if cause == "migrating" else text
         return Unavailable(where, text, answered=True, outage=cause)
-    if newer := _NEWER_FORMAT.search(text):
-        return FormatTooNew(f"Redis at {where} refused {verb}", found=int(newer[1]), known=int(newer[2]))
     if isinstance(error, ResponseError):
         refusal = DelayQError(f"Redis at {where} refused {verb}: {text}")
         refusal.outage = outages.of_reply(text)

@@ -166,7 +166,7 @@ def _of_scanners(of: Selector, shards: int) -> Iterator[Alert]:
     yield Alert(
         name="Leaderless",
         # Leadership runs out within seconds; a rollout of all scanners takes less than a minute. While their number
-        # changes, the largest exported number counts; scanners that export none are of an older version.
+        # changes, the largest exported number counts.
         expr=f"(sum(max by (shard) ({led})) or vector(0)) < (max({shard_map}) or vector({shards}))",
         seconds=60,
         severity="critical",

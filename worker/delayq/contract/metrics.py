@@ -41,6 +41,7 @@ Outage = Literal[
     "no_database",
     "max_clients",
     "rejected",
+    "unsupported_format",
     "loading",
     "busy",
     "out_of_memory",

@@ -83,6 +83,10 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
         "raise its maxclients, or look for a client that leaks connections (CLIENT LIST)",
     ),
     "rejected": Remedy("it rejects a call with an error that the logs have", _NAMED),
+    "unsupported_format": Remedy(
+        "another version of delayq wrote the keys of this queue, which this one leaves as they are",
+        "do what the logs say: docs/reference/redis-errors.md#keys-of-another-version",
+    ),
     "loading": Remedy("it is loading its data", "wait"),
     "busy": Remedy("another client's script blocks it", "wait, or end the script with SCRIPT KILL"),
     "out_of_memory": Remedy(

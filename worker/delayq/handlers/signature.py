@@ -7,7 +7,7 @@ editors and `echo` add.
 v2 covers the whole request: a line each for `v2`, the seconds, the method and the target (path and query, as
 sent), then a line `name:value` for Content-Type, Idempotency-Key and every Delayq-* header except this one, names
 in lower case and in alphabetical order, then an empty line and the body. No line can hold a newline, so two
-requests never give the same text. (v1, which covered less, was removed in version 0.5.)
+requests never give the same text.
 """
 
 from __future__ import annotations

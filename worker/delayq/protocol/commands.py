@@ -357,9 +357,9 @@ class Commands:
         return self._call("release", shard, replies.settled(len(settles) // 2, Settled.RELEASED), settles)
 
     def park(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
-        """Set tasks aside of a kind or version unknown here; `settles` is flat: member, due ms, its `run_before`."""
+        """Set tasks aside of a kind or version unknown here; `settles` is flat: member, its `run_before`."""
         interval_us = self._quota(shard)["interval_us"]
-        decode = replies.settled(len(settles) // 3, Settled.PARKED)
+        decode = replies.settled(len(settles) // 2, Settled.PARKED)
         return self._call("park", shard, decode, settles, interval_us=interval_us)
 
     def unpark(

@@ -5,8 +5,8 @@ unchanged, and the due time as 6 big-endian bytes, which the scripts append by R
 around the payload keep a 100-byte payload inside one 112-byte allocation: 16 bytes per task less than with eight more.
 
 Version 2 is for tasks with further fields, such as a kind: the first byte is followed by a byte of further flags and
-their fields in this order, then all is as in version 1. Tasks without such fields stay in version 1, which costs no
-byte more and which older workers can run. fields_of() in prelude/entries.lua reads the same bytes.
+their fields in this order, then all is as in version 1. Tasks without such fields have version 1, which costs no
+byte more. fields_of() in prelude/entries.lua reads the same bytes.
 """
 
 from __future__ import annotations

@@ -11,17 +11,12 @@ from typing import Final
 
 SLOTS: Final = 16_384
 """Hash slots of a Redis Cluster."""
-FORMAT: Final = 5
-"""The newest format of a shard's keys that this delayq supports, as in prelude/basics.lua.
+FORMAT: Final = 6
+"""The format of a shard's keys, as in prelude/basics.lua: what the keys below hold.
 
-The field `format` of `stats` is a shard's format, 1 by default. A script raises it when it first writes a key that
-older processes do not support. These continue to schedule, claim and settle, but do not repair, migrate or erase.
-
-1: every key below but followups.
-2: followups, too.
-3: parked, too.
-4: deadlines, tags, finished and finished_info, too.
-5: schedules, too.
+The field `format` of `stats` is a shard's format. A script that would write to a shard of another format ends with an
+error instead (check_format): older and newer processes share no shard. A shard without `stats` is new. Versions before
+0.7.0 had formats 1 to 5; format 1 had no field.
 """
 
 
@@ -228,7 +223,7 @@ def shard_of(task_id: str, shards: int) -> int:
     if shards == 1:
         return 0
     if task_id.startswith("@"):
-        occurrence = _OCCURRENCE.fullmatch(task_id)  # else it is a task that a client of 0.3.0 stored
+        occurrence = _OCCURRENCE.fullmatch(task_id)
         task_id = occurrence[1] if occurrence else task_id
     key, bucket, jump = zlib.crc32(task_id.encode()), 0, 0
     while jump < shards:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import EnvelopeError
 from delayq.protocol.envelope import BYTES_TYPE, Envelope, Occurrence, Task, decode
+from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import (
     STATE_OF,
     BatchOutOfOrder,
@@ -389,7 +390,7 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             lapsed=lapsed,
             bytes=max(0, sizes["bytes"]),
             history_bytes=sizes["finished_bytes"],
-            format=sizes["format"] or 1,
+            format=sizes["format"] or (1 if flat else FORMAT),
         )
 
     return read

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from delayq.protocol.keys import FORMAT
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -296,7 +298,7 @@ class Counts:
     lapsed: int = 0  # of those in flight: the lease expired and is not recovered
     bytes: int = 0  # ids and envelopes of all tasks, dead letters included
     history_bytes: int = 0  # about the memory of the history of finished tasks; 0: it is empty
-    format: int = 1  # of the keys, see keys.FORMAT; the newest of several shards
+    format: int = FORMAT  # of the keys; of several shards, the first other one
     suspect: int = 0  # of those due: suspects
     parked: int = 0  # in no other number: no worker knew their kind or version
 

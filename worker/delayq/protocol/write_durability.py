@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from delayq.protocol.keys import FORMAT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,8 +20,13 @@ if TYPE_CHECKING:
 Kind = Literal["Replicated", "Fsynced"]
 Commands = tuple[tuple[str | int, ...], ...]
 
-CONFIRMATIONS: Final = "confirmations"
-"""Field of `stats`: the number of confirmations requested."""
+MARK: Final = """
+local found = redis.call('HGET', KEYS[1], 'format')
+if found ~= ARGV[1] and redis.call('EXISTS', KEYS[1]) == 1 then return end
+redis.call('HINCRBY', KEYS[1], 'confirmations', 1)
+if not found then redis.call('HSET', KEYS[1], 'format', ARGV[1]) end
+"""
+"""The small write: it counts the confirmations requested. As check_format() in prelude/basics.lua, without an error."""
 MIN_WAIT_MS: Final = 1
 """Timeout of a confirmation whose reply is immediate or no longer needed."""
 FIRST_MS: Final = 3000
@@ -42,7 +49,7 @@ class ConfirmCommands:
         """Return the commands to send; `stats` is a key on the same server, for the small write."""
         if not self.marked:
             return self.requests
-        mark: tuple[str | int, ...] = ("HINCRBY", stats, CONFIRMATIONS, 1)
+        mark: tuple[str | int, ...] = ("EVAL", MARK, 1, stats, FORMAT)
         return tuple(command for request in self.requests for command in (mark, request))
 
 

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from delayq.connection import AsyncConnection
-from delayq.errors import DelayQError, FormatTooNew, Unavailable
+from delayq.errors import DelayQError, Unavailable, UnsupportedFormat
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.keys import FORMAT
 from delayq.service.counters import ProcessCounters
@@ -77,11 +77,12 @@ class Erase:
         return known
 
     async def _check_format(self, shards: int) -> None:
-        """Raise FormatTooNew before anything is erased if any shard has a newer format."""
+        """Raise UnsupportedFormat before anything is erased if erase.lua would refuse any shard."""
         found = await self._connection.run([self._commands.counts(shard) for shard in range(shards)])
-        newest = max(each.format for each in found)
-        if newest > FORMAT:
-            raise FormatTooNew(f"queue {self._commands.queue} is not erased", found=newest, known=FORMAT)
+        for shard, each in enumerate(found):
+            tasks = each.waiting + each.parked + each.in_flight + each.dead
+            if each.format > FORMAT or (each.format < FORMAT and tasks):
+                raise UnsupportedFormat(self._commands.queue, shard, found=each.format, known=FORMAT)
 
     def _note(self, keys: int, tasks: int) -> None:
         self._keys += keys

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from delayq.connection import AsyncConnection
-from delayq.errors import DelayQError, FormatTooNew
+from delayq.errors import DelayQError, UnsupportedFormat
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import LostTask, State
@@ -187,7 +187,7 @@ class Reconcile:
         (shard, index), asked_at = self._at, time.monotonic()
         try:
             done = await self._continue(shard, INDEXES[index])
-        except FormatTooNew as error:
+        except UnsupportedFormat as error:
             self._refusals.refuse(shard, error)
             return PAGE_PAUSE_SECONDS if self._skip(shard) else float(self._rest)
         except DelayQError:

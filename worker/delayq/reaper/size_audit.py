@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from delayq.errors import FormatTooNew
+from delayq.errors import UnsupportedFormat
 from delayq.protocol.alarm import Alarm
 from delayq.service.per_shard import PerShard
 
@@ -45,7 +45,7 @@ class SizeAudit:
             return REST_SECONDS
         try:
             page = await self._connection.one(self._commands.audit_size(shard))
-        except FormatTooNew as error:
+        except UnsupportedFormat as error:
             self._refusals.refuse(shard, error)
             return PAGE_PAUSE_SECONDS
         if page.off:

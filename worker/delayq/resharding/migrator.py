@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from delayq.errors import FormatTooNew
+from delayq.errors import UnsupportedFormat
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.shard_map import ShardMapOutdated
 from delayq.resharding.migration import MOST_WAITING, PAGE_SECONDS, REST_SECONDS, ShardMigration
@@ -94,10 +94,10 @@ class Migrator:
 
 
 async def stepped(move: ShardMigration, commands: Commands, *, scans: bool, refusals: PerShard) -> float:
-    """Do one step for a shard. Adopt a newer shard map if it has one; skip a shard of a newer format."""
+    """Do one step for a shard. Adopt a newer shard map if it has one; skip a shard of another format."""
     try:
         pause = await move.step(scans=scans)
-    except FormatTooNew as error:
+    except UnsupportedFormat as error:
         refusals.refuse(move.shard, error)
         return REST_SECONDS
     except ShardMapOutdated as error:

@@ -62,7 +62,7 @@ def _policy(found: dict[str, Any]) -> Policy:
         scale_down=ScaleDown(**{**down, "policies": _rules(down)}),
     )
     fallback = None if found["fallback"] is None else Fallback(**found["fallback"])
-    limits = Limits(**found.get("limits", {}))  # records of an older operator have none
+    limits = Limits(**found["limits"])
     return Policy(**{**found, "behavior": behavior, "fallback": fallback, "limits": limits})
 
 

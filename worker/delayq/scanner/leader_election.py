@@ -10,7 +10,7 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import DelayQError, Unavailable, UnsupportedFormat
 from delayq.protocol.alarm import Alarm
 from delayq.recovery.reclaim import clamp_leases
 from delayq.service.per_shard import PerShard
@@ -70,7 +70,8 @@ class LeaderElection:
         """Take part in the election of every shard; returns the seconds until the next one."""
         found = await self._elect(int(LEAD_SECONDS * 1000))
         answers = {shard: answer for shard, answer in found.items() if not isinstance(answer, DelayQError)}
-        await self._changed({shard: answer.leads for shard, answer in answers.items()})
+        others = {shard: False for shard, answer in found.items() if isinstance(answer, UnsupportedFormat)}
+        await self._changed({shard: answer.leads for shard, answer in answers.items()} | others)
         for shard, answer in answers.items():
             if answer.stepped_back_ms:
                 self._to_clamp.add(shard)

@@ -199,7 +199,7 @@ class Queue:
             elif executor.knows(lease.task):
                 ended = [(lease, await executor.run(Running(lease, now, now + LEASE_MS)))]
             else:
-                ended = [(lease, Settlement("park", lease, (lease.task.due_ms,)))]
+                ended = [(lease, Settlement("park", lease))]
             runs += await self._settle(connection, executor, ended, ending)
             if len(runs) > MOST_RUNS:
                 raise AssertionError(

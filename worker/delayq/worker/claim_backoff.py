@@ -49,9 +49,13 @@ class ClaimBackoff:
         """The shards whose calls Redis rejected, and whose next try is not due."""
         return self._refused.keys() & self._refused_until.keys() if self._refused else ()
 
+    def refuses(self, shard: int) -> bool:
+        """Whether Redis rejected the last call of this shard."""
+        return shard in self._refused
+
     def all_refused(self, shards: Collection[int]) -> bool:
         """Whether Redis rejects the calls of all these shards: that is an outage, not a problem of one shard."""
-        return all(shard in self._refused for shard in shards)
+        return all(map(self.refuses, shards))
 
     def due(self, now: float) -> list[int]:
         """Return the shards to try again now."""

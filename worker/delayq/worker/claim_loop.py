@@ -19,7 +19,6 @@ from delayq.protocol import scripts
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import Settled
 from delayq.service import logs
-from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.exchange import Claim, ClaimConnection, Exchange, Leased, LostClaim, is_lost
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import OVERLAP_TASKS
@@ -64,7 +63,7 @@ class ClaimLoop:
         self._lease_ms = self._delivery.lease_duration_seconds * 1000
         self._block_seconds = self._delivery.max_block_milliseconds / 1000
         self._poll_at = 0.0  # monotonic seconds
-        self._backoff = ClaimBackoff()
+        self._backoff = group_state.backoff
         self._exchanges = group_state.exchanges
         self._kept = KeptError()
         self._deep: set[int] = set()  # shards where more tasks were due than their last answered claim took
@@ -80,6 +79,8 @@ class ClaimLoop:
             self._start()
             self._check()
         self._update_hints(now)
+        if self._backoff.refused and not (self._exchanges or group_state.has_work):
+            await self._await_refused(now)
         if suspects.waiting and not self._exchanges:  # an error would delay the tasks that it has claimed
             await self._make_room(now)
         if self._exchanges:
@@ -114,6 +115,12 @@ class ClaimLoop:
             for shard in refused:
                 # A rejected claim may leave a wake token: claiming because of it would be a busy loop.
                 self._slots.hinted.pop(shard, None)
+
+    async def _await_refused(self, now: float) -> None:
+        """Wait for the next try within the step if all shards refuse: returning would count as a success in between."""
+        if self._backoff.all_refused(self._group_state.group.shards):
+            await self.alarm.wait(max(0.001, min(self._poll_at - now, self._backoff.next_in(now))))
+            self._update_hints(time.monotonic())
 
     async def _make_room(self, now: float) -> None:
         """Reserve this worker for suspects that waited too long for an idle worker, or renew the reservation."""

@@ -83,8 +83,7 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
         return commands.ack(shard, [each.lease.member for each in batch], tasks)
     if verb == "park":
         return commands.park(
-            shard,
-            [item for each in batch for item in (each.lease.member, *each.arguments, each.lease.run_before)],
+            shard, [item for each in batch for item in (each.lease.member, each.lease.run_before)]
         )
     flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
     if verb == "retry":

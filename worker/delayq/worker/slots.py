@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from delayq.protocol.alarm import Alarm
+from delayq.worker.claim_backoff import ClaimBackoff
 from delayq.worker.settlements import Outbox
 from delayq.worker.suspects import Suspects
 
@@ -279,6 +280,7 @@ class GroupState:
         self.unstarted: list[Leased] = []  # not empty between two steps only if memory was lacking
         self.unresponsive = False  # its last exchange failed or was slow: no slots are reserved for it
         self.listener_paused = False  # until a slot is free
+        self.backoff = ClaimBackoff()
         self.exchange_alarm, self.listener_alarm = Alarm(), Alarm()
         self._reservations: set[Reservation] = set()
         slots.group_states.append(self)

@@ -88,9 +88,8 @@ class TaskStarter:
         return parked
 
     def _park(self, lease: Lease) -> None:
-        task = lease.task
-        self._group_state.outbox.waiting.append(Settlement("park", lease, (task.due_ms,)))
-        self._parked[task.kind, task.kind_version] += 1
+        self._group_state.outbox.waiting.append(Settlement("park", lease))
+        self._parked[lease.task.kind, lease.task.kind_version] += 1
 
     def _log_parked(self, now: float) -> None:
         """Write one line about all kinds that had none in the last minute: its fields name the one with most tasks."""

@@ -33,13 +33,14 @@ class Listener:
         self.alarm = group_state.listener_alarm
 
     async def step(self) -> float:
-        """Wait for one wake token. A worker that is busy or has hints of due tasks leaves tokens to others."""
+        """Wait for one wake token. A worker that is busy, has hints or is refused leaves tokens to others."""
         group_state = self._group_state
         group_state.listener_paused = not group_state.slots.may_listen
         busy = group_state.hinted or group_state.exchanging or group_state.listener_paused
-        if busy or not group_state.group.shards:
+        shards = [each for each in group_state.group.shards if not group_state.backoff.refuses(each)]
+        if busy or not shards:
             return IDLE_SECONDS
-        self._lists = {self._commands.keys(shard).wake: shard for shard in group_state.group.shards}
+        self._lists = {self._commands.keys(shard).wake: shard for shard in shards}
         woken = await self._blocking_reads.wait(list(self._lists))
         if woken is not None:
             group_state.hint(self._lists[woken])

@@ -14,8 +14,8 @@ from delayq.cli.doctor.guard import guard as check_guard
 from delayq.cli.doctor.handler import files as check_files
 from delayq.cli.doctor.handler import handler as check_handler
 from delayq.cli.doctor.poison import poison
+from delayq.cli.doctor.queue import formats, serving
 from delayq.cli.doctor.queue import queue as check_queue
-from delayq.cli.doctor.queue import serving
 from delayq.cli.doctor.reach import clock, connect, latency, login, mode
 from delayq.cli.doctor.rights import run_scripts
 from delayq.cli.doctor.schedules import schedules as check_schedules
@@ -154,9 +154,9 @@ def _together(target: Target, commands: Commands, *, refuted: bool) -> Iterator[
         try:
             away, served = serving(connection, commands)
             yield from away
-            corrupt = list(poison(connection, commands, served))
-            yield from corrupt
-            if any(each.level is Level.FAILED for each in corrupt):
+            wrong = [*formats(connection, commands, served), *poison(connection, commands, served)]
+            yield from wrong
+            if any(each.level is Level.FAILED for each in wrong):
                 return
             scripts = run_scripts(connection, commands, target.durability, served)
             yield scripts

@@ -12,7 +12,7 @@ from delayq.cli.refused import refused_sentence
 from delayq.cli.snapshot import held_by, not_served
 from delayq.cli.status import parked_sentence
 from delayq.client.operations import summed
-from delayq.errors import Unavailable
+from delayq.errors import Unavailable, UnsupportedFormat
 from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import combined
 
@@ -50,7 +50,6 @@ def queue(
     """Check the keys of the available shards."""
     yield from shards(commands, None if target.document is None else target.shards)
     found = _counts(connection, commands, served)
-    yield from formats(found.format)
     yield leaders(connection, commands, target, served)
     yield from parked(connection, commands, target, served, found=found)
     yield from arguments(connection, commands, served, found)
@@ -100,12 +99,13 @@ def shards(commands: Commands, documented: int | None) -> Iterator[Finding]:
         yield warning("shards", said, "only a scanner that starts with the document changes that")
 
 
-def formats(found: int) -> Iterator[Finding]:
-    """Report keys of a newer delayq."""
-    if found > FORMAT:
-        said = f"a newer delayq wrote this queue, in format {found}; this delayq reads formats up to {FORMAT}"
-        hint = "reapers and scanners of this version do not repair, move or erase it: run the newer version"
-        yield warning("format", said, hint)
+def formats(connection: SyncConnection, commands: Commands, served: Sequence[int]) -> Iterator[Finding]:
+    """Report shards that another version of delayq has written: this one changes nothing there."""
+    found = connection.answers([commands.counts(shard) for shard in served])
+    for shard, each in zip(served, found, strict=True):
+        if not isinstance(each, Exception) and each.format != FORMAT:
+            error = UnsupportedFormat(commands.queue, shard, found=each.format, known=FORMAT)
+            yield failed("format", error.what, error.cure)
 
 
 def leaders(connection: SyncConnection, commands: Commands, target: Target, served: Sequence[int]) -> Finding:

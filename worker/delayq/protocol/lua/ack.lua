@@ -16,8 +16,13 @@
 -- RETURNS positions of the leases that were lost
 local processing, tasks, attempts, followups, delayed, wake, alarm, stats, deadlines, tags = unpack(KEYS)
 local finished, finished_info = unpack(KEYS, 11)
-local ids, lost, seen, bytes, tagged = {}, {}, {}, 0, redis.call('EXISTS', tags) == 1 and {}
-local limited = redis.call('ZCARD', deadlines) > 0 -- a key of another type must fail before any task is taken
+check_format(stats)
+local ids, lost, seen, bytes, tagged, limited = {}, {}, {}, 0
+local plain = redis.call('EXISTS', tags, deadlines, followups) == 0
+if not plain then
+  tagged = redis.call('EXISTS', tags) == 1 and {}
+  limited = redis.call('ZCARD', deadlines) > 0 -- a key of another type must fail before any task is taken
+end
 for i = 2, #ARGV do
   local member = ARGV[i]
   local id = id_of(member)
@@ -35,12 +40,12 @@ if #ids > 0 then
   tally(stats, 'acked', #ids)
   weigh(stats, 0, bytes)
   if limited then each_slice('ZREM', deadlines, ids, 4000) end
-  if tagged or ARGV[1] ~= '' or redis.call('HLEN', followups) > 0 then
+  if not plain or ARGV[1] ~= '' then
     -- PRELUDE
     local succeed, entries = succession(delayed, tasks, attempts, followups, wake, alarm, stats), {}
     for _, id in ipairs(ids) do
       if succeed(id) then
-        note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats)
+        note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm)
       elseif tagged then
         tag_entries(entries, id, tagged[id] or '')
       end

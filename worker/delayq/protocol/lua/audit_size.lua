@@ -1,4 +1,4 @@
--- audit_size: add up the sizes of a page of tasks and index tags that an older process did not; after the last page, correct the counter of bytes if it is proven wrong
+-- audit_size: add up the sizes of a page of tasks and index tags that are in no entry; after the last page, correct the counter of bytes if it is proven wrong
 -- KEYS tasks    hash  id -> envelope
 -- KEYS cursors  hash  index name -> where the last page ended
 -- KEYS stats    hash  monotonic counters
@@ -6,8 +6,7 @@
 -- ARGV count  about how many tasks; fewer where they are large
 -- RETURNS next cursor (0: done), by how many bytes the counter was corrected
 local tasks, cursors, stats, tags = unpack(KEYS)
-local newer = newer_format(stats)
-if newer then return newer end
+check_format(stats)
 local known, run = redis.call('HMGET', stats, 'bytes', 'bytes_in', 'scheduled'), server_run()
 local bytes, came, scheduled = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
 local held = redis.call('HLEN', tasks)
@@ -22,7 +21,7 @@ sum, seen = tonumber(sum), tonumber(seen)
 local page = redis.call('HSCAN', tasks, cursor, 'COUNT', readable(stats, ARGV[1]))
 for i = 1, #page[2], 2 do
   local size = #page[2][i + 1]
-  add_tags(tags, stats, page[2][i], page[2][i + 1])
+  add_tags(tags, page[2][i], page[2][i + 1])
   seen, sum = seen + 1, size > 0 and sum + size + #page[2][i] or sum
 end
 if page[1] ~= '0' then

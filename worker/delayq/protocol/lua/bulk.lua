@@ -23,6 +23,7 @@
 -- RETURNS next cursor ('': done), how many match: tasks that wait, follow-ups, tasks in flight, dead letters; ids in migration; id and due ms (of a dead letter, time of death) of those listed
 local tags, tasks, delayed, retry, suspect, attempts, dlq, moving, followups, parked, stats, shard_map = unpack(KEYS)
 local deadlines = unpack(KEYS, 13)
+check_format(stats)
 local stale = outdated(shard_map, ARGV[8])
 if stale then return stale end
 local action, tag, kind, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7])
@@ -42,7 +43,7 @@ local function cancel(id, envelope, indexed)
 end
 
 local function look(id, envelope)
-  if not envelope or is_record(id, attempts) then return end
+  if not envelope or is_record(id) then return end
   if moves and moving_on(moving, id) then migrating[#migrating + 1] = id return end
   local due = tonumber(redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id))
   local indexed = due or redis.call('ZSCORE', suspect, id)

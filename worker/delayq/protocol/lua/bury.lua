@@ -12,6 +12,7 @@
 -- ARGV member error ...  lease id:token, and why
 -- RETURNS for each member: buried, superseded (its follow-up took its place) or lease_lost
 local processing, attempts, dlq, dlq_info, followups, delayed, tasks, wake, alarm, stats = unpack(KEYS)
+check_format(stats)
 local at, outcomes, buried = now(), {}, 0
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 for i = 1, #ARGV, 2 do

@@ -17,10 +17,11 @@
 -- RETURNS cancelled, follow_up_cancelled, in_flight, dead or not_found
 local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map, parked = unpack(KEYS)
 local deadlines, tags = unpack(KEYS, 12)
+check_format(stats)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
 if away then return away end
-if is_record(id, attempts) then return 'not_found' end
+if is_record(id) then return 'not_found' end
 local followed = redis.call('HDEL', followups, id) == 1 -- of a task in flight too: it ends without a follow-up
 if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, attempts) then
   weigh(stats, 0, weight(tasks, id))

@@ -27,6 +27,8 @@
 -- RETURNS now ms alone when the claim is abandoned; else now ms, first token, 1 when due tasks remain, µs until a limit that held tasks back permits more (-1: none did, -2: when one ends), ids, dues, envelopes, attempts entries by position, how many suspects wait, for a worker that parks: the runs that records of schedules named before, by position
 local delayed, retry, processing, tasks, attempts, wake, alarm, stats, rate, claim, suspect, isolation = unpack(KEYS)
 local dlq, dlq_info, followups, deadlines, schedules = unpack(KEYS, 13)
+local format, last_token, largest, claimed = unpack(redis.call('HMGET', stats, 'format', 'token', 'largest', 'claimed'))
+check_format(stats, format)
 local us, bytes, number = now_us(), 1048576, tonumber(ARGV[3])
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
@@ -35,7 +37,6 @@ local room, begin = allowance(rate, processing, us, ARGV[5], ARGV[6], ARGV[7], k
 local limit = math.min(tonumber(ARGV[1]), room)
 local fresh = redis.call('ZRANGEBYSCORE', delayed, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local again = redis.call('ZRANGEBYSCORE', retry, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit + 1)
-local last_token, largest, claimed = unpack(redis.call('HMGET', stats, 'token', 'largest', 'claimed'))
 
 -- At most a mebibyte, but at least one task: large replies take time to copy and to send.
 local heavy = limit * (tonumber(largest) or math.huge) > bytes
@@ -51,9 +52,8 @@ local envelopes, left, begins, finish = #ids > 0 and redis.call('HMGET', tasks, 
 if #ids > 0 and redis.call('EXISTS', deadlines, schedules) > 0 then
   -- PRELUDE
   local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
-  begins, finish = starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
+  begins, finish = starter(at, token, expire, processing, delayed, retry, suspect, tasks, attempts, deadlines, alarm)
   for n, id in ipairs(ids) do
-    envelopes[n] = redated(id, envelopes[n], delayed, tasks, deadlines, alarm, stats)
     if not begins(id, envelopes[n], n) then left, envelopes[n] = left + 1, false end
   end
 end
@@ -78,9 +78,8 @@ redis.call('ZCARD', processing) -- a key of another type must fail before any ta
 if #ids > #retried then redis.call('ZREMRANGEBYRANK', delayed, 0, #ids - #retried - 1) end
 if #retried > 0 then redis.call('ZREMRANGEBYRANK', retry, 0, #retried - 1) end
 if #leases > 0 then redis.call('ZADD', processing, unpack(leases)) end
-if suspects > 0 then redis.call('ZREM', suspect, unpack(ids)) end -- also a suspect that an older reaper returned to another index
 local first = string.format('%.0f', token)
-redis.call('HSET', stats, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
+redis.call('HSET', stats, 'format', FORMAT, 'token', token + #ids - 1, 'claimed', raised(claimed, began)) -- Redis formats whole numbers
 if number > 0 then redis.call('SET', claim, ARGV[3] .. ' ' .. expiry .. ' ' .. first .. ' ' .. #ids, 'PX', ARGV[2]) end
 if began + left < #ids then tally(stats, 'orphans', #ids - began - left) end
 local before = finish and finish()

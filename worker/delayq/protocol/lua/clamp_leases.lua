@@ -1,10 +1,12 @@
 -- clamp_leases: after a step back of Redis' clock, shorten leases that would last longer than their duration
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS cursors     hash  clock -> time of the last check, ms
+-- KEYS stats  hash  monotonic counters
 -- ARGV lease_ms  the longest a lease may still last, or be put off
 -- ARGV limit     how many leases at most
 -- RETURNS ms by which the clock stepped back, or 0 when it did not; how many leases were shortened; repeat until it is 0
-local processing, cursors = KEYS[1], KEYS[2]
+local processing, cursors, stats = KEYS[1], KEYS[2], KEYS[3]
+check_format(stats)
 local at, limit = now(), tonumber(ARGV[2])
 local latest, back = at + tonumber(ARGV[1]), stepped_back(cursors, at)
 

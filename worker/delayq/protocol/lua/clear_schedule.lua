@@ -19,6 +19,7 @@
 -- RETURNS how many were removed, where to continue; '' when the change has ended
 local schedules, tasks, attempts, tags, delayed, parked, deadlines, followups, moving, alarm = unpack(KEYS)
 local stats, shard_map = unpack(KEYS, 11)
+check_format(stats)
 local id, limit = ARGV[1], tonumber(ARGV[4])
 local stale = outdated(shard_map, ARGV[5]) or moving_on(moving, id)
 if stale then return stale end

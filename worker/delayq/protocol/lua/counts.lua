@@ -9,7 +9,7 @@
 -- ARGV when ...     "+delay" or an instant, in ms
 -- RETURNS now ms, delayed, retry, suspect, processing, lapsed, dlq, due, of these retries, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats, parked
 local delayed, retry, suspect, processing, dlq, parked, stats = unpack(KEYS)
-local at = now()
+local at = now() -- of any format: nothing is written
 local after_now = '(' .. at
 
 -- Each time costs 2 µs per sorted set that is not empty, with a million tasks too; retry is usually empty.

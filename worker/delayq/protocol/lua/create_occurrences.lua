@@ -24,6 +24,7 @@
 -- ARGV id due body ...  the occurrences; a body is an envelope without its due time
 -- RETURNS how many were created; changed or full when nothing was done
 local schedules, tasks, attempts, dlq, delayed, deadlines, tags, moving, wake, alarm, stats, shard_map = unpack(KEYS)
+check_format(stats)
 local id, version, seen, cursor, look, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local stale = outdated(shard_map, ARGV[10], true) or moving_on(moving, id)
 if stale then return stale end
@@ -31,8 +32,8 @@ local at, of, scores, size, largest = now(), schedule_of(redis.call('HGET', atte
 if not of or of.phase ~= 'on' or of.version ~= tonumber(version) then return 'changed' end
 if seen ~= '' and of.cursor ~= tonumber(seen) then return 'changed' end
 for i = 11, #ARGV, 3 do size = size + #ARGV[i] + #ARGV[i + 2] + 6 end
-local room = ARGV[7] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
-if #ARGV > 10 and (room < (#ARGV - 10) / 3 or size > space_left(stats, ARGV[8])) then
+local room = ARGV[7] - live_tasks(tasks, dlq, moving)
+if #ARGV > 10 and (room < (#ARGV - 10) / 3 or size > space_left(redis.call('HGET', stats, 'bytes'), ARGV[8])) then
   if seen ~= '' then redis.call('ZADD', schedules, 'XX', string.format('%.0f', at + ARGV[9]), id) end
   return 'full'
 end
@@ -47,7 +48,7 @@ for i = 11, #ARGV, 3 do
     size, largest = size + #task + #envelope, math.max(largest, #envelope)
     scores[#scores + 1], scores[#scores + 2] = ARGV[i + 1], task
     note(due)
-    note_fields(task, envelope, deadlines, tags, alarm, stats)
+    note_fields(task, envelope, deadlines, tags, alarm)
   end
 end
 if #scores > 0 then

@@ -2,11 +2,13 @@
 -- KEYS leader    string  owner and lease expiry ms
 -- KEYS scanners  zset    scanner -> time from which it counts as dead, ms
 -- KEYS cursors   hash    clock -> time of the last check, ms
+-- KEYS stats  hash  monotonic counters
 -- ARGV owner     this scanner
 -- ARGV shard     its number: of n scanners, sorted by name, number shard % n should lead
 -- ARGV lease_ms  how long leadership and being counted last unless renewed; 0 gives both up
 -- RETURNS 1 when this scanner leads, ms for which another one leads, ms by which Redis' clock stepped back until clamp_leases has shortened all leases, ms after which this may change without a call of this scanner
-local leader, scanners, cursors = KEYS[1], KEYS[2], KEYS[3]
+local leader, scanners, cursors, stats = unpack(KEYS)
+check_format(stats)
 local owner, shard, lease_ms, at = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), now()
 local holder, expiry = string.match(redis.call('GET', leader) or '', '^(%S+) (%d+)$')
 local left, latest = holder and math.max(0, tonumber(expiry) - at) or 0, at + lease_ms

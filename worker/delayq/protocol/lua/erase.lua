@@ -31,9 +31,10 @@
 local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake = unpack(KEYS)
 local alarm, cursors, stats, leader, scanners, shard_map, moving, moving_info, arrived, rate, parked = unpack(KEYS, 12)
 local deadlines, tags, finished, finished_info, schedules = unpack(KEYS, 23)
-local newer = newer_format(stats)
-if newer then return newer end
 local held, known = redis.call('HLEN', tasks), redis.call('GET', shard_map) or ''
+local format = redis.pcall('HGET', stats, 'format')
+-- What is left of a shard of an older format is erased, once it has no tasks.
+if held > 0 or (tonumber(format) or 0) > tonumber(FORMAT) then check_format(stats, format) end
 local already = known ~= '' and not string.find(known, ' ')
 -- UNLINK, because a DEL of ten million tasks would block Redis for seconds: it frees the memory in the background.
 local keys = redis.call(

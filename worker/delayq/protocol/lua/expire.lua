@@ -18,6 +18,7 @@
 -- RETURNS how many tasks ended, how many entries it examined
 local deadlines, delayed, retry, suspect, parked, tasks, attempts, dlq, dlq_info, followups = unpack(KEYS)
 local wake, alarm, stats = unpack(KEYS, 11)
+check_format(stats)
 local at, late, missed = now(), {}, {}
 local found = redis.call('ZRANGEBYSCORE', deadlines, '-inf', at, 'LIMIT', 0, tonumber(ARGV[1]))
 if #found == 0 then return { 0, 0 } end
@@ -28,7 +29,6 @@ local function examine(id)
   local envelope = redis.call('HGET', tasks, id)
   local dead = not envelope or redis.call('ZSCORE', dlq, id)
   if dead then return end
-  envelope = redated(id, envelope, delayed, tasks, deadlines, alarm, stats)
   local nominal, within = occurrence_of(envelope)
   local unstarted = nominal and at > kept_due(envelope) + within and redis.call('HEXISTS', attempts, id) == 0
   if unstarted or past_deadline(envelope, at) then

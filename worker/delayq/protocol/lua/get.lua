@@ -13,6 +13,7 @@
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS finished  zset  id -> time at which the task was done, ms
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
+-- KEYS stats  hash  monotonic counters
 -- ARGV id       the task
 -- ARGV pattern  the same id as a glob that matches its lease members
 -- ARGV by       the caller's shard map, or ''
@@ -20,12 +21,13 @@
 -- ARGV count    about how many leases to scan
 -- RETURNS nothing when there is no such task, 'done', when and its entry of the history when it is in there, the next cursor when its lease is not on this page, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, followups, shard_map = unpack(KEYS)
-local parked, finished, finished_info = unpack(KEYS, 12)
+local parked, finished, finished_info, stats = unpack(KEYS, 12)
+check_format(stats)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[3]) or moving_on(moving, id)
 if away then return away end
 local envelope = redis.call('HGET', tasks, id)
-if is_record(id, attempts) then return end
+if is_record(id) then return end
 if not envelope then
   local done, info = finished_task(finished, finished_info, id, now())
   return done and { 'done', done, info }

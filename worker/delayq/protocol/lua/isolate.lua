@@ -10,7 +10,6 @@
 -- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS claim       string  the claimer's last claim: number, lease expiry ms, first token, how many tokens
 -- KEYS dlq         zset    id -> time of death
--- KEYS moving      zset    id -> token of tasks in migration to another shard
 -- KEYS alarm       list    token that wakes the sleeping scanner
 -- KEYS dlq_info    hash    id -> reason and last error
 -- KEYS followups   hash    id -> envelope that takes the place of a task when it has ended
@@ -24,8 +23,9 @@
 -- ARGV most          the same
 -- ARGV drops         the same
 -- RETURNS as claim.lua; the last number is how many suspects remain
-local suspect, delayed, retry, processing, tasks, attempts, wake, stats, rate, claim, dlq, moving = unpack(KEYS)
-local alarm, dlq_info, followups, deadlines = unpack(KEYS, 13)
+local suspect, delayed, retry, processing, tasks, attempts, wake, stats, rate, claim, dlq = unpack(KEYS)
+local alarm, dlq_info, followups, deadlines = unpack(KEYS, 12)
+check_format(stats)
 local us, number, bytes = now_us(), tonumber(ARGV[3]), 1048576
 local at = math.floor(us / 1000)
 if abandoned(claim, number, at, ARGV[4]) then return { at } end
@@ -34,13 +34,9 @@ local limit, left = math.min(tonumber(ARGV[1]), room), redis.call('ZCARD', suspe
 if limit < 1 or left == 0 then return { at, 0, 0, begin(0, left > 0), {}, {}, {}, {}, left } end
 local expire = expirer(at, ARGV[8], deadlines, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats)
 local token = next_token(redis.call('HGET', stats, 'token'), us)
-local begins, finish = starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
-
--- An older process without support for suspects may also have put one into another index, where it may not be due yet.
-local function elsewhere(id)
-  local due = math.max(redis.call('ZSCORE', delayed, id) or 0, redis.call('ZSCORE', retry, id) or 0)
-  return due > at or redis.call('ZSCORE', dlq, id) or redis.call('ZSCORE', moving, id)
-end
+local begins, finish = starter(
+  at, token, expire, processing, delayed, retry, suspect, tasks, attempts, deadlines, alarm
+)
 
 -- The suspect that has waited longest, and those of its group behind it: half of a run that crashed, or as many as permitted
 -- of those that never ran isolated. As for claims, at most a mebibyte, but at least one.
@@ -51,14 +47,13 @@ for n = 1, #found, 2 do
   run.group, run.due = run[5].group == tonumber(found[n + 1]) and run[5].group or 0, kept_due(envelope or '', entry)
   bytes = bytes - #(envelope or '')
   if #ids > 0 and (run.group ~= runs[1].group or bytes < 0) then break end
-  local away = elsewhere(id)
-  if away or run.due > at then redis.call('ZREM', suspect, id) end
-  if not away and run.due > at then -- the clock stepped back
+  if run.due > at then -- the clock stepped back
+    redis.call('ZREM', suspect, id)
     redis.call('ZADD', retry, run.due, id)
-  elseif not away and begins(id, envelope, #ids + 1) then
+  elseif begins(id, envelope, #ids + 1) then
     ids[#ids + 1], runs[#runs + 1], envelopes[#ids + 1] = id, run, envelope
-  elseif not away then
-    taken_out(id, delayed, retry, suspect)
+  else
+    redis.call('ZREM', suspect, id)
   end
 end
 local before = finish()
@@ -66,8 +61,8 @@ if #ids == 0 then return { at, 0, 0, begin(0, false), {}, {}, {}, {}, suspects_l
 local half, expiry, dues, counts, leased = math.ceil(#ids / 2), string.format('%.0f', at + ARGV[2]), {}, {}, 0
 redis.call('ZCARD', processing) -- a key of another type must fail before any task is taken
 redis.call('LLEN', wake)
-for _, zset in ipairs({ delayed, retry, suspect }) do redis.call('ZREM', zset, unpack(ids)) end -- wherever an old reaper put them
-redis.call('HSET', stats, 'token', string.format('%.0f', token + #ids - 1))
+redis.call('ZREM', suspect, unpack(ids))
+redis.call('HSET', stats, 'format', FORMAT, 'token', string.format('%.0f', token + #ids - 1))
 for n, id in ipairs(ids) do
   local envelope, failures, crashes, last, due, mark = envelopes[n], unpack(runs[n])
   mark.group, mark.size = n <= half and token or token + half, #ids

@@ -14,8 +14,7 @@
 -- ARGV token  of the batch
 -- RETURNS how many were deleted
 local delayed, retry, tasks, attempts, dlq_info, dlq, moving, moving_info, wake, alarm, stats, schedules = unpack(KEYS)
-local newer = newer_format(stats)
-if newer then return newer end
+check_format(stats)
 local landed, lost, bytes = {}, {}, 0
 local restore = restorer(now(), delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', moving, ARGV[1], ARGV[1])) do

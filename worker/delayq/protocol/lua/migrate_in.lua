@@ -20,8 +20,7 @@
 -- RETURNS how many are new here, or 'LATE' and the last verified token, if that is a later one
 local delayed, retry, tasks, attempts, dlq, dlq_info, arrived, wake, alarm, stats, shard_map = unpack(KEYS)
 local deadlines, tags, schedules = unpack(KEYS, 12)
-local newer = newer_format(stats)
-if newer then return newer end
+check_format(stats)
 local stale = outdated(shard_map, ARGV[1])
 if stale then return stale end
 local shard, token, batch = ARGV[2], ARGV[3], ARGV[2] .. ':' .. ARGV[3]
@@ -42,15 +41,12 @@ for i = 4, #ARGV, 6 do
   local id, index, score, envelope = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if redis.call('HSETNX', tasks, id, envelope) == 1 then
     redis.call('ZADD', indexes[index], score, id)
-    add_tags(tags, stats, id, envelope)
+    add_tags(tags, id, envelope)
     if index == 'schedules' then
-      require_format(stats, 5)
       hint(alarm)
     elseif index ~= 'dlq' then
       note(tonumber(score))
-      note_deadline(id, envelope, deadlines, alarm, stats)
-    elseif deadline_of(envelope) then
-      require_format(stats, 4) -- for redrive.lua
+      note_deadline(id, envelope, deadlines, alarm)
     end
     if ARGV[i + 4] ~= '' then redis.call('HSET', attempts, id, ARGV[i + 4]) end
     if ARGV[i + 5] ~= '' then redis.call('HSET', dlq_info, id, ARGV[i + 5]) end
@@ -62,7 +58,9 @@ end
 announce()
 -- The batch's token is greater than all tokens of its leases, and the next token here must be greater too.
 local ours = tonumber(redis.call('HGET', stats, 'token'))
-if not ours or ours < tonumber(token) or ours >= 2 ^ 53 then redis.call('HSET', stats, 'token', token) end
+if not ours or ours < tonumber(token) or ours >= 2 ^ 53 then
+  redis.call('HSET', stats, 'format', FORMAT, 'token', token)
+end
 weigh(stats, added, 0)
 if twice > 0 then tally(stats, 'deduplicated', twice) end
 note_size(stats, largest)

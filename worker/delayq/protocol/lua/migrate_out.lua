@@ -22,8 +22,7 @@
 -- RETURNS token; of each task taken id, to, index, score, envelope, attempts or '', dlq info or ''; ids that stay; ids that were too large for one call
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, moving_info = unpack(KEYS)
 local followups, stats, shard_map, parked, schedules, tags = unpack(KEYS, 11)
-local newer = newer_format(stats)
-if newer then return newer end
+check_format(stats)
 local stale = outdated(shard_map, ARGV[1], true)
 if stale then return stale end
 local us, bytes, departed, stay, later = now_us(), 262144, {}, {}, {}
@@ -73,5 +72,5 @@ local function depart(id, to, lock)
 end
 
 for i = 3, #ARGV, 2 do depart(ARGV[i], ARGV[i + 1], KEYS[16 + (i - 1) / 2]) end
-if #departed > 0 then redis.call('HSET', stats, 'token', string.format('%.0f', token)) end
+if #departed > 0 then redis.call('HSET', stats, 'format', FORMAT, 'token', string.format('%.0f', token)) end
 return { string.format('%.0f', token), departed, stay, later }

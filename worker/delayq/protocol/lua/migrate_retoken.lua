@@ -7,8 +7,7 @@
 -- ARGV above  the last verified token of the destination
 -- RETURNS how many tasks it has; 0 when they were deleted, because the batch was a late copy
 local moving, moving_info, stats = unpack(KEYS)
-local newer = newer_format(stats)
-if newer then return newer end
+check_format(stats)
 local next = next_token(redis.call('HGET', stats, 'token'), now_us())
 local token, renumbered = string.format('%.0f', math.max(next, tonumber(ARGV[3]) + 1)), 0
 redis.call('HDEL', moving_info, '') -- first, as in hint(), in case memory is full
@@ -18,5 +17,5 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', moving, ARGV[1], ARGV[1])) do
     renumbered = renumbered + 1
   end
 end
-if renumbered > 0 then redis.call('HSET', stats, 'token', token) end
+if renumbered > 0 then redis.call('HSET', stats, 'format', FORMAT, 'token', token) end
 return renumbered

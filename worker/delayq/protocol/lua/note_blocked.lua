@@ -2,6 +2,7 @@
 -- KEYS stats  hash  monotonic counters
 -- RETURNS the time that it recorded, ms
 local stats = KEYS[1]
+check_format(stats)
 local at = now()
-redis.call('HSET', stats, 'blocked_at', at)
+redis.call('HSET', stats, 'format', FORMAT, 'blocked_at', at)
 return at

@@ -10,39 +10,33 @@
 -- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- ARGV interval_us  of spec.limits.ratePerSecond: parked tasks take no start of it; 0: no limit
--- ARGV member due_ms run ...  lease id:token, when the task was due, and the run that the record of its schedule named before
+-- ARGV member run ...  lease id:token, and the run that the record of its schedule named before
 -- RETURNS positions of the leases that were lost
 local processing, tasks, attempts, followups, delayed, wake, alarm, stats, rate, parked = unpack(KEYS)
+check_format(stats)
 local us, lost, count = now_us(), {}, 0
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 redis.call('ZCARD', parked) -- a key of another type must fail before any task is taken
 
--- A client of 0.2 moves a task of version 2 to an earlier time in its index only: the envelope follows. Not that of a task that
--- failed: its due time is that of the next attempt, and earlier than the first one after Redis' clock stepped back.
-local function set_aside(id, due)
+local function set_aside(id)
   if succeed(id) then return end -- it has not begun, and its follow-up replaces it
-  local envelope, entry = redis.call('HGET', tasks, id) or '', redis.call('HGET', attempts, id)
-  if not entry and #envelope > 6 and kept_due(envelope) > due then
-    envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
-    redis.call('HSET', tasks, id, envelope)
-  end
-  redis.call('ZADD', parked, 0, parked_member(id, envelope, entry))
+  local envelope = redis.call('HGET', tasks, id) or ''
+  redis.call('ZADD', parked, 0, parked_member(id, envelope, redis.call('HGET', attempts, id)))
 end
 
-for i = 2, #ARGV, 3 do
-  local n = #ARGV - i -- the last one first: the record of a schedule names that, and then those before it
-  local id, run = id_of(ARGV[n]), ARGV[n + 2]
+for i = 2, #ARGV, 2 do
+  local n = #ARGV + 1 - i -- the last one first: the record of a schedule names that, and then those before it
+  local id, run = id_of(ARGV[n]), ARGV[n + 1]
   if id and redis.call('ZREM', processing, ARGV[n]) == 1 then
     if run ~= '' then forget_run(ARGV[n], id, run, parked, delayed, tasks, attempts) end
-    set_aside(id, tonumber(ARGV[n + 1]))
+    set_aside(id)
     count = count + 1
   else
-    lost[#lost + 1] = (n - 2) / 3
+    lost[#lost + 1] = (n - 2) / 2
   end
 end
 if count > 0 then
   tally(stats, 'parked', count)
-  require_format(stats, 3)
   local dry = (tonumber(redis.call('GET', rate)) or us) - ARGV[1] * count
   if dry <= us then
     redis.call('DEL', rate)

@@ -10,6 +10,7 @@
 -- ARGV id ...     the dead letters
 -- RETURNS how many were purged
 local dlq, dlq_info, tasks, stats, moving, shard_map = unpack(KEYS)
+check_format(stats)
 local away = outdated(shard_map, ARGV[2])
 if away then return away end
 for i = 3, #ARGV do

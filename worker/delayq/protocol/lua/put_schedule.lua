@@ -16,6 +16,7 @@
 -- ARGV passing     1 when the record belongs to another shard now: only one that exists here is changed here
 -- RETURNS created, updated, unchanged, deleting, not_found, full, heavy or owned; the version; the owner
 local schedules, tasks, attempts, dlq, moving, alarm, stats, shard_map = unpack(KEYS)
+check_format(stats)
 local id, body, owner = ARGV[1], ARGV[2], ARGV[3]
 local stale = outdated(shard_map, ARGV[4], true) or moving_on(moving, id)
 if stale then return stale end
@@ -23,7 +24,6 @@ local at, stored = now(), redis.call('HGET', tasks, id)
 local of = schedule_of(redis.call('HGET', attempts, id))
 local live = of and of.phase ~= 'deleting'
 if live and of.owner ~= owner then return { 'owned', of.version, of.owner } end
-if stored and not of and not redis.call('ZSCORE', schedules, id) then return { 'owned', 0, 'task' } end
 if not of and (body == '' or ARGV[7] == '1') then return { 'not_found', 0, owner } end
 if live and stored and string.sub(stored, 1, -7) == body then -- also if the reply to the same call was lost
   return { of.phase == 'on' and 'unchanged' or 'updated', of.version, owner }
@@ -41,12 +41,12 @@ local since = live and of.phase == 'clearing' and kept_due(stored or '') or at
 
 local outcome = body == '' and 'deleting' or live and 'updated' or 'created'
 local size, before = #id + #body + 6, stored and #id + #stored or 0
-local held = redis.call('HLEN', tasks) - redis.call('ZCARD', dlq) - redis.call('ZCARD', moving)
+local held = live_tasks(tasks, dlq, moving)
 if body == '' then
   body, size = string.sub(stored or '', 1, -7), before
 elseif not stored and held >= tonumber(ARGV[5]) then
   return { 'full', 0, owner }
-elseif size - before > space_left(stats, ARGV[6]) then
+elseif size - before > space_left(redis.call('HGET', stats, 'bytes'), ARGV[6]) then
   return { 'heavy', 0, owner }
 end
 local phase, cursor = outcome == 'deleting' and outcome or of and 'clearing' or 'on', cursor_now()
@@ -58,7 +58,6 @@ redis.call('HSET', tasks, id, body .. struct.pack('>I6', since))
 keep_schedule(attempts, id, of)
 redis.call('ZADD', schedules, string.format('%.0f', math.min(at, cursor)), id)
 weigh(stats, size, before)
-require_format(stats, 5)
 note_size(stats, #body + 6)
 hint(alarm)
 return { outcome, of.version, owner }

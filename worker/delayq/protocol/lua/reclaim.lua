@@ -15,6 +15,7 @@
 -- ARGV before_ms    leases that ran out later are left alone; empty: now
 -- RETURNS member and outcome (reclaimed, buried, superseded or orphans) of each lease
 local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats = unpack(KEYS)
+check_format(stats)
 local max_crashes, at = tonumber(ARGV[2]), now()
 local before = math.min(at, tonumber(ARGV[3]) or at)
 local taken, counted = {}, { reclaimed = 0, buried = 0, superseded = 0, orphans = 0 }

@@ -13,8 +13,6 @@
 -- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS cursors     hash  index name -> where the last page ended
 -- KEYS stats       hash  monotonic counters
--- KEYS wake        list  token that wakes an idle worker
--- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV name    of the index
@@ -23,11 +21,9 @@
 -- ARGV count   about how many entries; fewer where they are large
 -- RETURNS next cursor (0: done), id and outcome (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
 local index, delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving = unpack(KEYS)
-local moving_info, followups, cursors, stats, wake, alarm, parked, schedules = unpack(KEYS, 11)
-local newer = newer_format(stats)
-if newer then return newer end
+local moving_info, followups, cursors, stats, parked, schedules = unpack(KEYS, 11)
+check_format(stats)
 local repaired, homeless, running, at = {}, {}, index == processing, now()
-local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 
 -- A task belongs to one index. A lease has precedence, then suspect, then the first of delayed, retry, dlq, moving; of
 -- delayed and retry, the one with the later due time.
@@ -46,7 +42,7 @@ local function repair(id)
     for _, zset in ipairs(homes) do redis.call('ZREM', zset, id) end
     local forgotten = redis.call('HDEL', attempts, id) + redis.call('HDEL', dlq_info, id)
     redis.call('HDEL', moving_info, id)
-    local left = redis.call('HGET', followups, id) -- an older worker without support for follow-ups ended its task
+    local left = redis.call('HGET', followups, id)
     if left then
       redis.call('HDEL', followups, id)
       redis.call('HSET', tasks, id, left)
@@ -54,11 +50,6 @@ local function repair(id)
       homeless[#homeless + 1] = id
     end
     return #homes + forgotten > 0 and 'pruned'
-  end
-  if homes[1] == dlq and not running and succeed(id) then -- an older worker without support for follow-ups buried the task
-    redis.call('HDEL', dlq_info, id)
-    for _, zset in ipairs(homes) do redis.call('ZREM', zset, id) end
-    return 'deduplicated'
   end
   local extra = running and 1 or 2
   for i = extra, #homes do redis.call('ZREM', homes[i], id) end

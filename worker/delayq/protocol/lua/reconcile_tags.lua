@@ -8,8 +8,7 @@
 -- ARGV count   about how many entries
 -- RETURNS next cursor (0: done), no repairs and no ids, as reconcile.lua: these entries are no damage
 local tags, tasks, followups, cursors, stats = unpack(KEYS)
-local newer = newer_format(stats)
-if newer then return newer end
+check_format(stats)
 local cursor = ARGV[1] == '-1' and redis.call('HGET', cursors, 'tags') or math.max(0, tonumber(ARGV[1]))
 local page = redis.call('ZSCAN', tags, cursor, 'COUNT', ARGV[2])
 redis.call('HSET', cursors, 'tags', page[1])

@@ -22,6 +22,7 @@
 -- RETURNS reclaimed, completed, buried, superseded (as buried, but its follow-up took its place), waited or orphans; gone, alive or lock_lost when nothing was done
 local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed = unpack(KEYS)
 local wake, alarm, stats, recovery_lock = unpack(KEYS, 9)
+check_format(stats)
 local member, verdict, at = ARGV[1], ARGV[4], now()
 local id, token = id_of(member)
 local expiry = tonumber(redis.call('ZSCORE', processing, member))

@@ -15,13 +15,14 @@
 -- RETURNS how many were redriven
 local dlq, dlq_info, delayed, attempts, wake, alarm, stats, moving, shard_map, tasks = unpack(KEYS)
 local deadlines = unpack(KEYS, 11)
+check_format(stats)
 local away = outdated(shard_map, ARGV[1])
 if away then return away end
 for i = 2, #ARGV, 2 do
   away = ARGV[1] ~= '' and moving_on(moving, ARGV[i])
   if away then return away end
 end
-local at, redriven, newest = now(), 0, format_of(stats)
+local at, redriven = now(), 0
 local note, announce = announcer(delayed, at, wake, alarm)
 for i = 2, #ARGV, 2 do
   if redis.call('ZREM', dlq, ARGV[i]) == 1 then
@@ -29,11 +30,11 @@ for i = 2, #ARGV, 2 do
     redis.call('HDEL', dlq_info, ARGV[i])
     redis.call('ZADD', delayed, due, ARGV[i])
     -- The envelope ends with the first due time. A deadline counts from it: a new one begins.
-    local envelope = newest > 3 and redis.call('HGET', tasks, ARGV[i])
-    if envelope and deadline_of(envelope) then
+    local envelope = redis.call('HGET', tasks, ARGV[i])
+    if envelope and last_start(envelope) then
       envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
       redis.call('HSET', tasks, ARGV[i], envelope)
-      note_deadline(ARGV[i], envelope, deadlines, alarm, stats)
+      note_deadline(ARGV[i], envelope, deadlines, alarm)
     end
     local begun = string.byte(ARGV[i]) == 64 -- an occurrence has begun, see put_back()
     if due > at or begun then redis.call('HSET', attempts, ARGV[i], attempts_entry(0, 0, due, at, '')) end

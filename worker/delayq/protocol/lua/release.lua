@@ -10,6 +10,7 @@
 -- ARGV member due_ms ...  lease id:token, and the due time to restore
 -- RETURNS positions of the leases that were lost
 local processing, delayed, retry, attempts, suspect, wake, alarm, stats = unpack(KEYS)
+check_format(stats)
 local at, lost, released = now(), {}, 0
 for i = 1, #ARGV, 2 do
   local id, token = id_of(ARGV[i])

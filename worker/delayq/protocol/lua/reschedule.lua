@@ -21,10 +21,11 @@
 -- RETURNS rescheduled, changed, too_far, in_flight, dead or not_found; then the due ms; then 1 when that lay in the past
 local delayed, retry, suspect, tasks, attempts, dlq, wake, alarm, stats, moving, followups, shard_map = unpack(KEYS)
 local parked, deadlines = unpack(KEYS, 13)
+check_format(stats)
 local id, at = ARGV[1], now()
 local away = outdated(shard_map, ARGV[4]) or moving_on(moving, id)
 if away then return away end
-if is_record(id, attempts) then return { 'not_found', 0, 0 } end
+if is_record(id) then return { 'not_found', 0, 0 } end
 local asked = due_at(ARGV[2], at)
 local due = math.max(asked, at)
 local suspected = redis.call('ZSCORE', suspect, id)
@@ -45,7 +46,7 @@ if due > at + tonumber(ARGV[3]) then return { 'too_far', due, 0 } end
 if follow_up then
   follow_up = string.sub(follow_up, 1, -7) .. struct.pack('>I6', due)
   redis.call('HSET', followups, id, follow_up)
-  note_deadline(id, follow_up, deadlines, alarm, stats)
+  note_deadline(id, follow_up, deadlines, alarm)
 else
   local note, announce = announcer(home, at, wake, alarm)
   redis.call('ZADD', home, due, id)
@@ -59,7 +60,7 @@ local version = envelope and #envelope > 6 and math.floor(string.byte(envelope) 
 if home == delayed and (version == 1 or version == 2) or home and deadline_of(envelope) then
   envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
   redis.call('HSET', tasks, id, envelope)
-  note_deadline(id, envelope, deadlines, alarm, stats)
+  note_deadline(id, envelope, deadlines, alarm)
 end
 if home == retry or home and entry then
   local failures, crashes, reason, _, mark = attempts_of(entry)

@@ -19,8 +19,7 @@
 -- RETURNS next cursor (0: done), id and trace of each task that may still be an orphan, ids of restored tasks
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, wake, alarm, stats = unpack(KEYS)
 local parked, schedules = unpack(KEYS, 13)
-local newer = newer_format(stats)
-if newer then return newer end
+check_format(stats)
 local leased, left, adopted, cursor = {}, {}, {}, ARGV[1]
 local restore = restorer(now(), delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
 

@@ -13,9 +13,7 @@
 -- KEYS suspect     zset    id -> token of the run whose group it belongs to
 -- KEYS isolation   string  worker that stops claiming in order to run suspects
 -- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
--- KEYS stats       hash    monotonic counters, and the format of the shard
--- KEYS delayed     zset    id -> due ms
--- KEYS attempts    hash    id -> failures, crashes, due ms, last error
+-- KEYS stats       hash    monotonic counters
 -- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags      zset  tag and id
@@ -25,23 +23,18 @@
 -- ARGV by  the caller's shard map, in which this shard is dropped
 -- RETURNS the shard's current shard map, the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)
-local leader, scanners, suspect, isolation, rate, stats, delayed, attempts, parked, deadlines, tags = unpack(KEYS, 10)
-local finished, finished_info, schedules = unpack(KEYS, 21)
+local leader, scanners, suspect, isolation, rate, stats, parked, deadlines, tags = unpack(KEYS, 10)
+local finished, finished_info, schedules = unpack(KEYS, 19)
+check_format(stats)
 local newer = outdated(shard_map, ARGV[1])
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
 local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.call('ZCARD', processing)
 -- stats stays: if the shard comes back, its counters and tokens must continue to increase. The shard map refuses batches of
 -- older shard maps, so `arrived` is not needed any more.
-if not newer and held == 0 and not newer_format(stats) then
-  if redis.call('HLEN', followups) > 0 then -- an older worker left them: each becomes the task, and migrates
-    local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
-    local page = redis.call('HSCAN', followups, 0, 'COUNT', 100)[2]
-    for i = 1, #page, 2 do succeed(page[i]) end
-  else
-    redis.call(
-      'UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate, parked,
-      deadlines, tags, finished, finished_info, schedules
-    )
-  end
+if not newer and held == 0 then
+  redis.call(
+    'UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate, parked,
+    deadlines, tags, finished, finished_info, schedules
+  )
 end
 return { redis.call('GET', shard_map) or '', home, redis.call('HLEN', tasks) }

@@ -14,6 +14,7 @@
 -- ARGV member delay_ms charge error ...  charge is 1 when this counts as a failure, else 0
 -- RETURNS for each member: retried, buried, superseded (as buried, but its follow-up took its place) or lease_lost
 local processing, retry, attempts, dlq, dlq_info, followups, delayed, tasks, wake, alarm, stats = unpack(KEYS)
+check_format(stats)
 local max_attempts, at = tonumber(ARGV[1]), now()
 local note, announce = announcer(retry, at, wake, alarm)
 local outcomes, counted = {}, { retried = 0, buried = 0, superseded = 0, lease_lost = 0 }

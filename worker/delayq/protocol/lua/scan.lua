@@ -7,6 +7,7 @@
 -- ARGV count   about how many
 -- RETURNS next cursor (0: done), the server's run ID, for which the cursor is valid, how many tasks there are, the ids of this page
 local tasks, stats, shard_map = unpack(KEYS)
+check_format(stats)
 local stale = outdated(shard_map, ARGV[1])
 if stale then return stale end
 local page, ids = redis.call('HSCAN', tasks, ARGV[2], 'COUNT', readable(stats, ARGV[3])), {}

@@ -28,14 +28,14 @@
 -- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
 local shard_map, parked, deadlines, tags, finished, finished_info = unpack(KEYS, 13)
-local stale = outdated(shard_map, ARGV[6], true)
+local format, bytes, largest = unpack(redis.call('HMGET', stats, 'format', 'bytes', 'largest'))
+local stale = check_format(stats, format) or outdated(shard_map, ARGV[6], true)
 if stale then return stale end
 local at, if_exists, repeated, scores, notes, seen = now(), ARGV[1], ARGV[2] == '1', {}, {}, {}
-local room = ARGV[3] - redis.call('HLEN', tasks) + redis.call('ZCARD', dlq) + redis.call('ZCARD', moving)
-local limit, space, done = at + ARGV[5], space_left(stats, ARGV[4]), remembered(if_exists, finished, finished_info, at)
+local room = ARGV[3] - live_tasks(tasks, dlq, moving)
+local limit, space, done = at + ARGV[5], space_left(bytes, ARGV[4]), remembered(if_exists, finished, finished_info, at)
 local note, announce = announcer(delayed, at, wake, alarm)
-local clamped, largest, added, removed, count = 0, 0, 0, 0, 0
-
+local clamped, most, added, removed, count = 0, 0, 0, 0, 0
 local function store(id, body, due)
   if ARGV[7] == '1' and redis.call('HEXISTS', tasks, id) == 0 then return 'elsewhere' end
   if due > limit then return 'too_far' end
@@ -43,7 +43,7 @@ local function store(id, body, due)
     body, due = debounced(id, body, due, at, seen[id], delayed, retry, parked, tasks, attempts, followups)
   end
   local envelope, size = body .. struct.pack('>I6', due), #id + #body + 6
-  largest = math.max(largest, #envelope)
+  most = math.max(most, #envelope)
   if room > 0 and size <= space and not done(id) and redis.call('HSETNX', tasks, id, envelope) == 1 then
     room, space, added, seen[id] = room - 1, space - size, added + size, true
     return 'created', due, envelope
@@ -57,7 +57,7 @@ local function store(id, body, due)
   local before = #stored > 0 and #id + #stored or 0
   if size - before > space then return 'heavy' end
   local waits = taken_out(id, delayed, retry, suspect, dlq) > 0 or unparked(parked, id, tasks, attempts) or seen[id]
-  if not waits then return follow_up(id, envelope, followups, stats), due, envelope end
+  if not waits then return follow_up(id, envelope, followups), due, envelope end
   for _, hash in ipairs({ followups, attempts, dlq_info }) do redis.call('HDEL', hash, id) end
   redis.call('HSET', tasks, id, envelope)
   room, seen[id] = dead and room - 1 or room, true
@@ -75,14 +75,14 @@ for i = 8, #ARGV, 3 do
     scores[#scores + 1], scores[#scores + 2] = due, id
   end
   if envelope then count = count + 1 end
-  if envelope and string.byte(envelope) > 31 then note_fields(id, envelope, deadlines, tags, alarm, stats) end
+  if envelope and string.byte(envelope) > 31 then note_fields(id, envelope, deadlines, tags, alarm) end
 end
 if count > 0 then
   each_slice('ZADD', delayed, scores, 4000)
   tally(stats, 'scheduled', count)
   weigh(stats, added, removed)
   announce()
-  note_size(stats, largest)
+  if most > (tonumber(largest) or 0) then redis.call('HSET', stats, 'format', FORMAT, 'largest', most) end
 end
 if clamped > 0 then tally(stats, 'clamped', clamped) end
 return {at, clamped, notes}

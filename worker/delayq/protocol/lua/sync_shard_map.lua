@@ -2,10 +2,12 @@
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS tasks    hash    id -> envelope
 -- KEYS cursors  hash    home -> epoch of the shard map under which all tasks belong to this shard
+-- KEYS stats  hash  monotonic counters
 -- ARGV by        the caller's shard map; '' only reads
 -- ARGV proposed  1 when shard 0 must decide: it accepts a successor of its own map, and gives it an epoch
 -- RETURNS the shard's current shard map or '', the epoch under which all its tasks belonged here, how many tasks it holds
-local shard_map, tasks, cursors = unpack(KEYS)
+local shard_map, tasks, cursors, stats = unpack(KEYS)
+if ARGV[1] ~= '' then check_format(stats) end
 local by, known = ARGV[1], redis.call('GET', shard_map) or ''
 if ARGV[2] == '1' then
   -- An epoch is a time, so that it is later than any epoch of an erased queue of this name, or before a loss of shard 0.

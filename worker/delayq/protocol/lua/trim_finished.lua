@@ -8,5 +8,6 @@
 -- ARGV limit    how many to remove at most
 -- RETURNS how many were removed
 local finished, finished_info, stats = unpack(KEYS)
+check_format(stats)
 local seconds, count, bytes, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 return trim_oldest(finished, finished_info, stats, now(), seconds, count, bytes, limit)

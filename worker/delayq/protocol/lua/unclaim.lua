@@ -13,6 +13,7 @@
 -- ARGV lease_ms  as the claim had it
 -- RETURNS how many tasks were returned
 local processing, delayed, retry, suspect, tasks, attempts, claim, wake, alarm, stats = unpack(KEYS)
+check_format(stats)
 local at, released = now(), 0
 local number, expiry, first, count = string.match(redis.call('GET', claim) or '', '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
 

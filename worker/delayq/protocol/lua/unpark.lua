@@ -11,6 +11,7 @@
 -- ARGV prefix ...  of `parked`: the kinds that the caller knows, with or without a version; none: all tasks
 -- RETURNS how many were returned, how many tasks remain parked
 local parked, delayed, retry, suspect, attempts, wake, alarm, stats = unpack(KEYS)
+check_format(stats)
 local left, at, count = redis.call('ZCARD', parked), now(), 0
 local fresh, fresh_announce = announcer(delayed, at, wake, alarm)
 local again, again_announce = announcer(retry, at, wake, alarm)

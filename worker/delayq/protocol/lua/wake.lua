@@ -9,11 +9,13 @@
 -- KEYS isolation   string  worker that stops claiming in order to run suspects
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
+-- KEYS stats  hash  monotonic counters
 -- ARGV interval_us  as in claim.lua
 -- ARGV burst        the same
 -- ARGV most         the same
 -- RETURNS now ms, 1 when a task is due and may begin, 1 when an earlier token was not popped, µs until the next due time, µs until the next lease expires (-1: none), µs until a limit lets more of what is due begin (-1: none keeps it back, -2: when one ends), µs until a task may have missed its deadline (-1: none has one), µs until the scanner has to look at a schedule (-1: none)
-local delayed, retry, processing, wake, alarm, rate, suspect, isolation, deadlines, schedules = unpack(KEYS)
+local delayed, retry, processing, wake, alarm, rate, suspect, isolation, deadlines, schedules, stats = unpack(KEYS)
+check_format(stats)
 local us = now_us()
 local at = math.floor(us / 1000)
 

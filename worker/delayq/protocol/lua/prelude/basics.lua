@@ -71,13 +71,30 @@ local function weight(tasks, id)
   return size > 0 and size + #id or 0
 end
 
+-- The format of a shard's keys, see keys.py. What writes `stats` writes the field `format`.
+local FORMAT = '6'
+
+-- Whether `stats` does not exist: the first counter comes with the format.
+local new_shard = false
+
+-- Each script calls this before it writes: a shard of another format stays as it is, and the script ends here. `found` is the
+-- field, if the script has read it with others. A key of another type is left to the script, which fails or repairs it.
+local function check_format(stats, found)
+  if found == nil then found = redis.pcall('HGET', stats, 'format') end
+  if found == FORMAT or type(found) == 'table' then return end
+  if found or redis.call('EXISTS', stats) == 1 then error('UNSUPPORTEDFORMAT ' .. (tonumber(found) or 1)) end
+  new_shard = true
+end
+
 -- Increment a counter. A value that is not a number counts as 0 and is not an error.
 local function tally(stats, field, more)
   local reply = redis.pcall('HINCRBY', stats, field, more)
-  if type(reply) == 'number' then return end
-  local unread = string.find(reply.err, 'not an integer') or string.find(reply.err, 'overflow')
-  if unread then redis.call('HDEL', stats, field) end
-  redis.call('HINCRBY', stats, field, more)
+  if type(reply) ~= 'number' then
+    local unread = string.find(reply.err, 'not an integer') or string.find(reply.err, 'overflow')
+    if unread then redis.call('HDEL', stats, field) end
+    redis.call('HINCRBY', stats, field, more)
+  end
+  if new_shard then redis.call('HSET', stats, 'format', FORMAT) end
 end
 
 -- The new value of a counter that was already read, for a script that writes it together with other fields.
@@ -92,35 +109,22 @@ local function weigh(stats, added, removed)
   if added ~= removed then tally(stats, 'bytes', added - removed) end
 end
 
-local function space_left(stats, most)
+-- How many tasks count for the limit of their number; those in migration count at their destination.
+local function live_tasks(tasks, dlq, moving)
+  local all = redis.call('HLEN', tasks)
+  if redis.call('EXISTS', dlq, moving) == 0 then return all end
+  return all - redis.call('ZCARD', dlq) - redis.call('ZCARD', moving)
+end
+
+local function space_left(bytes, most)
   if most == '0' then return math.huge end
-  return math.max(0, most - math.max(0, tonumber(redis.call('HGET', stats, 'bytes')) or 0))
+  return math.max(0, most - math.max(0, tonumber(bytes) or 0))
 end
 
 -- A scan of tasks reads whole envelopes, even if the caller needs only IDs: at most a quarter of a mebibyte at a time.
 local function readable(stats, count)
   local largest = tonumber(redis.call('HGET', stats, 'largest')) or 16384
   return math.max(1, math.min(tonumber(count), math.floor(262144 / math.max(1, largest))))
-end
-
--- The format of a shard's keys, see keys.py. A shard without the field has format 1; erase.lua deletes keys of any type.
-local FORMAT = 5
-
-local function format_of(stats)
-  local found = redis.pcall('HGET', stats, 'format')
-  return type(found) == 'string' and tonumber(found) or 1
-end
-
--- A script that repairs, migrates or erases returns this error first, if a newer delayq may store tasks in keys that this
--- script does not know.
-local function newer_format(stats)
-  local found = format_of(stats)
-  return found > FORMAT and { err = string.format('NEWERFORMAT %.0f %d', found, FORMAT) }
-end
-
--- A script calls this when it writes a key of format `needed`, after its first write, in case memory is full.
-local function require_format(stats, needed)
-  if format_of(stats) < needed then redis.call('HSET', stats, 'format', needed) end
 end
 
 -- A cursor is valid only on the server that returned it, and only until its restart.

@@ -53,9 +53,9 @@ local function schedule_of(entry)
   }
 end
 
--- Whether an ID is that of the record of a schedule. A task that a client of 0.3.0 stored may have such an ID, too.
-local function is_record(id, attempts)
-  return string.find(id, '^@[^@]*$') and schedule_of(redis.call('HGET', attempts, id)) and true or false
+-- Whether an ID is that of the record of a schedule.
+local function is_record(id)
+  return string.find(id, '^@[^@]*$') ~= nil
 end
 
 -- The further fields of an envelope, see envelope.py: the kind, its version, the deadline in ms after the due time, the latest
@@ -117,26 +117,22 @@ local function past_deadline(envelope, at)
 end
 
 -- Add a task, or its follow-up, to `deadlines` if it may begin too late. An earlier time stays: it may be that of the other one.
-local function note_deadline(id, envelope, deadlines, alarm, stats)
+local function note_deadline(id, envelope, deadlines, alarm)
   local last = last_start(envelope)
   if not last then return end
   local noted, first = tonumber(redis.call('ZSCORE', deadlines, id)), head(deadlines)
   local time = math.min(noted or math.huge, last + 1)
   redis.call('ZADD', deadlines, string.format('%.0f', time), id)
-  require_format(stats, 4)
   if not first or time < first then hint(alarm) end -- the scanner sets its timer
 end
 
--- The envelope of a task with a deadline, which counts from the due time there. A client of 0.2.0 that reschedules or redrives
--- such a task writes only the score in `delayed`: store a later one in the envelope.
-local function redated(id, envelope, delayed, tasks, deadlines, alarm, stats)
-  local due = envelope and last_start(envelope) and tonumber(redis.call('ZSCORE', delayed, id))
-  if not due or due <= kept_due(envelope) or due >= 2 ^ 44 then return envelope end
-  envelope = string.sub(envelope, 1, -7) .. struct.pack('>I6', due)
+-- Give an occurrence in no index a later due time, from which its deadline counts.
+local function postpone(id, due, delayed, tasks, deadlines, alarm)
+  local envelope = string.sub(redis.call('HGET', tasks, id), 1, -7) .. struct.pack('>I6', due)
   redis.call('HDEL', tasks, id) -- first, as in hint(), in case memory is full
   redis.call('HSET', tasks, id, envelope)
-  note_deadline(id, envelope, deadlines, alarm, stats)
-  return envelope
+  redis.call('ZADD', delayed, string.format('%.0f', due), id)
+  note_deadline(id, envelope, deadlines, alarm)
 end
 
 -- Append the members of `tags` for an envelope, which may be without its due time.
@@ -149,16 +145,15 @@ local function tag_entries(entries, id, envelope)
 end
 
 -- Index the tags of a task that is stored. Entries of other tags may remain: every use looks at the envelope.
-local function add_tags(tags, stats, id, envelope)
+local function add_tags(tags, id, envelope)
   local entries = tag_entries({}, id, envelope)
   for _, entry in ipairs(entries) do redis.call('ZADD', tags, 0, entry) end
-  if #entries > 0 then require_format(stats, 4) end
 end
 
 -- Index the deadline and the tags of a task, or of a follow-up, that is stored.
-local function note_fields(id, envelope, deadlines, tags, alarm, stats)
-  note_deadline(id, envelope, deadlines, alarm, stats)
-  add_tags(tags, stats, id, envelope)
+local function note_fields(id, envelope, deadlines, tags, alarm)
+  note_deadline(id, envelope, deadlines, alarm)
+  add_tags(tags, id, envelope)
 end
 
 -- Whether a tag is among those that fields_of() returned.

@@ -43,7 +43,7 @@ local function trim_oldest(finished, finished_info, stats, at, seconds, count, b
   each_slice('ZREM', finished, ids, 4000)
   each_slice('HDEL', finished_info, ids, 4000)
   if left > 0 then
-    redis.call('HSET', stats, 'finished_bytes', string.format('%.0f', math.max(1, size))) -- 0: there is no history
+    redis.call('HSET', stats, 'format', FORMAT, 'finished_bytes', string.format('%.0f', math.max(1, size))) -- 0: there is no history
   else
     redis.call('HDEL', stats, 'finished_bytes')
     redis.call('UNLINK', finished_info)
@@ -72,6 +72,5 @@ local function note_finished(finished, finished_info, stats, arguments, done)
   each_slice('HSET', finished_info, entries, 4000)
   each_slice('ZADD', finished, scores, 4000)
   tally(stats, 'finished_bytes', more)
-  require_format(stats, 4)
   trim_oldest(finished, finished_info, stats, at, seconds, tonumber(count), tonumber(bytes), #ids + 10)
 end

@@ -64,7 +64,7 @@ end
 -- ends those, and stores in the records what has begun. It returns positions, and what the record named before: a worker that
 -- parks the task returns it. An occurrence is judged before its first attempt only. One that migrated before its record waits
 -- for it, for a minute; one that a change is about to remove waits for that.
-local function starter(at, token, expire, processing, delayed, retry, suspect, attempts, alarm)
+local function starter(at, token, expire, processing, delayed, retry, suspect, tasks, attempts, deadlines, alarm)
   local records, before, unstarted = {}, {}, { late = {}, missed = {}, skipped = {}, waits = {} }
 
   local function record_of(id)
@@ -87,7 +87,7 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
     if record and record.phase == 'clearing' and nominal > record.cursor then return 'waits' end
     if at > due + within then return 'missed' end
     if record and alone == 1 then return runs(record, id) and 'skipped' or 'begins' end
-    return alone == 1 and at < nominal + 60000 and 'waits' or 'begins' -- redated() moves the due time while it waits
+    return alone == 1 and at < nominal + 60000 and 'waits' or 'begins'
   end
 
   local function begins(id, envelope, n)
@@ -110,7 +110,7 @@ local function starter(at, token, expire, processing, delayed, retry, suspect, a
     for key, record in pairs(records) do
       if record and (record.claimed or record.changed) then keep_schedule(attempts, key, record) end
     end
-    for _, id in ipairs(unstarted.waits) do redis.call('ZADD', delayed, string.format('%.0f', at + 1000), id) end
+    for _, id in ipairs(unstarted.waits) do postpone(id, at + 1000, delayed, tasks, deadlines, alarm) end
     if #unstarted.waits > 0 then hint(alarm) end
     expire(unstarted.late)
     expire(unstarted.missed, 'missed')

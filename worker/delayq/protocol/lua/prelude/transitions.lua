@@ -15,18 +15,16 @@ local function merged(fresh, again, limit, fits)
   return ids, dues, second
 end
 
--- A function that adds a task without an index to the index where it belongs, never due before its time. One with a deadline,
--- or an occurrence, is due at its time even if that has passed, because a later score would extend it, see redated().
+-- A function that adds a task without an index to the index where it belongs, never due before its time.
 local function restorer(at, delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
   return function(id)
-    if is_record(id, attempts) then
+    if is_record(id) then
       redis.call('ZADD', schedules, at, id)
       return hint(alarm)
     end
     if redis.call('HEXISTS', dlq_info, id) == 1 then return redis.call('ZADD', dlq, at, id) end
     local entry = redis.call('HGET', attempts, id)
-    local home, envelope = entry and retry or delayed, redis.call('HGET', tasks, id) or ''
-    local due = math.max(last_start(envelope) and 0 or at, kept_due(envelope, entry))
+    local home, due = entry and retry or delayed, math.max(at, kept_due(redis.call('HGET', tasks, id) or '', entry))
     local note, announce = announcer(home, at, wake, alarm)
     redis.call('ZADD', home, string.format('%.0f', due), id)
     note(due)
@@ -79,7 +77,7 @@ local function expirer(at, drops, deadlines, tasks, attempts, dlq, dlq_info, fol
     for _, id in ipairs(ids) do
       redis.call('ZREM', deadlines, id) -- first, as in hint(), in case memory is full
       if succeed(id) then
-        note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm, stats)
+        note_deadline(id, redis.call('HGET', tasks, id), deadlines, alarm)
       else
         die(id, unstarted or drops == '1')
       end
@@ -92,9 +90,8 @@ end
 
 -- Store the follow-up of a task in flight. A call whose reply was lost stores it again: the task that runs may have the same
 -- content, and an accepted task must not be lost.
-local function follow_up(id, envelope, followups, stats)
+local function follow_up(id, envelope, followups)
   redis.call('HSET', followups, id, envelope)
-  require_format(stats, 2)
   return 'follows'
 end
 
@@ -116,7 +113,7 @@ end
 
 -- The largest envelope ever stored: claim.lua adds up sizes only if a claim of tasks of this size could be too large.
 local function note_size(stats, size)
-  if size > (tonumber(redis.call('HGET', stats, 'largest')) or 0) then redis.call('HSET', stats, 'largest', size) end
+  if size > (tonumber(redis.call('HGET', stats, 'largest')) or 0) then redis.call('HSET', stats, 'format', FORMAT, 'largest', size) end
 end
 
 -- Whether the lease with this token belongs to the isolated run of the mark: tokens of one claim are consecutive, and all

@@ -95,3 +95,27 @@ def test_the_status_is_written_through_its_subresource_only(cluster: Cluster, na
     apply_status(cluster, namespace, "two", {"conditions": [condition("Scaling")]})
     left = apply_status(cluster, namespace, "one", {})
     assert [item["type"] for item in left["status"]["conditions"]] == ["Scaling"]
+
+
+# --- References.
+
+
+def test_two_appliers_do_not_mix_the_parts_of_a_reference(cluster: Cluster, namespace: str) -> None:
+    def apply(manager: str, **reference: str) -> Any:  # noqa: ANN401 -- a part of a document
+        redis = {"standalone": {"host": "redis"}, "auth": {"passwordSecretRef": reference}}
+        path = f"{delayqueues(namespace)}/orders"
+        body = cluster.rest.patch(path, document(redis=redis), APPLY, fieldManager=manager, force="true")
+        return body["spec"]["redis"]["auth"]["passwordSecretRef"]
+
+    assert apply("one", name="old", key="secret") == {"name": "old", "key": "secret"}
+    assert apply("two", name="new") == {"name": "new", "key": "password"}
+
+
+def test_a_schedule_stays_with_its_queue(cluster: Cluster, namespace: str) -> None:
+    schedules = delayqueues(namespace).replace("delayqueues", "delayschedules")
+    spec = {"queueRef": {"name": "orders"}, "everySeconds": 60}
+    body = document(spec) | {"kind": "DelaySchedule"}
+    stored = cluster.rest.create(schedules, body)
+    with pytest.raises(Refused, match=r"spec\.queueRef: .*queueRef cannot be changed"):
+        cluster.rest.replace(f"{schedules}/orders", stored | {"spec": spec | {"queueRef": {"name": "shop"}}})
+    cluster.rest.replace(f"{schedules}/orders", stored | {"spec": spec | {"everySeconds": 90}})

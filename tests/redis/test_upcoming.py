@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000
 HEAVY: dict[str, Any] = {"everySeconds": None, "cron": "* * * * *", "timeZone": "Europe/Lisbon"}
-LARGE: dict[str, Any] = {"payload": "x" * 60_000}  # four are a page
+LARGE: dict[str, Any] = {"payload": '"' + "x" * 60_000 + '"'}  # JSON text; four are a page
 NEVER = float("inf")  # the time is not over
 
 

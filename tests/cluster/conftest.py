@@ -46,7 +46,7 @@ RIGHTS = (
 def forks() -> Iterator[None]:
     """Of operators, of pods on a ProcessNode, and of each ForkedPlugin."""
     plugin = ("root", "status", "holding", "report", "schedules", "passed")
-    commands = (f"delayq.cli.kubectl.{each}" for each in plugin)
+    commands = (f"delayq_operator.kubectl.{each}" for each in plugin)
     with forking("delayq_operator.runtime.cli", *commands, "tests.preloaded"):
         yield
 

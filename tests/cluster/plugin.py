@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from delayq.cli.kubectl import main
+from delayq_operator.kubectl import main
 
 from tests.cluster.harness.binaries import binary
 from tests.forking import CONTEXT

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 import yaml
-from delayq.cli.kubectl.passed import Passed
-from delayq.cli.kubectl.root import kubectl_dq
 from delayq.cli.root import delayq
 from delayq.client.document import parse_text
 from delayq.errors import InvalidDocument
+from delayq_operator.kubectl.passed import Passed, call
+from delayq_operator.kubectl.root import kubectl_dq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,8 +113,15 @@ def carries_nothing_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     def parsed(self: click.Command, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
         return invoke(self, ctx) if isinstance(self, click.Group) else None
 
+    def parsed_there(self: Passed, ctx: click.Context) -> None:
+        """In the pod, `delayq` parses the options."""
+        name, *rest = ctx.params["words"] or ["-"]
+        if name.startswith("-"):
+            raise click.UsageError("Missing NAME, which comes first")
+        click.Group.main(delayq, list(call(self.path, rest).words), standalone_mode=False)
+
     monkeypatch.setattr(click.Command, "invoke", parsed)
-    monkeypatch.setattr(Passed, "invoke", lambda *_: None)
+    monkeypatch.setattr(Passed, "invoke", parsed_there)
     monkeypatch.chdir(tmp_path)
 
 

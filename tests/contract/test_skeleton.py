@@ -81,7 +81,7 @@ def test_the_architecture_has_the_same_layers_in_the_same_order(package: str, ti
 
 
 WITH_EFFECTS = {
-    "__main__", "handlers", "runtime", "polling", "kube",
+    "__main__", "kubectl", "handlers", "runtime", "polling", "kube",
     "base.metrics", "base.limiter", "base.supervision", "base.work_queue",
     "cache.watches", "cache.watch_verifier", "scrape.exposition", "scaling.autoscaler", "scaling.victims",
     "status.awaited", "status.events", "status.guards", "status.lateness",

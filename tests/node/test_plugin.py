@@ -1,4 +1,4 @@
-"""kubectl dq where it matters: into real pods by exec, to Redis by a forwarded port, with real logs in a report."""
+"""kubectl dq where it matters: into real pods by exec, with real logs in a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import SyncClient
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.plugin import Plugin
@@ -172,37 +171,7 @@ def on_a_terminal(dq: Plugin, *args: str, keys: bytes, code: int) -> bytes:
     return seen
 
 
-def test_redis_is_reached_by_a_forwarded_port_when_no_scanner_is_ready(own: Plugin, world: NodeWorld) -> None:
-    """By the name of its Service, with a password that nobody sees. No scanner could get ready meanwhile."""
-    world.make("secrets", {"metadata": {"name": "redis-auth"}, "stringData": {"password": PASSWORD}})
-    world.connection.config_set("requirepass", PASSWORD)
-    auth = {"auth": {"passwordSecretRef": {"name": "redis-auth"}}}
-    redis = {"standalone": {"host": "redis"}, **auth}
-    world.begin(wait="", redis=redis, worker={"replicas": 0}, scanner={"replicas": 0})
-    said = own.out("schedule", "orders", '{"order": 7}', "--id", "order-7", "--in", "2h", "--port-forward")
-    assert said.startswith("scheduled order-7, due ")
-    url = world.redis.url.replace("redis://", f"redis://:{PASSWORD}@")
-    with SyncClient(url, queue="orders") as client:
-        assert client.counts().waiting == 1
-
-    with watched(own) as watching:
-        assert any(f"--namespace={world.namespace}" in line for line in processes("port-forward"))
-        assert processes(PASSWORD) == []
-        os.killpg(watching.pid, signal.SIGINT)
-        assert watching.wait(20) == 130
-    mine = f"--namespace={world.namespace}"
-    assert not [line for line in processes("port-forward") if mine in line], "nothing is left behind"
-    assert json.loads(own.out("forecast", "orders", "-o", "json"))
-    done = own.run("task", "list", "orders", "--port-forward", "-n", "default")
-    assert done.returncode == 6
-    world.patch("secrets", "redis-auth", {"stringData": {"password": "another-one"}})
-    said = own.err("task", "list", "orders", "--port-forward", code=4)
-    assert said.startswith("error: ")
-    assert "another-one" not in said
-    world.connection.config_set("requirepass", "")  # who tidies up has none
-
-
-def test_the_doctor_looks_from_a_pod_that_is_not_ready(own: Plugin, world: NodeWorld) -> None:
+def test_the_doctor_looks_from_a_pod_that_is_not_ready(own: Plugin, world: NodeWorld, tmp_path: Path) -> None:
     """Redis cannot be reached, so no scanner is ready: that is when one asks."""
     world.begin(wait="", redis={"standalone": {"host": "10.255.255.1"}}, worker={"replicas": 0})
     eventually(
@@ -213,6 +182,9 @@ def test_the_doctor_looks_from_a_pod_that_is_not_ready(own: Plugin, world: NodeW
     assert "✗ connect" in done.stdout
     done = own.run("task", "list", "orders")
     assert done.returncode == 4
+    file = tmp_path / "report.tar.gz"
+    own.out("report", "orders", "-o", str(file))
+    assert "✗ connect" in unpacked(file)["doctor.txt"]
     assert "cannot reach Redis at 10.255.255.1:6379" in done.stderr
     assert "kubectl dq doctor orders" in done.stderr
 

@@ -227,7 +227,7 @@ def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_bu
 def test_on_kubernetes_it_names_commands_of_the_plugin(
     orders: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a pod, and in kubectl dq with a forwarded port: there nobody starts `delayq run`."""
+    """In a pod: there nobody starts `delayq run`."""
     path = document(tmp_path, one_server(orders).port)
     orders.seed(State(delayed={"a": NOW - 60_000}))
     assert "start delayq run" in findings(path, code=1)["tasks"]["hint"]

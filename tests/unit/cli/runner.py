@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 EMPTY: dict[str, str | None] = {"DELAYQ_REDIS_URL": None, "DELAYQ_CONFIG": None, "DELAYQ_SECRETS_DIR": None}
 
 
-def run(*args: str, stdin: bytes | str = b"", by: str = "delayq", **env: str) -> Result:
-    """What a command says and how it exits; an exception that no user should see fails the test. `by`: its program."""
+def run(*args: str, stdin: bytes | str = b"", **env: str) -> Result:
+    """What a command says and how it exits; an exception that no user should see fails the test."""
     return CliRunner().invoke(
-        delayq, args, input=stdin, env={**EMPTY, **env}, catch_exceptions=False, prog_name=by
+        delayq, args, input=stdin, env={**EMPTY, **env}, catch_exceptions=False, prog_name="delayq"
     )

@@ -39,11 +39,12 @@ def test_a_document_says_everything(here: Path) -> None:
         assert "the document sets both" in run("status", "queue.yaml", *option).stderr
 
 
-def test_under_kubectl_dq_the_hint_does_not_name_its_temporary_document(here: Path) -> None:
+def test_in_a_pod_the_hint_names_the_plugin(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "queue.yaml").write_text(RIGHT)
     args = ("status", "queue.yaml", "--redis", URL)
+    monkeypatch.setattr(target, "CONFIG_FILE", "queue.yaml")
     assert "hint:  delayq doctor queue.yaml " in run(*args).stderr
-    assert "hint:  kubectl dq doctor orders checks" in run(*args, by="kubectl dq").stderr
+    assert "hint:  kubectl dq doctor orders checks" in run(*args, KUBERNETES_SERVICE_HOST="10.0.0.1").stderr
 
 
 def test_a_name_finds_the_document_in_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-import click
-
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
@@ -81,9 +79,6 @@ def _answers(address: Address) -> bool:
             return False
 
 
-PLUGIN: Final = "kubectl dq"
-
-
 def _has_address(place: Place) -> bool:
     try:
         return place.is_socket or bool(socket.getaddrinfo(place.host, place.port))
@@ -138,10 +133,9 @@ class Target:
 
     @property
     def delay_queue(self) -> str:
-        """The name of the DelayQueue in a pod of it, and under kubectl dq; elsewhere empty."""
+        """The name of the DelayQueue in a pod of it; elsewhere empty."""
         pod = self.path == Path(CONFIG_FILE) and "KUBERNETES_SERVICE_HOST" in os.environ
-        there = pod or by_plugin()
-        return self.document.metadata.name if there and self.document is not None else ""
+        return self.document.metadata.name if pod and self.document is not None else ""
 
     @property
     def hint(self) -> str:
@@ -150,8 +144,8 @@ class Target:
 
     def command(self, verb: str) -> str:
         """Return a command on this queue for a hint."""
-        if by_plugin():
-            return f"{PLUGIN} {verb} {self.delay_queue}"
+        if self.delay_queue:
+            return f"kubectl dq {verb} {self.delay_queue}"
         option = " --redis URL" if self.source == "--redis" and URL_VARIABLE not in os.environ else ""
         return f"delayq {verb} {self.path or self.queue}{option}"
 
@@ -180,12 +174,6 @@ class Target:
         if self.document is not None:
             client.take_only(TakenKinds.of(self.document.spec.handler, UNKNOWN_KIND))
         return client
-
-
-def by_plugin() -> bool:
-    """Whether kubectl dq runs this command here, with a temporary document and a forwarded port."""
-    context = click.get_current_context(silent=True)
-    return context is not None and context.find_root().info_name == PLUGIN
 
 
 def resolve(

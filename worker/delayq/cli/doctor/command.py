@@ -26,7 +26,7 @@ from delayq.cli.formats import clean
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.snapshot import fetch_shard_map
-from delayq.cli.target import Target, by_plugin, is_path, resolve
+from delayq.cli.target import Target, is_path, resolve
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
@@ -52,7 +52,7 @@ def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  
     the document's callable, to check whether a worker can start. With durability.confirm, it tests a write of its own.
     """
     findings: list[Finding] = []
-    for finding in examine(queue, elsewhere=by_plugin(), **where):
+    for finding in examine(queue, **where):
         findings.append(finding)
         if output == "table":
             click.echo(text(finding))
@@ -61,11 +61,8 @@ def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  
     sys.exit(verdict(findings, strict=strict))
 
 
-def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- as above
-    """Yield the findings of each check in order; leave out checks that cannot run.
-
-    `elsewhere`: the handler's code is in a cluster, and only Redis is reachable from here.
-    """
+def examine(queue: str, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- as above
+    """Yield the findings of each check in order; leave out checks that cannot run."""
     try:
         if is_path(queue):
             yield ok("document", f"{queue} is a valid DelayQueue: {read(queue).queue}")
@@ -88,10 +85,10 @@ def examine(queue: str, *, elsewhere: bool = False, **where: Any) -> Iterator[Fi
         reached = reached and not found.unreachable
         away = target.away() if found.unreachable and found.check == "connect" else ""
         yield replace(found, hint=f"{away}; {found.hint}") if away else found
-    yield from check_handler(target, elsewhere=elsewhere)
+    yield from check_handler(target)
     if reached:
         yield from check_schedules(target)
-    yield from check_files(target, elsewhere=elsewhere)
+    yield from check_files(target)
     yield from check_guard(target, reached=reached)
 
 

@@ -36,13 +36,13 @@ CALLS_THE_CHECK: Final = {"DELAYQ_HORIZONS_PORT", "DELAYQ_REAPER"}
 """The operator sets the first one in a scanner's pod and the second one in a reaper's."""
 
 
-def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
+def handler(target: Target) -> Iterator[Finding]:
     """Check the handler as a starting worker does. Do not call an HTTP service.
 
-    `elsewhere`: the code is in a cluster. It is also absent where the document is mounted: in a scanner's pod.
+    Its code is absent where the document is mounted: in a scanner's pod.
     """
     document, path = target.document, target.path
-    if document is None or path is None or elsewhere or path == Path(CONFIG_FILE):
+    if document is None or path is None or path == Path(CONFIG_FILE):
         return
     local = [each for each in document.spec.handler.each if each.http is None]
     if not local:
@@ -63,13 +63,13 @@ def handler(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
     yield ok(NAME, ", ".join(targets))
 
 
-def files(target: Target, *, elsewhere: bool) -> Iterator[Finding]:
+def files(target: Target) -> Iterator[Finding]:
     """Check the mounted files of HTTP services; in a pod those that are mounted there.
 
-    `elsewhere`: the files are in a cluster, and so they may be if only Redis is given.
+    They may be elsewhere if only Redis is given.
     """
     document = target.document
-    if document is None or elsewhere:
+    if document is None:
         return
     services = document.spec.http_services
     if target.path == Path(CONFIG_FILE):  # scanners and reapers call the check, workers the handlers

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import pytest
-from delayq.cli.kubectl.refusals import refusal
+from delayq_operator.kubectl.refusals import refusal
 
 
 @pytest.mark.parametrize(
     ("err", "code", "words"),
     [
-        ('error: the server doesn\'t have a resource type "delayqueues"', 4, "the CRD is not installed"),
+        ('error: the server doesn\'t have a resource type "delayqueues"', 4, "have a resource type"),
         ('Error from server (NotFound): namespaces "shop" not found', 6, 'namespaces "shop" not found'),
         (
             "Unable to connect to the server: dial tcp: lookup k8s: no such host",
             4,
-            "cannot reach the API server",
+            "Unable to connect to the server",
         ),
-        ("error: You must be logged in to the server (Unauthorized)", 5, "not logged in"),
+        (
+            "error: You must be logged in to the server (Unauthorized)",
+            5,
+            "not allowed: You must be logged in",
+        ),
+        ("error: timed out waiting for the condition", 4, "timed out"),
+        (
+            "Error from server (BadRequest): pod x does not have a host assigned",
+            4,
+            "does not have a host assigned",
+        ),
         ('error: context "x" does not exist', 2, 'context "x" does not exist'),
         ("Error from server (ServiceUnavailable): etcdserver: leader changed", 4, "leader changed"),
         ('The DelayQueue "orders" is invalid: spec.shards: too many', 3, "spec.shards: too many"),
@@ -28,6 +38,12 @@ def test_each_trouble_has_its_code(err: str, code: int, words: str) -> None:
     found = refusal(f"E0101 00:00:00.000000   1 memcache.go:265] couldn't\n{err}\n")
     assert found.code == code
     assert words in found.message
+    assert not found.message.startswith(("error: ", "Error from server"))
+
+
+def test_without_the_crd_it_says_how_to_install_it() -> None:
+    found = refusal('error: the server doesn\'t have a resource type "delayqueues"')
+    assert found.hint.startswith("install the operator and the CRD: delayq crd | kubectl apply")
 
 
 def test_without_a_kubeconfig_it_says_so() -> None:
@@ -47,4 +63,4 @@ def test_who_may_not_exec_is_not_allowed_either() -> None:
         'in API group "" in the namespace "shop"'
     )
     assert (found.code, found.message.split(":")[0]) == (5, "not allowed")
-    assert found.hint == "kubectl auth can-i create pods --subresource=exec -n shop checks this right"
+    assert found.hint.startswith("ask for this right")

@@ -1,6 +1,6 @@
 """Run a delayq command in a pod until its stdin closes, which means that `kubectl exec` has ended.
 
-Usage: `python3 -m delayq.cli.kubectl.stdin_watchdog top …`. Kubernetes does not stop the process in the pod
+Usage: `python3 -m delayq.cli.stdin_watchdog top …`. Kubernetes does not stop the process in the pod
 when kubectl ends, and still reads its output: without the watchdog, an endless command would never stop.
 """
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from delayq.cli.exits import CommandError
-from delayq.cli.kubectl.kubectl import VARIABLE, Kubectl, Where
-from delayq.cli.kubectl.redis_access import LINE_BYTES, RedisAccess, by_exec
-from delayq.cli.kubectl.remote_command import RemoteCommand
+from delayq_operator.kubectl import remote
+from delayq_operator.kubectl.kubectl import VARIABLE, Kubectl
+from delayq_operator.kubectl.passed import Call
 
 if TYPE_CHECKING:
     from io import FileIO
 
-QUEUE = {"metadata": {"namespace": "shop", "name": "orders"}}
 PROGRAM = r"""#!/bin/sh
 printf '%s ' "$@" > "$CALLED"
 printf 'due\t7\n\033]0;owned\007\302\2332Jdead\t0\n'
@@ -26,11 +27,11 @@ printf 'due\t7\n\033]0;owned\007\302\2332Jdead\t0\n'
 RAW, FILTERED = "due\t7\n\x1b]0;owned\x07\x9b2Jdead\t0\n", "due\t7\n·]0;owned··2Jdead\t0\n"
 
 
-def by(target: object = None, **more: bool) -> RemoteCommand:
-    return RemoteCommand(path=("doctor",), typed=("--",), sent=("--",), target=target, **more)
+def by(*, terminal: bool = False, **files: str) -> Call:
+    return Call(words=("doctor",), files=files, terminal=terminal)
 
 
-def output_on_a_terminal(monkeypatch: pytest.MonkeyPatch, command: RemoteCommand, *, typing: bool) -> str:
+def output_on_a_terminal(monkeypatch: pytest.MonkeyPatch, command: Call, *, typing: bool) -> str:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "w") as stdout, Path(os.ttyname(theirs) if typing else os.devnull).open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -38,7 +39,7 @@ def output_on_a_terminal(monkeypatch: pytest.MonkeyPatch, command: RemoteCommand
         stdio = os.dup(1)
         os.dup2(theirs, 1)  # what a child inherits
         try:
-            assert by_exec(Kubectl(Where()), RedisAccess(queue=QUEUE, pod="orders-scanner-0"), command) == 0
+            assert remote.run(Kubectl(), "orders", command) == 0
         finally:
             os.dup2(stdio, 1)
             os.close(stdio)
@@ -54,24 +55,23 @@ def _read(screen: FileIO) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("command", "typing", "shown", "exec_options"),
+    ("command", "typing", "shown", "exec_option"),
     [
-        (by(), False, FILTERED, []),
-        (by(), True, FILTERED, []),
-        (by(reads_stdin=True), True, FILTERED, ["-i"]),
-        (by(long=True), True, FILTERED, ["-i"]),
-        (by(terminal=True), False, FILTERED, []),
-        (by(terminal=True, long=True), True, RAW, ["-it"]),
+        (by(), False, FILTERED, "-i"),
+        (by(), True, FILTERED, "-i"),
+        (by(stdin="-"), True, FILTERED, "-i"),
+        (by(terminal=True), False, FILTERED, "-i"),
+        (by(terminal=True), True, RAW, "-it"),
     ],
 )
 def test_what_a_pod_prints_cannot_control_the_terminal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    command: RemoteCommand,
+    command: Call,
     typing: bool,
     shown: str,
-    exec_options: list[str],
+    exec_option: str,
 ) -> None:
     """Unless the command draws or asks: only then the pod gets the terminal."""
     program = tmp_path / "kubectl"
@@ -80,8 +80,11 @@ def test_what_a_pod_prints_cannot_control_the_terminal(
     monkeypatch.setenv(VARIABLE, str(program))
     monkeypatch.setenv("CALLED", str(tmp_path / "called"))
     assert output_on_a_terminal(monkeypatch, command, typing=typing) == shown
-    before, _, _ = (tmp_path / "called").read_text().partition(" -- ")
-    assert [word for word in before.split() if re.fullmatch("-[a-z]+", word)] == exec_options
+    before, _, after = (tmp_path / "called").read_text().partition(" -- ")
+    assert before.split()[:2] == ["exec", "deployment/orders-scanner"]
+    assert re.findall(" (-[a-z]+)", before) == [exec_option]
+    watched = exec_option == "-i" and not command.files
+    assert after.split()[:-1] == (["python3", "-m", "delayq.cli.stdin_watchdog"] if watched else ["delayq"])
 
 
 def test_output_without_a_line_break_arrives_in_parts_and_whole(
@@ -95,22 +98,13 @@ def test_output_without_a_line_break_arrives_in_parts_and_whole(
     program.chmod(0o755)
     monkeypatch.setenv(VARIABLE, str(program))
     monkeypatch.setenv("PYTHONUTF8", "1")
-    parts = Parts()
-    command = by(target=parts)
-    assert by_exec(Kubectl(Where()), RedisAccess(queue=QUEUE, pod="orders-scanner-0"), command) == 0
-    assert "".join(parts.written) == "é" * 100_000
-    assert max(map(len, parts.written)) <= LINE_BYTES
+    assert remote.run(Kubectl(), "orders", by(stdout=str(tmp_path / "file"))) == 0
+    assert (tmp_path / "file").read_text() == "é" * 100_000
     assert capsys.readouterr().err == "é" * 100_000 + "\n"
-
-
-class Parts:
-    """Where a command writes."""
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-
-    def write(self, text: str) -> None:
-        self.written.append(text)
+    wrote: list[str] = []
+    remote._copy(io.StringIO("é" * 100_000), SimpleNamespace(write=wrote.append, flush=bool))  # type: ignore[arg-type]
+    assert "".join(wrote) == "é" * 100_000
+    assert max(map(len, wrote)) <= remote.LINE_CHARACTERS
 
 
 def test_of_the_errors_of_a_pod_that_prints_many_the_last_are_told(
@@ -121,6 +115,6 @@ def test_of_the_errors_of_a_pod_that_prints_many_the_last_are_told(
     program.chmod(0o755)
     monkeypatch.setenv(VARIABLE, str(program))
     with pytest.raises(CommandError, match="gone") as caught:
-        by_exec(Kubectl(Where()), RedisAccess(queue=QUEUE, pod="orders-scanner-0"), by())
+        remote.run(Kubectl(), "orders", by())
     assert "99999" in str(caught.value)
     assert "\n9000\n" not in str(caught.value)

@@ -41,6 +41,7 @@ class Release:
             "worker": {"image": _image(images["worker"])},
             "test": {"redis": redis.spec},
             "log": {"level": "debug"},
+            "replicas": 1,  # whose pod and metrics the tests read
         }
         release = cls(node, redis, values)
         release.helm("install")

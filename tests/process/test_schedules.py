@@ -84,7 +84,7 @@ def test_each_time_is_created_once_while_scanners_and_redis_are_killed_and_the_c
         clock.shift_ms(latest_ms - fleet.server.now_ms())
         until(partial(ran, fleet, every_minute("poll", began_ms, latest_ms)), "all that is due has run")
         starts = fleet.starts()
-        assert restarted or {len(runs) for runs in starts.values()} == {1}
+        assert restarted or {len(runs) for runs in starts.values()} <= {1}  # none, if the clock only fell
         assert starts.keys() - every_minute("poll", began_ms, fleet.server.now_ms()) == set()
 
         def each_once() -> (

@@ -108,7 +108,7 @@ def test_horizons_contain_occurrences_that_are_not_stored_yet_and_each_only_once
         apply(client, "poll", everySeconds=60)
         until(partial(redis.zcard, fleet.keys.delayed), "occurrences are created ahead")
         is_exact()  # and from now on, the scanner creates them a day ahead
-        apply(client, "poll", everySeconds=60, task={"payload": 1})
+        apply(client, "poll", everySeconds=60, task={"payload": "1"})
         until(lambda: redis.zcard(fleet.keys.delayed) > 900, "more occurrences are created")
         is_exact()
 

@@ -15,7 +15,7 @@ from tools.crds.schema import document
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from tools.crds.status import Part
+    from tools.crds.parts import Part
 
 Schema = dict[str, Any]
 

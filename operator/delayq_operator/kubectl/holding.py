@@ -25,10 +25,9 @@ def hold(kubectl: Kubectl, name: str, *, drain: bool) -> None:
     This sets spec.stopPolicy to Hold, with --drain to HoldAndDrain. A tool that applies the DelayQueue may reset it.
     """
     then = "then the workers stop" if drain else "new workers claim nothing"
-    said = (
-        f"{name} held: running tasks finish, {then}; scheduled tasks wait.\nTo start tasks again: kubectl dq"
-    )
-    _change(kubectl, name, f"{said} unhold {name}", spec={"stopPolicy": "HoldAndDrain" if drain else "Hold"})
+    said = f"{name} held: running tasks finish, {then}; scheduled tasks wait."
+    spec = {"stopPolicy": "HoldAndDrain" if drain else "Hold"}
+    _change(kubectl, name, f"{said}\nTo start tasks again: kubectl dq unhold {name}", spec=spec)
 
 
 @click.command()

@@ -150,7 +150,8 @@ def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
 ) -> None:
     """A template with the operator's account, a queue in its own namespace, and one that is too large to be kept."""
     reaper = {"reaper": {"template": {"spec": {"serviceAccountName": ACCOUNT}}}}
-    large = {"worker": {"template": {"metadata": {"annotations": {"a": "x" * 400_000}}}}}
+    annotations = {f"a{at}": "x" * 32_000 for at in range(13)}
+    large = {"worker": {"template": {"metadata": {"annotations": annotations}}}}
     home = f"operator-{uuid4().hex[:8]}"
     make_namespace(cluster, home)
     own = (f"--own-namespace={home}", f"--own-service-account={ACCOUNT}")

@@ -134,12 +134,9 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
         assert world.there("deployments", f"{name}-worker")
 
 
-CLAIM: Final = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "lots"}}}
+UNMOUNTED: Final = {"name": "worker", "volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
 BROKEN: Final[dict[str, dict[str, Any]]] = {
-    # The CRD does not describe this field, and the API server names no path.
-    "It is in spec.worker.template.": {
-        "volumes": [{"name": "a", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}}]
-    },
+    'volumeMounts[2].name: Not found: "cache"': {"containers": [UNMOUNTED]},
     'Unsupported value: "Sometimes"': {"containers": [{"name": "worker", "imagePullPolicy": "Sometimes"}]},
 }
 

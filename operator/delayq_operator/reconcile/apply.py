@@ -33,9 +33,6 @@ Not Conflict: it means that the informer cache is stale, and the next reconcilia
 """
 
 
-NO_PATH: Final = "quantities must match"
-
-
 @dataclass(slots=True)
 class Outcome:
     """The result of a plan."""
@@ -88,7 +85,7 @@ class Applier:
                 wanted = _with_replicas(change, scale)
                 take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
         except REFUSED as error:
-            outcome.failures.append(f"{label}: {error.message.rstrip('.')}.{_where(change, error.message)}")
+            outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
             return
         if change.live is None:
             again = self._children.found_again(change.kind, (resource.key.namespace, change.name))
@@ -118,12 +115,6 @@ class Applier:
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
         self._children.gone(child.kind, (namespace, child.name), ours=True)
-
-
-def _where(change: Change, refusal: str) -> str:
-    """Name the template: the API server gives no path of a quantity that it cannot read."""
-    component = change.body["metadata"]["labels"][names.COMPONENT_LABEL]
-    return f" It is in spec.{component}.template." if NO_PATH in refusal else ""
 
 
 def _with_replicas(change: Change, scale: Scale) -> Object:

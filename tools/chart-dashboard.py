@@ -226,10 +226,10 @@ OPERATOR = (
         {"{{verb}} {{resource}}": rate("delayq_operator_api_writes_total", "verb, resource", "")},
     ),
     Panel(
-        "Age of watches",
-        "Time since the last sign of life.",
+        "Age of lists",
+        "Time since all kinds were last listed: they are each minute.",
         "s",
-        {"{{resource}}": "max by (resource) (delayq_operator_watch_age_seconds)"},
+        {"{{namespace}}": "max by (namespace) (delayq_operator_list_age_seconds)"},
     ),
     Panel("Leader", "Exactly one pod works.", "short", {"{{pod}}": "max by (pod) (delayq_operator_leader)"}),
     Panel(

@@ -1,7 +1,7 @@
-"""kopf's handlers: startup, login, and DelayQueue events.
+"""kopf's handlers: startup, login, and the events of every kind that is watched.
 
-Only on.event, which leaves no finalizer and no annotation. An event updates the informer cache and enqueues the key.
-kopf neither retries event handlers nor merges events; work_queue.py does both.
+Only on.event, which leaves no finalizer and no annotation. An event goes into the informer caches (inventory.py), which
+enqueue the key of the DelayQueue. kopf neither retries event handlers nor merges events; work_queue.py does both.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kopf
 
-from delayq_operator.base import names
-from delayq_operator.base.names import Key
 from delayq_operator.kube import kopf_engine
 
 if TYPE_CHECKING:
-    from delayq_operator.cache.queues import Queues
-    from delayq_operator.cache.watch_verifier import WatchVerifier
+    from collections.abc import Callable, Iterable, Mapping
+
+    from delayq.kube.objects import Kind
 
 TOKEN_MINUTES: Final = 5  # kubelet renews a bound token at four fifths of its life, which is an hour or more
 
@@ -27,17 +26,25 @@ TOKEN_MINUTES: Final = 5  # kubelet renews a bound token at four fifths of its l
 class Memo:
     """What handlers are given; kopf copies it for each object, so it only points."""
 
-    queues: Queues
-    watch_verifier: WatchVerifier
+    take: Callable[[Kind, Mapping[str, Any]], None]
+    """Takes an event, in the thread of kopf."""
     logins: kopf_engine.Pace = field(default_factory=kopf_engine.Pace)
 
 
-@kopf.on.startup()
+def registry(kinds: Iterable[Kind]) -> kopf.OperatorRegistry:
+    """Return the handlers for these kinds."""
+    found = kopf.OperatorRegistry()
+    kopf.on.startup(registry=found)(configure)
+    kopf.on.login(registry=found)(login)
+    for kind in kinds:
+        kopf.on.event(kind.group, kind.version, kind.plural, param=kind, registry=found)(deliver)
+    return found
+
+
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 -- kopf's
     kopf_engine.configure(settings)
 
 
-@kopf.on.login()
 async def login(memo: Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 -- kopf's
     """Log in as the pod's service account, or else with $KUBECONFIG; again every few minutes, for tokens expire."""
     await memo.logins.keep()
@@ -45,12 +52,5 @@ async def login(memo: Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:  # noq
     return info and replace(info, expiration=datetime.now(UTC) + timedelta(minutes=TOKEN_MINUTES))
 
 
-@kopf.on.event(names.DELAY_QUEUE.group, names.DELAY_QUEUE.version, names.DELAY_QUEUE.plural)
-async def delay_queue(event: kopf.RawEvent, memo: Memo, **_: Any) -> None:  # noqa: ANN401 -- kopf's
-    metadata, deleted = event["object"]["metadata"], event["type"] == "DELETED"
-    key = Key(metadata["namespace"], metadata["name"])
-    if deleted:
-        memo.queues.gone(key, metadata["uid"])
-    else:
-        memo.queues.seen(event["object"])
-    memo.watch_verifier.brought(key, int(metadata["resourceVersion"]), last=deleted)
+async def deliver(event: kopf.RawEvent, memo: Memo, **given: Any) -> None:  # noqa: ANN401 -- kopf's
+    memo.take(given["param"], event)

@@ -34,8 +34,8 @@ FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
 
 WATCHED: Final = """
 import gc, json, logging, signal
-import kopf
 from delayq_operator import handlers
+from delayq_operator.kube import kopf_engine
 from delayq_operator.runtime import cli
 
 def sizes(*_):
@@ -45,15 +45,19 @@ def sizes(*_):
             for name, value in vars(part).items():
                 if isinstance(value, (dict, set, list)):
                     where = f"{type(part).__name__}.{name}"
-                    found[where] = found.get(where, 0) + len(value)
+                    inner = value.values() if isinstance(value, dict) else ()
+                    number = sum(len(each) for each in inner if isinstance(each, (dict, set, list)))
+                    found[where] = found.get(where, 0) + len(value) + number
     print("sizes " + json.dumps(found), flush=True)
 
 signal.signal(signal.SIGUSR1, sizes)
-@kopf.on.startup()
-async def hurry(settings, **_):
-    settings.watching.server_timeout = 1
-    logging.getLogger("kopf").setLevel(logging.INFO)
+kopf_engine.WATCH_SECONDS, begin = 1, kopf_engine.run
 
+async def run(*args, **options):
+    logging.getLogger("kopf").setLevel(logging.INFO)
+    await begin(*args, **options)
+
+kopf_engine.run = run
 handlers.TOKEN_MINUTES = 0.02
 cli.delayq_operator()
 """
@@ -63,7 +67,7 @@ cli.delayq_operator()
 @pytest.fixture
 def world(cluster: ControlPlane, kubeconfig: Path, namespace: str) -> Iterator[World]:
     process = Process.start(
-        *(sys.executable, "-c", WATCHED, "--worker-image=delayq-worker:test", "--port=0"),
+        *(sys.executable, "-c", WATCHED, "--worker-image=delayq-worker:test", "--port=0", "--list-seconds=1"),
         *("--log-format=console", "--namespace", namespace, "--lease-namespace", namespace),
         env={"KUBECONFIG": str(kubeconfig), "POD_NAME": ""},
     )

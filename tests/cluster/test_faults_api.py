@@ -107,6 +107,26 @@ def replicas(world: World, name: str) -> int:
     return int(world.get("deployments", name)["spec"]["replicas"])
 
 
+def test_what_was_deleted_before_a_410_is_noticed(
+    control_plane: ControlPlane, kubeconfig: Path, namespace: str
+) -> None:
+    """A started API server knows no version from before: kopf lists again, which shows no deletion."""
+    with running(Operator.fork(kubeconfig, namespace, "--log-level=debug")) as operator:
+        world = World(control_plane, operator, namespace)
+        for name in ("robbed", "dropped"):
+            world.start(name)
+        operator.process.pause()
+        world.delete("deployments", "robbed-worker")
+        world.delete("delayqueues", "dropped")
+        control_plane.api_server.kill()
+        control_plane.api_server.start()
+        operator.process.resume()
+        for kind in ("deployments", "delayqueues"):
+            operator.process.wait_line(f"Restarting the watch-stream for {kind}", timeout_s=lenient(20))
+        eventually(lambda: world.there("deployments", "robbed-worker"), what="repaired")
+        eventually(lambda: operator.metric("delayq_operator_queues") == 1, what="forgotten")
+
+
 @pytest.mark.xdist_group("bare")
 def test_a_crd_that_was_deleted_and_made_again_is_served_again(plane: ControlPlane) -> None:
     """kopf gives up when DelayQueues are not served any more; the operator does not."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MONITORING: Final = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
 MONITORS: Final = {("podmonitors", "orders-delayq"), ("prometheusrules", "orders-delayq")}
 ROLE: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/delayq-operator"
-PATIENCE_SECONDS: Final = 20  # for which a reflector is denied before it gives up
+PATIENCE_SECONDS: Final = 20  # for which a kind is denied before it is given up
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def lines(operator: Operator, event: str, kind: str) -> list[str]:
 def test_monitors_come_and_go_with_their_kinds(
     cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
-    """Their watches notice kinds that are removed; without them monitors are no error; they appear without a restart.
+    """Lists notice kinds that are removed; without them monitors are no error; they appear without a restart.
 
     And an operator that starts and finds everything as it should be, monitors too, leaves it alone.
     """
-    args = ("--resync-seconds=2", "--no-leader-election")
+    args = ("--list-seconds=2", "--no-leader-election")
     with running(Operator.fork(kubeconfig, namespace, *args)) as operator:
         world = World(cluster, operator, namespace)
         world.start(monitoring=MONITORING, reaper={"suspend": True})  # its runs are news
@@ -53,7 +53,7 @@ def test_monitors_come_and_go_with_their_kinds(
         serve_no_prometheus_kinds(cluster)
         eventually(
             lambda: all(
-                lines(operator, "kind_unwatched", kind.kind)
+                lines(operator, "kind_unserved", kind.kind)
                 for kind in (names.POD_MONITOR, names.PROMETHEUS_RULE)
             ),
             what="they are dropped",
@@ -70,14 +70,14 @@ def test_monitors_come_and_go_with_their_kinds(
         world.delete("podmonitors", "orders-delayq")
         eventually(lambda: world.there("podmonitors", "orders-delayq"), timeout_s=5, what="it is repaired")
         world.event("Repaired", "orders-delayq")  # which is behind all else
-    mark = world.enqueue()
+    mark, created = world.enqueue(), world.events("Created")
     with running(Operator.fork(kubeconfig, namespace, *args)) as world.operator:
         world.create("barrier", monitoring=MONITORING)
         eventually(lambda: world.there("prometheusrules", "barrier-delayq"))
         world.settle("barrier")
         world.nudge()
         assert [words for words in world.written(mark) if "orders" in words] == []
-        assert len(world.events("Created")) == 1
+        assert world.events("Created") == created
         world.edit(monitoring=None)
         eventually(lambda: not world.children() & MONITORS, what="monitors go when they are not wanted")
 
@@ -98,9 +98,9 @@ def restrict(cluster: ControlPlane, namespace: str, *verbs: str) -> None:
 def test_without_rights_for_a_kind_of_monitor_all_else_goes_on(
     cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
-    """It is said once; rights given are used at the next resync, rights withdrawn end nothing but these monitors."""
+    """It is said once; rights given are used at the next list, rights withdrawn end nothing but these monitors."""
     restrict(cluster, namespace)
-    args = ("--resync-seconds=2", "--watch-seconds=3")
+    args = ("--list-seconds=2",)
     with running(Operator.fork(kubeconfig, namespace, *args)) as operator:
         world = World(cluster, operator, namespace)
         world.start(monitoring=MONITORING)
@@ -112,7 +112,7 @@ def test_without_rights_for_a_kind_of_monitor_all_else_goes_on(
         eventually(lambda: world.there("podmonitors", "orders-delayq"), what="its monitor")
         restrict(cluster, namespace)
         dropped = eventually(
-            lambda: lines(operator, "kind_unwatched", "PodMonitor"), timeout_s=PATIENCE_SECONDS + 10
+            lambda: lines(operator, "kind_unserved", "PodMonitor"), timeout_s=PATIENCE_SECONDS + 10
         )
         assert len(dropped) == 1
         world.edit(worker={"replicas": 3})

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import delayq_operator
 import yaml
-from delayq.kube import reflector
 from delayq_operator.base import metrics
 from delayq_operator.desired.monitoring import prometheus_rule
 from delayq_operator.reconcile import report, scaler
@@ -26,8 +25,7 @@ PAGE = "\n".join(
     (FOLDER / f"{name}.md").read_text() for name in ("operator", "conditions", "events", "operator-process")
 )
 SOURCES = sorted(Path(delayq_operator.__file__).parent.rglob("*.py"))
-WATCHES = Path(reflector.__file__)  # which scanners have, too
-CODE = "\n".join(path.read_text() for path in (*SOURCES, WATCHES))
+CODE = "\n".join(path.read_text() for path in SOURCES)
 
 
 def section(title: str) -> str:

@@ -83,9 +83,9 @@ def test_the_architecture_has_the_same_layers_in_the_same_order(package: str, ti
 WITH_EFFECTS = {
     "__main__", "kubectl", "handlers", "runtime", "polling", "kube",
     "base.metrics", "base.limiter", "base.supervision", "base.work_queue",
-    "cache.watches", "cache.watch_verifier", "scrape.exposition", "scaling.autoscaler", "scaling.victims",
+    "scrape.exposition", "scaling.autoscaler", "scaling.victims",
     "status.awaited", "status.events", "status.guards", "status.lateness",
-    "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.optional",
+    "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.lists",
     "reconcile.reconcile", "reconcile.report", "reconcile.scaler",
     "reconcile.unserved",
 }  # fmt: skip

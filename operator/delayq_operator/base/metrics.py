@@ -22,9 +22,7 @@ RECONCILE_SECONDS: Final = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
 QUEUE_DEPTH: Final = Gauge("delayq_operator_workqueue_depth", "DelayQueues that wait to be reconciled.")
-WATCH_AGE: Final = Gauge(
-    "delayq_operator_watch_age_seconds", "Time since the last event or bookmark of a watch.", ["resource"]
-)
+LIST_AGE: Final = Gauge("delayq_operator_list_age_seconds", "Time since all kinds were last listed.")
 API_WRITES: Final = Counter(
     "delayq_operator_api_writes",
     "Writes accepted by the API server, by verb and resource.",

@@ -122,6 +122,11 @@ CHILDREN: Final = (
 OPTIONAL_CHILDREN: Final = (POD_MONITOR, PROMETHEUS_RULE, ROLE, ROLE_BINDING)
 """Kinds of children that may not be served, or that the operator may not be allowed to write."""
 
+OPTIONAL: Final = (*OPTIONAL_CHILDREN, DELAY_SCHEDULE)
+REQUIRED: Final = (DELAY_QUEUE, *CHILDREN, POD)
+LISTED_ONLY: Final = (POD_MONITOR, PROMETHEUS_RULE)
+"""Kinds that come and go with their CustomResourceDefinition, which would end kopf each time."""
+
 
 def fitted(text: str, longest: int) -> str:
     """Return the text, or as much of it as fits with a hash of all of it, so that two never fit to the same."""

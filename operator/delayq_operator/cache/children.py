@@ -81,6 +81,8 @@ class Children:
         self._unclaimed: dict[tuple[str, str], dict[tuple[str, Name], Child]] = defaultdict(dict)
         self._queues, self._enqueue = queues, enqueue
         queues.newcomers.append(self._claim)
+        self.noted: Callable[[Kind, Object], object] = lambda *_: None
+        """Called with the response to a write."""
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
         return dict(self._of.get(key, {}))
@@ -145,6 +147,7 @@ class Children:
             key = self._key(body) if self._writing[where] else None
             if key is None:
                 self.seen(kind, body)
+                self.noted(kind, body)
             else:
                 self._enqueue(key)  # to reconcile again; if the write recreated it, the watch delivers it
 

@@ -174,7 +174,7 @@ class Pods:
         if known is None or _significant(known) != _significant(pod):
             self._changed(namespace, label)
 
-    def gone(self, _kind: Kind, name: Name) -> None:
+    def gone(self, _kind: Kind, name: Name, *, ours: bool = False) -> None:  # noqa: ARG002 -- as Children has it
         label = self._label.pop(name, None)
         if label is None:
             return

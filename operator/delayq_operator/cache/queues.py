@@ -96,9 +96,10 @@ class Queues:
                 for tell in self.newcomers:
                     tell(key)
 
-    def gone(self, key: Key, uid: str) -> None:
+    def gone(self, key: Key, uid: str, *, for_ever: bool = True) -> None:
         """Drop a DelayQueue, unless a later one of that name exists by now."""
-        self._gone[uid] = None
+        if for_ever:
+            self._gone[uid] = None
         while len(self._gone) > MOST_REMEMBERED:
             self._gone.popitem(last=False)
         if self.uid(key) == uid:

@@ -14,7 +14,7 @@ from delayq_operator.base.names import SECRET
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from delayq.kube.objects import Kind, Name, Object
+    from delayq.kube.objects import Name, Object
 
     from delayq_operator.base.names import Key
 
@@ -28,7 +28,7 @@ def content_digest(body: Object) -> str:
 
 
 class Versions:
-    """The version of each Secret or ConfigMap, and the queues that refer to it; a Listener of metadata only.
+    """The version of each Secret or ConfigMap, from lists of metadata, and the queues that refer to it.
 
     Contents are never kept: only digests of those that a queue refers to, and of the value of each key, until they
     change.
@@ -72,7 +72,7 @@ class Versions:
     def taken(self, body: Object) -> str:
         """Take the digest of an object's content, and keep it while the object stays at this version."""
         name, digest = name_of(body), content_digest(body)
-        if self._versions.get(name) == body["metadata"]["resourceVersion"]:
+        if self.noted(body):
             values = {
                 key: hashlib.sha256(str(value).encode()).hexdigest()
                 for field in ("data", "binaryData")
@@ -81,15 +81,20 @@ class Versions:
             self._taken[name] = (digest, values)
         return digest
 
-    def seen(self, _kind: Kind, body: Object) -> None:
+    def noted(self, body: Object) -> bool:
+        """Take the version of an object that was read; False if a list had a newer one."""
         name, version = name_of(body), body["metadata"]["resourceVersion"]
-        if self._versions.get(name) != version:
-            self._versions[name] = version
-            self._changed(name)
+        if int(self._versions.get(name, 0)) > int(version):
+            return False
+        self._versions[name] = version
+        return True
 
-    def gone(self, _kind: Kind, name: Name) -> None:
-        if self._versions.pop(name, None):
-            self._changed(name)
+    def listed(self, versions: dict[Name, str]) -> None:
+        """Take the versions of all there are."""
+        before, self._versions = self._versions, versions
+        for name in before.keys() | versions.keys():
+            if before.get(name) != versions.get(name):
+                self._changed(name)
 
     def _changed(self, name: Name) -> None:
         self._taken.pop(name, None)

@@ -1,1 +1,1 @@
-"""Access to the Kubernetes API: client, kopf, reflectors, leader election."""
+"""Access to the Kubernetes API: client, kopf, leader election."""

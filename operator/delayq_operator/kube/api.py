@@ -1,4 +1,4 @@
-"""The Kubernetes API, as much of it as the operator needs: read, apply, delete, list, watch. JSON in, JSON out.
+"""The Kubernetes API, as much of it as the operator needs: read, apply, delete, list. JSON in, JSON out.
 
 The only module that imports the Kubernetes client. Its dynamic client is used without discovery and without models:
 the operator knows the paths of its kinds, and models cost memory for each object.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 from delayq.kube.errors import ApiError, NoCluster, NotFound, Unavailable, refusal
 from delayq.kube.objects import path
-from delayq.kube.watching import SERVER_ERROR, events
+from delayq.kube.watching import SERVER_ERROR
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.exceptions import ApiException
@@ -30,14 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from delayq.kube.objects import Kind, Object
-    from delayq.kube.watching import Event
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 TIMEOUT_SECONDS: Final = 15.0
-UNLIMITED: Final = 0  # connections: each watch uses one, and each served namespace has a dozen watches
+UNLIMITED: Final = 0  # connections
 PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -84,9 +83,10 @@ class Api:
             await other.close()
         await self._dynamic.client.close()
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+    async def get(self, kind: Kind, namespace: str, name: str, *, metadata_only: bool = False) -> Object:
         """Read one object; raises NotFound."""
-        return await self._call("get", path(kind, namespace, name))
+        accepted = {"Accept": METADATA if metadata_only else "application/json"}
+        return await self._call("get", path(kind, namespace, name), header_params=accepted)
 
     async def apply(
         self, kind: Kind, body: Object, *, manager: str, force: bool = True, subresource: str | None = None
@@ -136,14 +136,6 @@ class Api:
             body["preconditions"] = {"uid": uid}
         await self._call("delete", path(kind, namespace, name), body=body)
 
-    async def serves(self, kind: Kind) -> bool:
-        prefix = "/api/v1" if not kind.group else f"/apis/{kind.api_version}"
-        try:
-            listing = await self._call("get", prefix)
-        except NotFound:
-            return False
-        return any(resource["name"] == kind.plural for resource in listing["resources"])
-
     async def pages(
         self, kind: Kind, namespace: str | None, *, label_selector: str | None, metadata_only: bool
     ) -> AsyncIterator[Object]:
@@ -160,37 +152,6 @@ class Api:
             )
             yield page
             further = page["metadata"].get("continue", "")
-
-    async def watch(
-        self,
-        kind: Kind,
-        namespace: str | None,
-        *,
-        resource_version: str,
-        label_selector: str | None,
-        metadata_only: bool,
-        timeout_seconds: int,
-        silence_seconds: float,
-    ) -> AsyncIterator[Event]:
-        """Watch changes and bookmarks until the server ends the stream. Raises Unavailable if it stalls."""
-        arguments: dict[str, Any] = {
-            "query_params": [("allowWatchBookmarks", "true")],
-            "header_params": {"Accept": METADATA if metadata_only else "application/json"},
-            "label_selector": label_selector,
-            "resource_version": resource_version,
-            "timeout_seconds": timeout_seconds,
-            "watch": "true",
-            "_request_timeout": aiohttp.ClientTimeout(
-                total=None, sock_connect=TIMEOUT_SECONDS, sock_read=silence_seconds
-            ),
-        }
-        async with _translated():
-            response = await self._dynamic.request("get", path(kind, namespace), serialize=False, **arguments)
-            try:
-                async for event in events(response.content.iter_any()):
-                    yield event
-            finally:
-                response.close()
 
     async def _call(self, verb: str, where: str, **arguments: Any) -> Object:  # noqa: ANN401 -- the client's own
         if verb != "get" and not self.may_write():

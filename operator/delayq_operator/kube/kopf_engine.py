@@ -1,14 +1,14 @@
-"""Runs kopf: settings, API backoff, and restart after an error.
+"""Runs kopf: its settings, and a thread with an event loop of its own.
 
-Not here: event handlers (handlers.py); watches that kopf cannot do (reflector.py).
+When kopf ends by an error, it leaves watches running. Here they end with their event loop, and all else of the process,
+with what it has learnt, goes on. Not here: event handlers (handlers.py); when kopf begins anew (runtime/delivery.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import kopf
@@ -16,25 +16,16 @@ import kopf
 from delayq_operator.base import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Mapping
 
-log = logging.getLogger(__name__)
-
-LONGEST_BACKOFF_SECONDS: Final = 2.0
-BEGIN_ANEW_SECONDS: Final = 2.0
-
-
-class Backoffs:
-    """Short pauses with jitter between attempts: a recovered API server is noticed within two seconds.
-
-    The sequence is infinite, because kopf gives up after the last item. It affects only lists and watches: kopf sends
-    no other requests.
-    """
-
-    def __iter__(self) -> Iterator[float]:
-        """Start a new sequence for each request; kopf iterates over the same object every time."""
-        for attempt in itertools.count():
-            yield min(LONGEST_BACKOFF_SECONDS, 0.25 * 2 ** min(attempt, 8)) * random.uniform(0.5, 1)
+BACKOFFS: Final = (0.5, 1.0, *(2.0,) * 9)
+"""Seconds between attempts after an answer of 403, 429 or 5xx: for 20 s, in which an API server that just started reads
+its own roles. Where it gets no answer, kopf tries again without end."""
+WATCH_SECONDS: Final = 300
+"""RBAC is checked only at the start of a watch: this limits how long a revocation is not noticed."""
+PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
+BEAT_SECONDS: Final = 1.0
+FORBIDDEN: Final = 403
 
 
 class Pace:
@@ -50,57 +41,107 @@ class Pace:
         await asyncio.sleep(pause)
 
 
+class Nothing(kopf.DiffBaseStorage):
+    """No last-handled configuration: no handler compares, and kopf would copy each object to keep it."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:  # noqa: ANN401 -- kopf's
+        return cast("kopf.BodyEssence", {})
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:  # noqa: ANN401 -- kopf's
+        return None
+
+    def store(self, **_: Any) -> None:  # noqa: ANN401 -- kopf's
+        """Store nothing."""
+
+
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Configure kopf: no state shared with other operators, and no permissions except for DelayQueues."""
+    """Configure kopf: no state on objects or shared with other operators, and no permissions but those of watches."""
     # A peering object named "default" could suspend kopf; the Lease elects the leader.
     settings.peering.standalone = True
     settings.scanning.disabled = True  # otherwise it would watch CRDs and namespaces
     # Never set, as no handler needs one. It must differ from ours: kopf removes a finalizer that it does not need.
     settings.persistence.finalizer = f"{names.OPERATOR}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.OPERATOR)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.OPERATOR)
+    settings.persistence.diffbase_storage = Nothing()
     settings.posting.enabled = False  # events.py posts
-    settings.networking.error_backoffs = Backoffs()
+    settings.networking.error_backoffs = BACKOFFS
     settings.networking.connect_timeout = 5
     settings.networking.request_timeout = 30
     settings.watching.reconnect_backoff = 0.1
-    settings.queueing.idle_timeout = 1  # how long a stream is kept for an object after its last event
+    settings.watching.server_timeout = WATCH_SECONDS
+    settings.watching.chunk_size = PAGE
+    settings.queueing.idle_timeout = 0.1  # how long the last event of an object is kept in memory
     settings.queueing.exit_timeout = 0.5
     # Otherwise kopf sends SIGKILL after each restart.
     settings.process.ultimate_exiting_timeout = None
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # "handler succeeded", for each event
 
 
-async def run(memo: object, namespaces: Collection[str], *, started: Callable[[], None]) -> None:
-    """Run kopf until cancelled. After an unexpected response kopf ends; it is restarted, and `started` called again.
+async def run(
+    registry: kopf.OperatorRegistry,
+    memo: object,
+    *,
+    namespaces: Collection[str],
+    selectors: Mapping[tuple[str, str, str], str],
+    silence_seconds: float,
+    beat: Callable[[], None],
+) -> None:
+    """Run kopf until cancelled; raises what ended it. Calls `beat` in its thread while its event loop keeps time."""
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # it warns that it is in a thread
+    settings = kopf.OperatorSettings()
+    settings.watching.inactivity_timeout = silence_seconds
+    for resource, selector in selectors.items():
+        settings.watching.label_selectors[resource] = selector
+    stop = asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
 
-    Not kopf.operator(): when that ends, it cancels every task of the process that is younger than itself.
-    """
-    while True:
+    async def inside() -> None:
+        loops.append(asyncio.get_running_loop())
         # Set, because kopf would look up the user name, and the user of a container may have none.
         tasks = await kopf.spawn_tasks(
             identity=cast("Any", names.OPERATOR),
+            registry=registry,
+            settings=settings,
             memo=memo,
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
+            stop_flag=stop,
         )
-        started()
+        done: set[asyncio.Task[None]] = set()
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            while not done:
+                beat()
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=BEAT_SECONDS)
+            for task in done:
+                task.result()
         finally:
-            log.info("kopf_stopped", extra={"fields": {"errors": await _ended(tasks)}})
-        await asyncio.sleep(BEGIN_ANEW_SECONDS * random.uniform(0.5, 1))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # closes its connections
+            await _end_others()
+
+    try:
+        await asyncio.to_thread(lambda: asyncio.run(inside()))
+    finally:
+        if not loops:  # it has not begun
+            stop.set()
+        for loop in loops:
+            with suppress(RuntimeError):  # it is over
+                loop.call_soon_threadsafe(stop.set)
 
 
-async def _ended(tasks: Collection[asyncio.Task[None]]) -> list[str]:
-    """Cancel kopf's tasks, and watches that a failed task leaves running. Returns the errors of the tasks."""
-    results = await _cancelled(tasks)
-    await _cancelled([task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")])
-    return [repr(result) for result in results if isinstance(result, Exception)]
+async def _end_others() -> None:
+    """End what kopf leaves running in its event loop, one by one.
+
+    A watch that is cancelled at the same time as a task that it waits for would go on.
+    """
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+            await asyncio.wait({task}, timeout=BEAT_SECONDS)
 
 
-async def _cancelled(tasks: Collection[asyncio.Task[None]]) -> list[BaseException | None]:
-    for task in tasks:
-        task.cancel()
-    return await asyncio.gather(*tasks, return_exceptions=True)
+def forbidden(error: BaseException) -> bool:
+    """Whether kopf ended because it lacks a right."""
+    return getattr(error, "status", None) == FORBIDDEN

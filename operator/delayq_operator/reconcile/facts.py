@@ -38,6 +38,7 @@ class Referents:
     def __init__(self, api: Api, secrets: Versions, config_maps: Versions, schedules: Schedules) -> None:
         """Nothing is read yet."""
         self._api, self._secrets, self._config_maps, self._schedules = api, secrets, config_maps, schedules
+        self.versions: Mapping[Kind, Versions] = {names.SECRET: secrets, names.CONFIG_MAP: config_maps}
         self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
         self.installation = ""  # written into ConfigMaps as this operator's claim
 
@@ -83,7 +84,7 @@ class Referents:
         awaited = references.named(kind.kind)
         versions.refer(resource.key, {*wanted, *awaited})
         found = {
-            name: UNREAD if versions.exists((resource.key.namespace, name)) else ""
+            name: UNREAD if await self._exists(kind, versions, (resource.key.namespace, name)) else ""
             for name in sorted(awaited)
         }
         for name in wanted:
@@ -92,9 +93,14 @@ class Referents:
             found[name] = salted if digest else ""
         return found
 
-    async def _digest(self, kind: Kind, versions: Versions, where: Name) -> str | None:
+    async def _exists(self, kind: Kind, versions: Versions, where: Name) -> bool:
+        """Whether there is such an object; one that the last list lacks may have been created since."""
         if not versions.exists(where):
-            return None
+            with suppress(NotFound):
+                versions.noted(await self._api.get(kind, *where, metadata_only=True))
+        return versions.exists(where)
+
+    async def _digest(self, kind: Kind, versions: Versions, where: Name) -> str | None:
         with suppress(NotFound):
             return versions.digest(where) or versions.taken(await self._api.get(kind, *where))
         return None
@@ -120,8 +126,6 @@ class Referents:
         found = []
         for name, keys in queues.credentials(key):
             where = (key.namespace, name)
-            if not self._secrets.exists(where):
-                return None
             if self._secrets.values(where) is None:
                 with suppress(NotFound):
                     self._secrets.taken(await self._api.get(names.SECRET, *where))

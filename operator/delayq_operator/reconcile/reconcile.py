@@ -202,7 +202,7 @@ class Reconciler:
             return "refused"
         # A new run of the reaper may have no pod yet: check again.
         starting = (self._podless_run_seconds(resource.key) or POD_SECONDS) < POD_SECONDS
-        return "waiting" if view.leaving or starting else "done"
+        return "waiting" if view.leaving or view.missing or starting else "done"
 
     def _podless_run_seconds(self, key: Key) -> float | None:
         reaper = self._children.get(key, names.CRON_JOB, names.reaper(key.name))

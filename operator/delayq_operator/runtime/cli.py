@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 from delayq.contract.words import LABEL_NAME, LABEL_VALUE
-from delayq.kube.reflector import Limits
 from delayq.service import logs
 
 from delayq_operator.base import names
@@ -22,8 +21,10 @@ from delayq_operator.runtime.process import Options, run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LIMITS: Final = Limits()
-TAKEN_AS_THEY_ARE: Final = ("namespaces", "lease_namespace", "host", "port", "concurrency", "resync_seconds")
+TAKEN_AS_THEY_ARE: Final = (
+    *("namespaces", "lease_namespace", "host", "port", "concurrency", "resync_seconds", "list_seconds"),
+    *("names_seconds", "silence_seconds"),
+)
 """Options of the command that are fields of Options."""
 
 
@@ -89,14 +90,15 @@ def labels(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.option(
     "--resync-seconds", default=300.0, type=click.FloatRange(1), help="Look at each again after this."
 )
-@click.option("--watch-seconds", default=LIMITS.watch_seconds, hidden=True)
-@click.option("--silence-seconds", default=LIMITS.silence_seconds, hidden=True)
+@click.option("--list-seconds", default=60.0, hidden=True)
+@click.option("--names-seconds", default=60.0, hidden=True)
+@click.option("--silence-seconds", default=90.0, hidden=True)  # the API server sends a bookmark every minute
 @click.option("--log-format", default="json", type=click.Choice(["json", "console"]))
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
 def delayq_operator(*, log_format: logs.LogFormat, log_level: str, **given: Any) -> None:  # noqa: ANN401 -- by option
     """Turn DelayQueues into running workers, scanners and reapers.
 
-    Exits with 0 when stopped by a signal, 1 when a watch died or on a bug, 4 when its rights do not suffice, 5 when
+    Exits with 0 when stopped by a signal, 1 on a bug, 4 when its rights do not suffice, 5 when
     another operator took over.
     """
     logs.configure(log_format, log_level)
@@ -105,7 +107,6 @@ def delayq_operator(*, log_format: logs.LogFormat, log_level: str, **given: Any)
     options = Options(
         setting=_setting(given),
         lease_name=given["lease_name"] if given["leader_election"] else None,
-        limits=Limits(watch_seconds=given["watch_seconds"], silence_seconds=given["silence_seconds"]),
         **{name: given[name] for name in TAKEN_AS_THEY_ARE},
     )
     sys.exit(asyncio.run(run(options)))

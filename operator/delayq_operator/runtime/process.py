@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from delayq.kube.errors import Denied, KubernetesError, NoCluster
 
-from delayq_operator import handlers
-from delayq_operator.base import names
 from delayq_operator.base.errors import LeadershipLost
 from delayq_operator.base.supervision import Parts
 from delayq_operator.base.work_queue import WorkQueue
 from delayq_operator.cache.inventory import Inventory
 from delayq_operator.cache.versions import Versions
-from delayq_operator.cache.watch_verifier import WatchVerifier
-from delayq_operator.cache.watches import Watches
-from delayq_operator.kube import kopf_engine
 from delayq_operator.kube.api import Api, own_namespace
 from delayq_operator.kube.lease import Leadership
 from delayq_operator.polling.scanner_poller import ScannerPoller
@@ -30,10 +25,11 @@ from delayq_operator.polling.worker_poller import WorkerPoller
 from delayq_operator.reconcile.apply import Applier
 from delayq_operator.reconcile.deletion import Deletion
 from delayq_operator.reconcile.facts import Referents
-from delayq_operator.reconcile.optional import OptionalKinds
+from delayq_operator.reconcile.lists import Lists
 from delayq_operator.reconcile.reconcile import Reconciler
 from delayq_operator.reconcile.report import Reporter
 from delayq_operator.reconcile.scaler import Scaler
+from delayq_operator.runtime.delivery import Delivery
 from delayq_operator.runtime.health import Health
 from delayq_operator.scaling.autoscaler import Autoscaler
 from delayq_operator.scaling.scaling_config import ScalingConfigs
@@ -44,8 +40,6 @@ from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
 
 if TYPE_CHECKING:
-    from delayq.kube.reflector import Limits
-
     from delayq_operator.desired.facts import Setting
 
 log = logging.getLogger(__name__)
@@ -73,7 +67,9 @@ class Options:
     port: int
     concurrency: int
     resync_seconds: float
-    limits: Limits
+    list_seconds: float
+    names_seconds: float
+    silence_seconds: float
 
 
 class Operator:
@@ -85,22 +81,24 @@ class Operator:
         self.leadership = _leadership(api, options, identity)
         api.may_write = lambda: self.leadership.leads
         self.parts = Parts()
-        self.watches = Watches(api, self.parts, namespaces=options.namespaces, limits=options.limits)
         self.work = WorkQueue()
         self.inventory = Inventory(self.work.enqueue)
         self.queues = self.inventory.queues
-        self.watch_verifier = WatchVerifier(api, self.queues)
-        self.health = Health(self.leadership, self.watch_verifier, self.work, self.watches.reflectors)
-        self.secrets, self.config_maps = Versions(self.work.enqueue), Versions(self.work.enqueue)
         self.recorder = Recorder(api, identity)
-        self.referents = Referents(api, self.secrets, self.config_maps, self.inventory.schedules)
-        self.optional = OptionalKinds(
-            api,
-            watches=self.watches,
-            inventory=self.inventory,
-            referents=self.referents,
+        secrets, config_maps = Versions(self.work.enqueue), Versions(self.work.enqueue)
+        self.referents = Referents(api, secrets, config_maps, self.inventory.schedules)
+        self.lists = Lists(
+            *(api, self.inventory, self.referents),
+            namespaces=options.namespaces,
             enqueue_all=self._enqueue_all,
         )
+        self.delivery = Delivery(
+            *(self.lists, self.inventory.take),
+            namespaces=options.namespaces,
+            list_seconds=options.list_seconds,
+            silence_seconds=options.silence_seconds,
+        )
+        self.health = Health(self.leadership, self.lists, self.delivery, self.work)
         configs = ScalingConfigs(self.queues)
         autoscaler = Autoscaler(self.inventory, configs, self.work)
         guards = Guards(configs, self.work)
@@ -165,15 +163,11 @@ class Operator:
     async def _lead(self, stop: asyncio.Event) -> None:
         await self.leadership.confirmed()
         self.inventory.rivals.me = self.referents.installation = self.leadership.installation
-        self._watch()
         self.parts.start("events", self.recorder.run())
-        await self.optional.refresh()  # so that the first reconciliation creates all children
-        await self.watches.synced()
-        memo = handlers.Memo(self.queues, self.watch_verifier)
-        kopf = kopf_engine.run(memo, self.options.namespaces, started=lambda: _stop_on_signals(stop))
-        self.parts.start("kopf", kopf)
-        self.parts.start("witness", self.watch_verifier.run())
-        await self.watch_verifier.listed.wait()  # before that, a DelayQueue that exists could seem to be gone
+        self.parts.start("delivery", self.delivery.run())
+        self.parts.start("names", self.lists.follow_names(self.options.names_seconds))
+        await self.lists.names_listed.wait()
+        await self.delivery.synced.wait()  # before that, what exists could seem to be gone
         for number in range(self.options.concurrency):
             self.parts.start(
                 f"worker-{number}",
@@ -182,22 +176,12 @@ class Operator:
         self.parts.start("scraper", self.scraper.run())
         self.parts.start("survey", self.survey.run())
         self.parts.start("resync", self._resync())
-        self.health.synced = True
         await stop.wait()
 
-    def _watch(self) -> None:
-        for kind in names.CHILDREN:
-            self.watches.follow(kind, self.inventory.children)
-        self.watches.follow(names.POD, self.inventory.pods)
-        self.watches.follow(names.SECRET, self.secrets, metadata_only=True)
-        self.watches.follow(names.CONFIG_MAP, self.config_maps, metadata_only=True)
-        self.watches.follow(names.DELAY_QUEUE, self.watch_verifier, metadata_only=True)
-
     async def _resync(self) -> None:
-        """Enqueue every queue periodically, and refresh the optional kinds that the API serves."""
+        """Enqueue every queue periodically."""
         period = self.options.resync_seconds
         while True:
-            await self.optional.refresh()
             for key in self.queues.keys():  # noqa: SIM118 -- a method, and a copy
                 self.work.enqueue_in(key, random.uniform(0, period))
             await asyncio.sleep(period)
@@ -216,8 +200,9 @@ def _leadership(api: Api, options: Options, identity: str) -> Leadership:
 
 
 async def run(options: Options) -> int:
-    stop = asyncio.Event()
-    _stop_on_signals(stop)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
     try:
         api = await Api.connect()
     except NoCluster as error:
@@ -233,13 +218,6 @@ async def run(options: Options) -> int:
     finally:
         await server.close()
         await api.close()
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    """Set `stop` on SIGTERM and SIGINT. Called again after kopf starts, because kopf installs its own handlers."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
 
 
 async def _verdict(operator: Operator, stop: asyncio.Event) -> int:

@@ -70,9 +70,7 @@ async def test_pages_are_followed_with_the_token_of_the_moment(
 
     async with served(account, monkeypatch, handle) as api:
         assert api.namespace == "shop"
-        found = [
-            page async for page in api.pages(SCHEDULES, "shop", label_selector=None, metadata_only=False)
-        ]
+        found = [page async for page in api.pages(SCHEDULES, "shop")]
     assert len(found) == 2
     assert asked == [(LIST, None, "Bearer first"), (LIST, "next", "Bearer second")]
 
@@ -91,7 +89,7 @@ async def test_a_watch_yields_events_and_a_status_is_applied(
         )
 
     async with served(account, monkeypatch, handle) as api:
-        options: dict[str, Any] = {"resource_version": "7", "label_selector": None, "metadata_only": False}
+        options: dict[str, Any] = {"resource_version": "7"}
         stream = api.watch(SCHEDULES, "shop", **options, timeout_seconds=9, silence_seconds=5)
         assert [event.type async for event in stream] == ["ADDED", "BOOKMARK"]
         body = {"metadata": {"namespace": "shop", "name": "poll"}, "status": {}}

@@ -101,12 +101,7 @@ async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> Non
     assert clock.now - began > reflector.DENIED_SECONDS
 
 
-async def test_an_api_server_that_is_away_is_asked_every_two_seconds_and_the_reflector_is_not_idle(
-    clock: Clock,
-) -> None:
-    """Liveness must not restart an operator because the API server is away."""
+async def test_an_api_server_that_is_away_is_asked_every_two_seconds(clock: Clock) -> None:
     began = clock.now
-    _, _, followed = await play([page(7)], *[AWAY] * 300)
+    await play([page(7)], *[AWAY] * 300)
     assert 300 - 5 <= clock.now - began <= 600
-    assert followed.age_seconds > 290
-    assert followed.idle_seconds < 1

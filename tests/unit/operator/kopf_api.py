@@ -41,6 +41,10 @@ class ApiServer:
         self.requests: list[web.BaseRequest] = []
         self.patches: list[tuple[str, Any]] = []
         self.over = asyncio.Event()
+        self.silent = 0
+        """So many watches get no answer: their connection is closed."""
+        self.open: list[str] = []
+        """Paths of the silent watches that are open now."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request of kopf's."""
@@ -51,6 +55,11 @@ class ApiServer:
         if found := self._discovery(request.path):
             return web.json_response(found)
         answers = self.answers[request.path]
+        if "watch" in request.query and self.silent:
+            self.silent -= 1
+            assert request.transport is not None
+            request.transport.close()
+            return web.Response()
         if "watch" in request.query:
             self.asked.append(f"watch from {request.query['resourceVersion']}")
             return await self._watch(request, answers)
@@ -67,7 +76,9 @@ class ApiServer:
         for event in events or ():
             await response.write(json.dumps(event).encode() + b"\n")
         if events is None:
-            await self.over.wait()
+            self.open.append(request.path)
+            await eventually(lambda: self.over.is_set() or request.transport is None)
+            self.open.remove(request.path)
         return response
 
     def _discovery(self, path: str) -> dict[str, Any] | None:

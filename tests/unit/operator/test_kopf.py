@@ -1,4 +1,4 @@
-"""What the installed kopf can watch and what it cannot, on which decision 0049 rests; a new kopf runs these again."""
+"""What the installed kopf can watch and what it cannot, on which decision 0067 rests; a new kopf runs these again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_what_kopf_asks_for_and_that_on_event_and_an_index_write_nothing(o
     assert operator.api.patches == []
 
 
-# --- What stays hand-written, one gap a test.
+# --- What lists, a thread and the Lease are for, one gap a test.
 
 
 async def test_a_list_after_410_does_not_tell_what_was_deleted_meanwhile(operator: Operator) -> None:
@@ -118,13 +118,31 @@ async def test_a_list_that_expires_between_two_pages_or_a_kind_that_is_not_serve
         await operator.run()
 
 
-async def test_a_withdrawn_right_is_asked_for_without_end(operator: Operator) -> None:
-    """As long as the back-offs last; the operator's never run out, or an API server that starts would end kopf."""
-    operator.settings.networking.error_backoffs = [0.001] * 100
-    script(operator, *[403] * 99, listed(7), watches=[END])
+@pytest.mark.parametrize("code", [403, 503])
+async def test_an_answer_that_may_change_is_asked_for_as_long_as_the_back_offs_last(
+    operator: Operator, code: int
+) -> None:
+    """The operator's last for about 20 s: an API server that just started denies everything."""
+    operator.settings.networking.error_backoffs = [0.001] * 10
+    script(operator, *[code] * 10, listed(7), watches=[END])
     await operator.tell_all()
-    assert operator.api.asked.count("list") == 100
-    assert not hasattr(kopf_engine.Backoffs(), "__len__")
+    assert operator.api.asked.count("list") == 11
+    script(operator, *[code] * 11, watches=[])
+    with pytest.raises(Exception, match="scripted") as ended:
+        await operator.run()
+    assert kopf_engine.forbidden(ended.value) == (code == 403)
+    assert 18 < sum(kopf_engine.BACKOFFS) < 22
+
+
+async def test_a_server_without_an_answer_is_asked_without_end(operator: Operator) -> None:
+    """Also after the back-offs, and from the version before."""
+    watches: list[Any] = [[event("ADDED", "a", 8)], END]
+    script(operator, listed(7), watches=watches)
+    operator.settings.networking.error_backoffs = [0.001]
+    operator.api.silent = 5
+    await operator.tell_all()
+    assert operator.api.silent == 0
+    assert operator.api.asked[:3] == ["list", "watch from 7", "watch from 8"]
 
 
 async def test_a_timer_puts_a_finalizer_on_each_object(operator: Operator) -> None:

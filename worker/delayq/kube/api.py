@@ -69,11 +69,8 @@ class PodApi:
         """Close the connections."""
         await self._session.close()
 
-    async def pages(
-        self, kind: Kind, namespace: str | None, *, label_selector: str | None, metadata_only: bool
-    ) -> AsyncIterator[Object]:
+    async def pages(self, kind: Kind, namespace: str | None) -> AsyncIterator[Object]:
         """List objects page by page; each page has items, and metadata.resourceVersion to watch from. Raises Gone."""
-        del label_selector, metadata_only  # all of it is needed
         query = {"limit": str(PAGE)}
         while query.get("continue") != "":
             page = await self._call("GET", path(kind, namespace), query=query)
@@ -86,13 +83,10 @@ class PodApi:
         namespace: str | None,
         *,
         resource_version: str,
-        label_selector: str | None,
-        metadata_only: bool,
         timeout_seconds: int,
         silence_seconds: float,
     ) -> AsyncIterator[Event]:
         """Watch changes and bookmarks until the server ends the stream. Raises Unavailable if it stalls."""
-        del label_selector, metadata_only
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",

@@ -1,7 +1,6 @@
-"""Reflector: keeps a copy of all objects of one kind by list and watch, including deletions during an outage.
+"""Reflector: keeps a copy of all objects of one kind by list and watch, for scanners.
 
-kopf delivers watch events, but no deletions that happen while no watch is open: such a child would stay in the cache
-and never be repaired. A reflector compares each new list with its copy.
+A watch does not tell what was deleted before it began: a reflector compares each new list with its copy.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from delayq.kube.errors import ApiError, Denied, Gone, NotFound, Unavailable
+from delayq.kube.errors import ApiError, Denied, Gone, Unavailable
 from delayq.kube.objects import name_of
 
 if TYPE_CHECKING:
@@ -53,9 +52,7 @@ class Listener(Protocol):
 class Lister(Protocol):
     """A client of the API server."""
 
-    def pages(
-        self, kind: Kind, namespace: str | None, *, label_selector: str | None, metadata_only: bool
-    ) -> AsyncIterator[Object]:
+    def pages(self, kind: Kind, namespace: str | None) -> AsyncIterator[Object]:
         """List objects page by page; each page has items, and metadata.resourceVersion to watch from."""
 
     def watch(
@@ -64,8 +61,6 @@ class Lister(Protocol):
         namespace: str | None,
         *,
         resource_version: str,
-        label_selector: str | None,
-        metadata_only: bool,
         timeout_seconds: int,
         silence_seconds: float,
     ) -> AsyncIterator[Event]:
@@ -82,37 +77,21 @@ class Reflector:
         listener: Listener,
         *,
         namespace: str | None = None,
-        label_selector: str | None = None,
-        metadata_only: bool = False,
-        optional: bool = False,
         limits: Limits = Limits(),
     ) -> None:
-        """Send nothing before run(). For an `optional` kind, run() returns when the API no longer serves it."""
+        """Send nothing before run()."""
         self.kind, self.namespace = kind, namespace
         self._api, self._listener = api, listener
-        self._label_selector, self._metadata_only = label_selector, metadata_only
-        self._optional, self._limits = optional, limits
+        self._limits = limits
         self.known: set[Name] = set()
         """Names of the objects that the listener has received."""
         self._version = ""
-        self._seen_at = self._tried_at = time.monotonic()
         self.synced = asyncio.Event()
 
-    @property
-    def age_seconds(self) -> float:
-        """Seconds since the last response of the API server."""
-        return time.monotonic() - self._seen_at
-
-    @property
-    def idle_seconds(self) -> float:
-        """Seconds since the last attempt."""
-        return time.monotonic() - max(self._seen_at, self._tried_at)
-
     async def run(self) -> None:
-        """Watch until cancelled. Raises Denied after a period of denials by RBAC, and NotFound."""
+        """Watch until cancelled. Raises Denied after a period of denials by RBAC."""
         failures, denied_since = 0, None
         while True:
-            self._tried_at = time.monotonic()
             try:
                 await self._follow()
                 failures, denied_since = 0, None
@@ -125,8 +104,6 @@ class Reflector:
                 self._version, failures = "", failures + 1
                 log.warning("watch_forbidden", extra=self._fields(error))
             except (ApiError, Unavailable) as error:
-                if self._optional and isinstance(error, NotFound):
-                    raise
                 failures, denied_since = failures + 1, None
                 log.info("watch_interrupted", extra=self._fields(error))
             await asyncio.sleep(_pause_seconds(failures) * random.uniform(0.5, 1))  # noqa: S311 -- spreads load
@@ -139,8 +116,6 @@ class Reflector:
             self.kind,
             self.namespace,
             resource_version=self._version,
-            label_selector=self._label_selector,
-            metadata_only=self._metadata_only,
             timeout_seconds=self._limits.watch_seconds,
             silence_seconds=self._limits.silence_seconds,
         ):
@@ -149,13 +124,8 @@ class Reflector:
     async def _list(self) -> None:
         listed: set[Name] = set()
         version = ""
-        async for page in self._api.pages(
-            self.kind,
-            self.namespace,
-            label_selector=self._label_selector,
-            metadata_only=self._metadata_only,
-        ):
-            for body in page["items"] or ():  # null in an empty list of metadata
+        async for page in self._api.pages(self.kind, self.namespace):
+            for body in page["items"] or ():
                 listed.add(name_of(body))
                 self.known.add(name_of(body))
                 self._listener.seen(self.kind, body)
@@ -163,11 +133,9 @@ class Reflector:
         for name in self.known - listed:
             self._listener.gone(self.kind, name)
         self.known, self._version = listed, version  # only now: a partial list cannot be resumed
-        self._seen_at = time.monotonic()
         self.synced.set()
 
     def _take(self, event: Event) -> None:
-        self._seen_at = time.monotonic()
         self._version = event.object["metadata"]["resourceVersion"]
         if event.type == "BOOKMARK":
             return

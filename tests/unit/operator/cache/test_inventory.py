@@ -12,6 +12,7 @@ from delayq.contract import SpecError
 from delayq_operator.base import names
 from delayq_operator.base.names import Key
 from delayq_operator.cache.children import Children
+from delayq_operator.cache.inventory import Inventory
 from delayq_operator.cache.pod import Pods
 from delayq_operator.cache.queues import Queues
 from delayq_operator.cache.versions import Versions
@@ -83,10 +84,73 @@ def test_a_delayqueue_that_went_is_forgotten_and_the_end_of_an_earlier_one_is_no
     queues.gone(ORDERS, "u1")
     assert (queues.keys(), enqueued.taken()) == ([ORDERS], {})
     queues.gone(ORDERS, "u2")
-    queues.gone(ORDERS, "u2")  # kopf and the watch verifier both tell
+    queues.gone(ORDERS, "u2")  # the answer to our own write tells, too
     queues.seen(queue(version=9, uid="u2"))  # the answer to a write that was under way
     assert (queues.get(ORDERS), queues.keys(), queues.labelled("shop", "orders")) == (None, [], None)
     assert enqueued.taken() == {ORDERS: 1}
+
+
+# --- Events and lists overtake each other.
+
+
+def test_what_a_list_lacks_is_dropped_unless_it_is_newer_than_the_list(enqueued: Enqueued) -> None:
+    """kopf delivers what changes while a list is read page by page."""
+    inventory = Inventory(enqueued)
+    for name, version in (("orders", 5), ("bills", 12)):
+        inventory.take(names.DELAY_QUEUE, {"type": "ADDED", "object": queue(name, version, uid=name)})
+    inventory.begin(names.DELAY_QUEUE)
+    inventory.complete(names.DELAY_QUEUE, None, set(), version=10)
+    assert inventory.queues.keys() == [BILLS]
+    inventory.complete(names.DELAY_QUEUE, "other", set(), version=20)  # of a namespace that has none
+    assert inventory.queues.keys() == [BILLS]
+
+
+def test_a_list_does_not_bring_back_what_went_while_it_was_read(enqueued: Enqueued) -> None:
+    """A later list does: an object can get its labels back."""
+    inventory = Inventory(enqueued)
+    for what, version in (("ADDED", 5), ("DELETED", 9)):
+        inventory.take(names.DEPLOYMENT, {"type": what, "object": child(version=version)})
+    inventory.listed(names.DEPLOYMENT, child(version=5))
+    assert inventory.children.of(ORDERS) == {}
+    inventory.begin(names.DEPLOYMENT)
+    inventory.listed(names.DEPLOYMENT, child(version=11))
+    assert list(inventory.children.of(ORDERS)) == [REFERENCE]
+
+
+def test_a_child_that_went_before_anything_told_of_it_is_missed(enqueued: Enqueued) -> None:
+    """The operator has made it: kopf lists again after a 410, or its kind is only listed."""
+    inventory = Inventory(enqueued)
+    with inventory.children.written(names.POD_MONITOR, ("shop", "orders-delayq")) as take:
+        take(child("orders-delayq", version=5))
+    inventory.complete(names.POD_MONITOR, None, set(), version=4)
+    assert len(inventory.children.of(ORDERS)) == 1
+    inventory.complete(names.POD_MONITOR, None, set(), version=6)
+    assert inventory.children.of(ORDERS) == {}
+
+
+def test_events_of_two_objects_of_one_name_may_arrive_in_either_order(enqueued: Enqueued) -> None:
+    """kopf has one task for each UID."""
+    inventory = Inventory(enqueued)
+    for what, version, uid in (
+        ("ADDED", 5, "u1"),
+        ("ADDED", 9, "u2"),
+        ("DELETED", 8, "u1"),
+        ("ADDED", 7, "u1"),
+    ):
+        inventory.take(names.DELAY_QUEUE, {"type": what, "object": queue(version=version, uid=uid)})
+    assert inventory.queues.uid(ORDERS) == "u2"
+    inventory.take(names.DELAY_QUEUE, {"type": "DELETED", "object": queue(version=10, uid="u2")})
+    assert inventory.queues.keys() == []
+
+
+def test_an_object_that_did_not_change_enqueues_nothing(enqueued: Enqueued) -> None:
+    """Each minute's list has them all."""
+    inventory = Inventory(enqueued)
+    for _ in range(2):
+        inventory.listed(names.DELAY_QUEUE, queue())
+        inventory.listed(names.DEPLOYMENT, child())
+        inventory.listed(names.POD, pod())
+    assert enqueued.taken() == {ORDERS: 3}
 
 
 # --- Children.
@@ -227,7 +291,13 @@ def test_every_child_that_is_made_has_a_name_that_is_known() -> None:
 def pod(label: str | None = "orders", phase: str = "Running") -> dict[str, Any]:
     labels = {names.COMPONENT_LABEL: "worker"} | ({names.QUEUE_LABEL: label} if label else {})
     return {
-        "metadata": {"name": "orders-worker-1", "namespace": "shop", "labels": labels},
+        "metadata": {
+            "name": "orders-worker-1",
+            "namespace": "shop",
+            "uid": "p",
+            "resourceVersion": "1",
+            "labels": labels,
+        },
         "status": {"phase": phase},
     }
 
@@ -262,12 +332,12 @@ def versions(enqueued: Enqueued) -> Versions:
 def test_a_digest_counts_until_the_secret_changes_or_nobody_refers_to_it(versions: Versions) -> None:
     for key in (ORDERS, BILLS):
         versions.refer(key, ["redis"])
-    versions.seen(names.SECRET, secret("1"))
-    versions.taken(secret("2", key="b"))  # the watch tells of it later
-    assert versions.digest(SECRET) is None
+    versions.listed({SECRET: "1"})
     one = versions.taken(secret("1", key="a"))
     assert versions.digest(SECRET) == one
-    versions.seen(names.SECRET, secret("2"))
+    versions.listed({SECRET: "2"})
+    assert versions.digest(SECRET) is None
+    versions.taken(secret("1", key="a"))  # read before the list, answered after it
     assert versions.digest(SECRET) is None
     assert versions.taken(secret("2", key="a")) == one
     versions.refer(ORDERS, [])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from delayq_operator.base import names
-from delayq_operator.runtime.health import HUNG_SECONDS, STUCK_SECONDS, WATCH_DEAD_SECONDS, Health
+from delayq_operator.runtime.health import HUNG_SECONDS, LISTS_DEAD_SECONDS, STUCK_SECONDS, Health
 
 HEALTHY: dict[str, Any] = {
     "unanswered_seconds": 0.0,
     "leads": True,
-    "kind": names.SECRET,
     "idle_seconds": 0.0,
-    "behind_seconds": 0.0,
+    "kopf_seconds": 0.0,
     "longest_seconds": 0.0,
     "synced": True,
     "lag_seconds": 0.0,
@@ -24,14 +24,18 @@ HEALTHY: dict[str, Any] = {
 def probe(**seen: Any) -> Health:  # noqa: ANN401 -- any attribute
     """A healthy leader, but for what is given; one object stands for all parts."""
     part: Any = SimpleNamespace(**HEALTHY | seen)
-    return Health(part, part, part, reflectors=[part], synced=part.synced, lag_seconds=part.lag_seconds)
+    part.tried_at, synced = time.monotonic() - part.idle_seconds, asyncio.Event()
+    if part.synced:
+        synced.set()
+    part.synced = synced
+    return Health(part, part, part, part, lag_seconds=part.lag_seconds)
 
 
 @pytest.mark.parametrize(
     ("seen", "why"),
     [
-        ({"idle_seconds": WATCH_DEAD_SECONDS + 1}, "the watch of secrets has done nothing for 241 s"),
-        ({"behind_seconds": STUCK_SECONDS + 1}, "kopf has missed a change of a DelayQueue for 61 s"),
+        ({"idle_seconds": LISTS_DEAD_SECONDS + 1}, "nothing was listed for 241 s"),
+        ({"kopf_seconds": STUCK_SECONDS + 1}, "the event loop of kopf was 61 s late"),
         ({"lag_seconds": STUCK_SECONDS + 1}, "the event loop was 61 s late"),
         ({"longest_seconds": HUNG_SECONDS + 1}, "a reconciliation has gone on for 601 s"),
     ],

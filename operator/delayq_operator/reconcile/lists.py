@@ -1,0 +1,166 @@
+"""Lists every kind periodically, which finds what kopf does not tell; the caches learn of all else by kopf's events.
+
+kopf reports no deletion that happened while it could not watch. Kinds that come and go with their
+CustomResourceDefinition, and names of Secrets and ConfigMaps, are only listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from delayq.kube.errors import ApiError, Denied, NotFound, Unavailable
+from delayq.kube.objects import name_of
+
+from delayq_operator.base import metrics, names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from typing import Any
+
+    from delayq.kube.objects import Kind, Name, Object
+
+    from delayq_operator.cache.inventory import Inventory
+    from delayq_operator.cache.versions import Versions
+    from delayq_operator.kube.api import Api
+    from delayq_operator.reconcile.facts import Referents
+
+log = logging.getLogger(__name__)
+
+LABELLED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
+UNLABELLED: Final = (names.DELAY_QUEUE, names.DELAY_SCHEDULE)
+"""Kinds that users make."""
+RETRY_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 20.0
+"""An API server that just started denies until it has read its own roles, and may not know all kinds yet."""
+
+
+class Lists:
+    """Lists all kinds, and knows which of the optional ones are served."""
+
+    def __init__(
+        self,
+        api: Api,
+        inventory: Inventory,
+        referents: Referents,
+        *,
+        namespaces: Sequence[str],
+        enqueue_all: Callable[[], None],
+    ) -> None:
+        """`enqueue_all` enqueues every queue: each may desire objects of a kind that comes or goes."""
+        self._api, self._inventory, self._referents = api, inventory, referents
+        self._namespaces: Sequence[str | None] = namespaces or (None,)
+        self._enqueue_all = enqueue_all
+        self._served: set[Kind] = set()
+        self._lacking: dict[Kind, float] = {}  # kinds that are denied or not found → since when
+        self._forbidden: set[Kind] = set()  # kinds whose denial was logged
+        self._complete_at = self.tried_at = time.monotonic()
+        self.names_listed = asyncio.Event()
+
+    @property
+    def watchable(self) -> frozenset[Kind]:
+        """The kinds that kopf can watch, as the last lists found."""
+        return frozenset(self._served.difference(names.LISTED_ONLY))
+
+    async def step(self) -> bool:
+        """List every kind once; return whether all that is required was listed. Raises Denied if a right is missing."""
+        for kind in names.REQUIRED:
+            if not await self._listed(kind, self._list(kind)):
+                metrics.LIST_AGE.set(time.monotonic() - self._complete_at)
+                return False
+        for kind in names.OPTIONAL:
+            await self._listed(kind, self._list(kind))
+        self._complete_at = time.monotonic()
+        metrics.LIST_AGE.set(0)
+        return True
+
+    async def follow_names(self, seconds: float) -> None:
+        """List the names and versions of Secrets and ConfigMaps periodically. Raises Denied if a right is missing."""
+        while True:
+            listed = [
+                await self._listed(kind, self._list_names(kind, versions))
+                for kind, versions in self._referents.versions.items()
+            ]
+            if all(listed):
+                self.names_listed.set()
+            await asyncio.sleep(seconds if all(listed) else RETRY_SECONDS)
+
+    async def _listed(self, kind: Kind, listing: Coroutine[Any, Any, None]) -> bool:
+        """Return whether a list worked, or there is nothing to list."""
+        try:
+            await listing
+        except (ApiError, Unavailable) as error:
+            if isinstance(error, Denied | NotFound) and not self._patient(kind, error):
+                self._give_up(kind, error)
+                return True
+            log.info("list_failed", extra={"fields": {"kind": kind.kind, "error": str(error)}})
+            return False
+        self._lacking.pop(kind, None)
+        return True
+
+    def _patient(self, kind: Kind, error: Denied | NotFound) -> bool:
+        """Whether to wait for a right, or for a kind that is always served."""
+        since = self._lacking.setdefault(kind, time.monotonic())
+        unused = kind not in self._served or isinstance(error, NotFound)
+        return not (unused and kind in names.OPTIONAL) and time.monotonic() - since < PATIENCE_SECONDS
+
+    def _give_up(self, kind: Kind, error: Denied | NotFound) -> None:
+        if isinstance(error, Denied) and kind not in names.OPTIONAL:
+            raise error
+        if isinstance(error, Denied) and kind not in self._forbidden:
+            log.warning("kind_forbidden", extra={"fields": {"kind": kind.kind, "error": str(error)}})
+            self._forbidden.add(kind)
+        self._stop(kind)
+
+    async def _list(self, kind: Kind) -> None:
+        self.tried_at = time.monotonic()
+        early: list[Object] = []
+        held = kind in names.OPTIONAL_CHILDREN and kind not in self._served
+        selector = None if kind in UNLABELLED else LABELLED
+        self._inventory.begin(kind)
+        for namespace in self._namespaces:
+            there: set[Name] = set()
+            version = 0
+            async for page in self._api.pages(kind, namespace, label_selector=selector, metadata_only=False):
+                version = int(page["metadata"]["resourceVersion"])
+                for body in page["items"] or ():
+                    there.add(name_of(body))
+                    early.append(body) if held else self._inventory.listed(kind, body)
+            self._inventory.complete(kind, namespace, there, version)
+        if kind not in self._served:
+            self._begin(kind, early)
+
+    def _begin(self, kind: Kind, early: Iterable[Object]) -> None:
+        """Begin with a kind in one step.
+
+        A child that is seen before its kind is desired would be deleted; one that is desired before it is seen would be
+        written needlessly.
+        """
+        self._served.add(kind)
+        self._forbidden.discard(kind)
+        if kind in names.OPTIONAL:
+            self._referents.kinds |= {kind.kind}
+            for body in early:
+                self._inventory.listed(kind, body)
+            log.info("kind_served", extra={"fields": {"kind": kind.kind}})
+            self._enqueue_all()
+
+    def _stop(self, kind: Kind) -> None:
+        """End with a kind that is not served any more; its objects stay as they are."""
+        if kind not in self._served:
+            return
+        self._served.discard(kind)
+        self._referents.kinds -= {kind.kind}
+        self._inventory.drop(kind)
+        log.info("kind_unserved", extra={"fields": {"kind": kind.kind}})
+        self._enqueue_all()
+
+    async def _list_names(self, kind: Kind, versions: Versions) -> None:
+        found: dict[Name, str] = {}
+        for namespace in self._namespaces:
+            async for page in self._api.pages(kind, namespace, label_selector=None, metadata_only=True):
+                for body in page["items"] or ():  # null in an empty list of metadata
+                    found[name_of(body)] = body["metadata"]["resourceVersion"]
+        versions.listed(found)

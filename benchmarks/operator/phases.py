@@ -7,6 +7,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from delayq_operator.status.unready import START_SECONDS
+
 from benchmarks.figures import Figure, once, percentile
 from benchmarks.operator.stage import KINDS, NAMESPACE, PER_QUEUE
 from tests.cluster.operator import QUEUES, queue
@@ -37,7 +39,7 @@ def created(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure
         time.sleep(1)
     took_s = time.monotonic() - began
     say("waiting until nothing is written any more")
-    stage.settled()
+    stage.settled(quiet_s=START_SECONDS + 10)  # no pod runs: each queue has an event NotReady after a minute
     writes = stage.writes(mark)
     about_children = [event for event in writes if event.resource in _PLURALS]
     status = [event for event in writes if event.subresource == "status"]
@@ -62,7 +64,9 @@ _PLURALS: Final = frozenset(path.rpartition("/")[2] for path in KINDS.values())
 
 
 def _create(stage: Stage, number: int) -> None:
-    stage.plane.rest.create(QUEUES.format(namespace=NAMESPACE), queue(f"queue-{number:04}"))
+    """A run of a reaper is news, which the operator reports."""
+    body = queue(f"queue-{number:04}", reaper={"suspend": True})
+    stage.plane.rest.create(QUEUES.format(namespace=NAMESPACE), body)
 
 
 def idle(stage: Stage, seconds: float, say: Callable[[str], None]) -> list[Figure]:

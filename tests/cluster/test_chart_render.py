@@ -274,7 +274,7 @@ def test_alerts_are_about_this_release_and_the_dashboard_is_the_file() -> None:
     assert extra == {"record": "x", "expr": "1"}
     assert all(f'namespace="{NAMESPACE}"' in alert["expr"] for alert in alerts)
     assert all(set(alert["labels"]) == {"severity", "team"} for alert in alerts)
-    assert "{{ $labels.resource }}" in json.dumps(alerts)
+    assert "{{ $value | humanizeDuration }}" in json.dumps(alerts)
     board = find(objects, "ConfigMap", "delayq-dashboard")
     assert board["metadata"]["namespace"] == "grafana"
     assert board["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 TIMEOUT_SECONDS: Final = 15.0
 UNLIMITED: Final = 0  # connections
 PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
@@ -83,10 +82,9 @@ class Api:
             await other.close()
         await self._dynamic.client.close()
 
-    async def get(self, kind: Kind, namespace: str, name: str, *, metadata_only: bool = False) -> Object:
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Read one object; raises NotFound."""
-        accepted = {"Accept": METADATA if metadata_only else "application/json"}
-        return await self._call("get", path(kind, namespace, name), header_params=accepted)
+        return await self._call("get", path(kind, namespace, name))
 
     async def apply(
         self, kind: Kind, body: Object, *, manager: str, force: bool = True, subresource: str | None = None

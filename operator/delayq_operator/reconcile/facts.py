@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from delayq.kube.errors import NotFound
+from delayq.kube.objects import name_of
 
 from delayq_operator.base import names
 from delayq_operator.desired import reads, referenced
@@ -94,10 +95,12 @@ class Referents:
         return found
 
     async def _exists(self, kind: Kind, versions: Versions, where: Name) -> bool:
-        """Whether there is such an object; one that the last list lacks may have been created since."""
+        """Whether there is such an object. Lists the names of its namespace again if the last list lacks it."""
         if not versions.exists(where):
-            with suppress(NotFound):
-                versions.noted(await self._api.get(kind, *where, metadata_only=True))
+            async for page in self._api.pages(kind, where[0], label_selector=None, metadata_only=True):
+                for body in page["items"] or ():  # null in an empty list of metadata
+                    if name_of(body) == where:
+                        versions.noted(body)
         return versions.exists(where)
 
     async def _digest(self, kind: Kind, versions: Versions, where: Name) -> str | None:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import Operator
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 SILENCE_SECONDS: Final = 4.0  # of 90
 REFUSING_SECONDS: Final = 6.0
 CATCH_UP_SECONDS: Final = 5.0
-MOST_A_SECOND: Final = 40  # a dozen watches, the Lease, kopf, and two DelayQueues
+WATCHED: Final = {*names.REQUIRED, *names.OPTIONAL} - {*names.LISTED_ONLY}
+OTHERS: Final = 6
+"""The names of Secrets, those of ConfigMaps, the list of everything, the Lease, and two DelayQueues."""
+MOST_A_SECOND: Final = 2 * (len(WATCHED) + OTHERS)
+"""After a first pause of 0.5 s each of them waits for a second or longer, so a second may have two of its tries."""
 
 
 @pytest.fixture
@@ -32,10 +37,18 @@ def proxy(cluster: ControlPlane) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def world(cluster: ControlPlane, kubeconfig: Path, namespace: str, proxy: Proxy) -> Iterator[World]:
-    operator = Operator.fork(
-        proxy.through(kubeconfig), namespace, f"--silence-seconds={SILENCE_SECONDS}"
-    ).wait_ready()
+def options() -> tuple[str, ...]:
+    return ()
+
+
+@pytest.fixture
+def through(proxy: Proxy, kubeconfig: Path) -> Path:
+    return proxy.through(kubeconfig)
+
+
+@pytest.fixture
+def world(cluster: ControlPlane, through: Path, namespace: str, options: tuple[str, ...]) -> Iterator[World]:
+    operator = Operator.fork(through, namespace, *options).wait_ready()
     yield World(cluster, operator, namespace)
     operator.process.stop()
 
@@ -54,6 +67,7 @@ def done(world: World, number: int) -> bool:
     return True
 
 
+@pytest.mark.parametrize("options", [(f"--silence-seconds={SILENCE_SECONDS}",)])
 def test_dead_connections_are_noticed(world: World, proxy: Proxy) -> None:
     """Every open connection falls silent and stays open: watches are opened anew, requests are made again."""
     world.start()

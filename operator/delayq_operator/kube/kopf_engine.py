@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 BACKOFFS: Final = (0.5, 1.0, *(2.0,) * 9)
 """Seconds between attempts after an answer of 403, 429 or 5xx: for 20 s, in which an API server that just started reads
-its own roles. Where it gets no answer, kopf tries again without end."""
+its own roles. Where it gets no answer, kopf tries again without end. A watch that is silent for longer than
+`silence_seconds` begins again with the first of these: that must be longer than all of them."""
 WATCH_SECONDS: Final = 300
 """RBAC is checked only at the start of a watch: this limits how long a revocation is not noticed."""
 PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from delayq.service import logs
 from delayq_operator.kube import api
+from delayq_operator.kube.kopf_engine import BACKOFFS
 from delayq_operator.runtime import cli
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ def test_what_is_no_label_is_refused_at_the_start(text: str) -> None:
     done = invoked(f"--own-labels={text}")
     assert done.exit_code == 2
     assert "is no label" in done.output
+
+
+def test_a_refused_watch_is_not_taken_for_a_silent_one(started: list[Options]) -> None:
+    """Otherwise its backoff would begin anew, again and again."""
+    setting(started)
+    assert sum(BACKOFFS) < started[-1].silence_seconds
 
 
 def test_its_own_namespace_is_closed_unless_it_serves_no_other(started: list[Options]) -> None:

@@ -155,12 +155,8 @@ def queue_with_code(
 
 
 ABSENT: Final = {
-    "Accepted": "True",
     "ReshardingComplete": "True",
-    "UnknownKinds": "False",
-    "FallbackActive": "False",
     "CapacityShortfallExpected": "False",
-    "Paused": "False",
 }
 """Conditions that are present only where they apply → the status that absence stands for."""
 

@@ -31,7 +31,7 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
 ) -> None:
     """From zero and back; status tells when they will start; each change has an event that can be replayed."""
     orders = Scaled(world, redis)
-    world.until("ScalingActive", "True", "ValidMetricsFound", timeout_s=40)
+    world.until("ScalingActive", "True", "ValidMetricFound", timeout_s=40)
     orders.until_replicas(0)
     lead = orders.told("leadSeconds")
     world.until("Ready", "True", timeout_s=40)
@@ -86,7 +86,7 @@ def a_worker_stays_while_it_holds_a_lease(orders: Scaled, world: World) -> None:
 def test_due_tasks_are_weighed_by_the_handler_time_of_their_kind(world: World, redis: RedisServer) -> None:
     """Workers are not removed: the operator would miss the handler times of one that ends before the next scrape."""
     orders = Scaled(world, redis, behavior={"scaleDown": {"stabilizationWindowSeconds": 600}})
-    world.until("ScalingActive", "True", "ValidMetricsFound", timeout_s=40)
+    world.until("ScalingActive", "True", "ValidMetricFound", timeout_s=40)
     lead = orders.told("leadSeconds")
     ids = orders.schedule(3, lead + 25, "quick") | orders.schedule(3, lead + 25, "slow")
     orders.until_done(ids)

@@ -67,15 +67,13 @@ def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(
             world.pretend_ready("scanner", liar.address, mood)
         for mood in moods:
             until(world, mood, kept)
-            world.until("ScalingActive", "True", "ValidMetricsFound", name=mood)
-            world.until("FallbackActive", "False", name=mood)
+            world.until("ScalingActive", "True", "ValidMetricFound", name=mood)
         for mood, liar in liars.items():
             liar.becomes(mood)
         for mood in moods:
             until(world, mood, fallen)
-            told = world.until("FallbackActive", "True", "MetricsUnavailable", name=mood, timeout_s=30)
-            assert f"at least {fallen} workers" in told["message"]
-            world.until("ScalingActive", "False", "MetricsUnavailable", name=mood)
+            told = world.until("ScalingActive", "False", "FallbackActive", name=mood, timeout_s=30)
+            assert "fallback.replicas applies" in told["message"]
             assert world.queue(mood)["status"]["desiredReplicas"] == fallen
             assert [
                 message for message in world.events("ScaledDown", mood) if "cannot be read" in message
@@ -90,11 +88,10 @@ def test_whoever_answers_nothing_of_use_is_not_taken_for_an_idle_queue(
             liar.becomes("tells")
         for mood in moods:
             until(world, mood, 0)
-            world.until("FallbackActive", "False", name=mood, timeout_s=30)
-            world.until("ScalingActive", "True", "ValidMetricsFound", name=mood)
+            world.until("ScalingActive", "True", "ValidMetricFound", name=mood, timeout_s=30)
 
 
-def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told_and_while_paused_or_held(
+def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told_and_while_suspended(
     world: World,
 ) -> None:
     """A rush that all workers could not master is a warning, once, with when, how many and how late.
@@ -132,13 +129,17 @@ def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told_and_
         liar.becomes("breaks")
         eventually(lambda: failures(world, "orders") >= 5, timeout_s=60, what="five looks that told nothing")
         assert asked(world, "orders") == 9
-        world.until("FallbackActive", "False")
+        world.until("ScalingActive", "False", "MetricsUnavailable")
         liar.becomes("tells")
         until(world, "orders", 3)
         world.until("ScalingLimited", "True", "MinReplicas")
         for change, undo, reason in (
-            (lambda: world.annotate(paused="true"), lambda: world.annotate(paused=None), "Paused"),
-            (lambda: world.edit(stopPolicy="Hold"), lambda: world.edit(stopPolicy="None"), "ClaimsSuspended"),
+            (
+                lambda: world.annotate(suspend_reconciliation="true"),
+                lambda: world.annotate(suspend_reconciliation=None),
+                "ReconciliationSuspended",
+            ),
+            (lambda: world.edit(stopPolicy="Hold"), lambda: world.edit(stopPolicy="None"), "Suspended"),
         ):
             change()
             world.until("ScalingActive", "False", reason)

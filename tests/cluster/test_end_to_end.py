@@ -54,7 +54,7 @@ def test_tasks_run_when_they_fall_due(process_node: ProcessNode, world: World, r
             eventually(
                 lambda: ids <= set(ledger.lrange("ledger", 0, -1)), timeout_s=60, what="all tasks are handled"
             )
-    for kind, status in (("BackendAvailable", "True"), ("DurabilityAtRisk", "False"), ("Accepted", "True")):
+    for kind, status in (("BackendAvailable", "True"), ("DurabilityMet", "True"), ("Accepted", "True")):
         world.until(kind, status, timeout_s=40)
     eventually(lambda: world.queue()["status"]["backlog"]["due"] == 0)
 

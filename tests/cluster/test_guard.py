@@ -120,7 +120,7 @@ def test_a_guard_that_is_away_is_told_and_nothing_runs_or_is_scaled_until_it_is_
     world.until("GuardAvailable", "True", "Connected", timeout_s=40)
     world.event("GuardAvailable")
     world.until("Ready", "True", timeout_s=60)
-    world.until("ScalingActive", "True", "ValidMetricsFound", timeout_s=60)
+    world.until("ScalingActive", "True", "ValidMetricFound", timeout_s=60)
     first = shop.schedule(3)
     shop.until_paid(first)
 

@@ -34,25 +34,25 @@ def gone(world: World, *, timeout_s: float = 20) -> None:
     eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=timeout_s, what="it is gone")
 
 
-# --- Pausing.
+# --- Reconciliation is suspended.
 
 
-def test_a_paused_queue_is_left_alone_and_its_status_is_true(world: World) -> None:
-    """It has no children until it is resumed. Later neither drift nor the spec changes any while it is paused."""
-    metadata = {"name": "orders", "annotations": {names.PAUSED: "true"}}
+def test_a_queue_whose_reconciliation_is_suspended_is_left_alone_and_its_status_is_true(world: World) -> None:
+    """It has no children until it is resumed. Later neither drift nor the spec changes any."""
+    metadata = {"name": "orders", "annotations": {names.SUSPEND_RECONCILIATION: "true"}}
     world.make(names.PLURAL, queue() | {"metadata": metadata})
-    world.until("Paused", "True")
+    world.until("Progressing", "Unknown", "ReconciliationSuspended")
     world.nudge()
     assert world.children() == set()
-    world.annotate(paused="yes")
-    told = world.until("Paused", "False", "InvalidAnnotation")["message"]
+    world.annotate(suspend_reconciliation="yes")
+    told = world.until("Degraded", "True", "InvalidAnnotation")["message"]
     assert '"yes", neither true nor false' in told
     world.settle()
     assert len(world.children()) == CHILDREN
 
-    world.annotate(paused="true")
-    world.until("Paused", "True", "PausedByAnnotation")
-    world.event("Paused")
+    world.annotate(suspend_reconciliation="true")
+    world.until("Progressing", "Unknown", "ReconciliationSuspended")
+    world.event("ReconciliationSuspended")
     mark = world.enqueue()
     world.pretend_ready("scanner")
     world.pretend_ready("worker")
@@ -64,14 +64,12 @@ def test_a_paused_queue_is_left_alone_and_its_status_is_true(world: World) -> No
     world.patch("deployments", "orders-scanner", {"spec": {"replicas": 9}})
     world.delete("deployments", "orders-worker")
     world.until("Ready", "False")
-    world.until("Progressing", "False", "DeploymentNotFound")
     world.nudge()
     assert [words for words in world.written(mark) if "delayqueues" not in words] == []
     assert world.events("Repaired") == []
 
-    world.annotate(paused=None)
-    world.until("Paused", "False")
-    world.event("Resumed")
+    world.annotate(suspend_reconciliation=None)
+    world.event("ReconciliationResumed")
     eventually(lambda: world.there("deployments", "orders-worker"), timeout_s=5)
     eventually(lambda: world.get("deployments", "orders-scanner")["spec"]["replicas"] == 2, timeout_s=5)
     eventually(lambda: world.get("cronjobs", "orders-reaper")["spec"]["schedule"] == "*/9 * * * *")

@@ -71,11 +71,11 @@ def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> No
     world.edit(stopPolicy="Hold")
     world.settle()
     assert (asked(world), world.queue()["status"]["desiredReplicas"]) == (3, 3)
-    world.until("Ready", "False", "ClaimsSuspended")
+    world.until("Ready", "True", "Suspended")
     world.edit(stopPolicy="HoldAndDrain")
     eventually(lambda: asked(world) == 0, timeout_s=5)
-    assert "HoldAndDrain" in world.until("Ready", "False", "ClaimsSuspended")["message"]
-    world.until("ScalingActive", "False", "ClaimsSuspended")
+    assert "HoldAndDrain" in world.until("Ready", "True", "Suspended")["message"]
+    world.until("ScalingActive", "False", "Suspended")
     world.edit(stopPolicy="None")
     eventually(lambda: asked(world) == 3, timeout_s=5)
     world.until("ScalingActive", "False", "AutoscalingDisabled")

@@ -12,6 +12,7 @@ import pytest
 from delayq import SyncClient
 from delayq.contract import parse
 from delayq_operator.base import names
+from delayq_operator.status.long_parked import PARKED_SECONDS
 from delayq_operator.status.reasons import REASONS
 from delayq_operator.status.unready import START_SECONDS
 
@@ -81,7 +82,7 @@ def test_a_paused_rollout_is_reported_and_a_transition_has_its_own_time(world: W
     world.edit(worker={"replicas": 2})
     assert world.until("Degraded", "False") == first | {"observedGeneration": 2}
     world.kubectl("rollout", "pause", "deployment/orders-worker")
-    world.until("Progressing", "False", "DeploymentPaused")
+    world.until("Progressing", "Unknown", "DeploymentPaused")
     told = world.until("Degraded", "True", "RolloutPaused")
     assert told["lastTransitionTime"] > first["lastTransitionTime"]
     world.kubectl(*told["message"].split("`")[1].split()[1:])
@@ -221,7 +222,7 @@ def shop(world: World, tmp_path: Path) -> Iterator[Shop]:
 
 
 def test_numbers_are_what_scanners_count(shop: Shop) -> None:
-    """status.backlog has what is due, scheduled, in flight and dead; a kind that no worker knows is named."""
+    """status.backlog has what is due, scheduled, in flight, dead and parked."""
     shop.open()
     world = shop.world
     with shop.client() as client:
@@ -229,11 +230,8 @@ def test_numbers_are_what_scanners_count(shop: Shop) -> None:
         for number in range(5):
             client.schedule({"do": "hang" if number < 2 else "fail"}, delay_ms=0)
         shop.work(hangs=2, fails=3)
-        eventually(lambda: client.counts().parked == 1, what="the task is parked")
-        said = world.until("UnknownKinds", "True", "TasksParked", timeout_s=30)["message"]
-        assert "kind or version of 1 task: push version 2 (1 task, the oldest due 20" in said
+        eventually(lambda: shop.backlog.get("parked") == 1, timeout_s=30, what="the task is parked")
         client.cancel("unknown", kind="push")
-        world.until("UnknownKinds", "False", timeout_s=30)
         for _ in range(4):
             client.schedule({"do": "hang"}, delay_ms=0)
         next_due = time.time() + 3600
@@ -251,24 +249,38 @@ def test_numbers_are_what_scanners_count(shop: Shop) -> None:
         assert world.until("BackendAvailable", "True", "Connected")
 
 
+@pytest.mark.full
+def test_tasks_that_are_parked_for_two_minutes_are_a_fault_that_names_their_kinds(shop: Shop) -> None:
+    shop.open()
+    with shop.client() as client:
+        client.schedule({"do": "hang"}, delay_ms=0, kind="push", version=2, task_id="unknown")
+        client.schedule({"do": "fail"}, delay_ms=0)
+        shop.work(hangs=0, fails=1)
+        said = shop.world.until("Degraded", "True", "TasksParked", timeout_s=PARKED_SECONDS + 30)["message"]
+        assert "kind or version of 1 task: push version 2 (1 task, the oldest due 20" in said
+        shop.world.event("TasksParked", "push version 2")
+        client.cancel("unknown", kind="push")
+        shop.world.until("Degraded", "False", timeout_s=30)
+
+
 def test_how_safe_redis_is_then_it_goes_and_then_the_scanner(shop: Shop) -> None:
-    """DurabilityAtRisk names what is wrong with Redis' settings, and clears when they are right.
+    """DurabilityMet names what is wrong with Redis' settings, and clears when they are right.
 
     Without Redis BackendAvailable is False; without a scanner nobody knows, and the last numbers keep their time.
     """
     shop.open()
     world = shop.world
-    told = world.until("DurabilityAtRisk", "True", "AppendOnlyOff", timeout_s=30)
+    told = world.until("DurabilityMet", "False", "AppendOnlyOff", timeout_s=30)
     assert "Set appendonly yes" in told["message"]
     world.event("DurabilityAtRisk", "appendonly")
     with shop.redis.client() as redis:
         redis.config_set("appendonly", "yes")
         redis.config_set("maxmemory-policy", "allkeys-lru")
         shop.scan()  # else it looks once a minute
-        assert "noeviction" in world.until("DurabilityAtRisk", "True", "Evicts", timeout_s=30)["message"]
+        assert "noeviction" in world.until("DurabilityMet", "False", "Evicts", timeout_s=30)["message"]
         redis.config_set("maxmemory-policy", "noeviction")
     shop.scan()
-    world.until("DurabilityAtRisk", "False", "Durable", timeout_s=30)
+    world.until("DurabilityMet", "True", "NoRiskFound", timeout_s=30)
     with shop.client() as client:
         client.schedule({"do": "hang"}, delay_ms=HOUR_MS)
     eventually(lambda: shop.backlog.get("scheduled") == 1, timeout_s=30)
@@ -277,7 +289,7 @@ def test_how_safe_redis_is_then_it_goes_and_then_the_scanner(shop: Shop) -> None
     world.until("BackendAvailable", "False", "Unreachable", timeout_s=30)
     # A connection that ends is the first news, and a refused one the second.
     eventually(lambda: "connection refused" in condition(world.queue(), "BackendAvailable")["message"])
-    world.until("DurabilityAtRisk", "Unknown")
+    world.until("DurabilityMet", "Unknown")
     world.until("Ready", "False", "Unreachable")
     world.event("BackendUnavailable")
     assert shop.backlog["scheduled"] == 1

@@ -57,8 +57,8 @@ def test_every_condition_is_there_with_every_reason_and_its_status_in_the_order_
 def test_what_is_wrong_comes_with_something_to_do() -> None:
     """Only what is as it should be needs no advice."""
     fine = {
-        "True": "Ready Accepted BackendAvailable ReshardingComplete GuardAvailable ObjectiveMet",
-        "False": "DurabilityAtRisk Degraded Paused",
+        "True": "Ready Accepted BackendAvailable DurabilityMet ReshardingComplete GuardAvailable ObjectiveMet",
+        "False": "Degraded Suspended",
     }
     asks = [row for row in conditions() if words(row[0])[0] not in fine.get(row[2], "")]
     silent = [words(row[1])[0] for row in asks if not row[4]]
@@ -80,7 +80,9 @@ def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
     turned = {
         *report.TURNED_TRUE.values(),
         *report.TURNED_FALSE.values(),
+        *report.NEWLY_FALSE.values(),
         *report.RECOVERED.values(),
+        *(event for event, _ in report.ENDED.values()),
         *sum(report.BY_REASON.values(), ()),
     }
     assert posted | turned | {scaler.UP, scaler.DOWN} == set(events.REASONS)
@@ -89,7 +91,9 @@ def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
 def test_every_reason_that_becomes_an_event_is_a_reason_of_its_condition() -> None:
     for kind, reasons in report.BY_REASON.items():
         assert set(reasons) <= set(REASONS[kind])
-    assert {*report.TURNED_TRUE, *report.TURNED_FALSE, *report.RECOVERED} <= set(REASONS)
+    tables = (report.TURNED_TRUE, report.TURNED_FALSE, report.NEWLY_FALSE, report.RECOVERED)
+    assert {kind for table in tables for kind in table} <= set(REASONS)
+    assert set(report.ENDED) <= set(REASONS["Progressing"])
 
 
 def test_every_metric_is_there_with_its_kind_labels_and_help() -> None:

@@ -44,7 +44,7 @@ class Scaled:
         autoscaling = {**SOON, **spec.pop("autoscaling", {})}
         world.begin(worker=worker, autoscaling=autoscaling, **spec)
         scaled = cls(world)
-        world.until("ScalingActive", "True", "ValidMetricsFound")
+        world.until("ScalingActive", "True", "ValidMetricFound")
         return scaled
 
     def learn_lead(self) -> int:

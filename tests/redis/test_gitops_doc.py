@@ -42,7 +42,7 @@ FOUND = [
     ("Progressing", queue(DONE, observed=1)),
     ("Progressing", queue(DONE | {"Progressing": "True ReplicaSetUpdated"})),
     ("Progressing", queue(DONE | {"Ready": "False WorkersNotReady"})),
-    ("Suspended", queue(DONE | {"Ready": "False ClaimsSuspended"})),
+    ("Suspended", queue(DONE | {"Ready": "True Suspended"})),
     ("Degraded", queue(DONE | {"Ready": "False RedisNotEmpty", "Accepted": "False RedisNotEmpty"})),
     ("Degraded", queue(DONE | {"Progressing": "False ProgressDeadlineExceeded"})),
     ("Degraded", queue(DONE | {"Ready": "False WorkersNotReady", "Degraded": "True PodsFailing"})),

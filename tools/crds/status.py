@@ -145,9 +145,9 @@ QUEUE: Final = Part(
             "Redis", of("BackendAvailable"), "Whether the scanners reach Redis and it serves them.", wide=True
         ),
         column(
-            "Paused",
-            of("Paused"),
-            "Whether its children are left alone, by the annotation delayq.dev/paused.",
+            "Suspended",
+            of("Suspended"),
+            "Whether the spec suspends the queue: no task is claimed.",
             wide=True,
         ),
     ],

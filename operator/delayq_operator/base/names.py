@@ -24,7 +24,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 PLURAL: Final = "delayqueues"
 ERASE_FINALIZER: Final = f"{GROUP}/erase"
 
-PAUSED: Final = f"{GROUP}/paused"
+SUSPEND_RECONCILIATION: Final = f"{GROUP}/suspend-reconciliation"
 """Annotation of a DelayQueue: "true" and the operator leaves its children alone."""
 
 ABANDON_TASKS: Final = f"{GROUP}/abandon-tasks"

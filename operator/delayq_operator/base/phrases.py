@@ -66,7 +66,7 @@ RISKS: Final = {
         ),
     ),
 }
-"""Label values of delayq_durability_risk → reason and message of DurabilityAtRisk; the most severe first."""
+"""Label values of delayq_durability_risk → reason and message of DurabilityMet; the most severe first."""
 
 FSYNC_UNKNOWN: Final = (
     "Redis keeps an append-only file and evicts nothing. How often the file is forced to the disk is not known: the "

@@ -53,13 +53,14 @@ class Resource:
         return list(self._metadata.get("finalizers") or ())
 
     @property
-    def paused(self) -> bool:
-        return self.pausing == "true"
+    def left_alone(self) -> bool:
+        """Whether the annotation suspends reconciliation."""
+        return self.suspend_reconciliation == "true"
 
     @property
-    def pausing(self) -> str:
+    def suspend_reconciliation(self) -> str:
         """The value of the annotation; "false" without one."""
-        return str((self._metadata.get("annotations") or {}).get(names.PAUSED, "false"))
+        return str((self._metadata.get("annotations") or {}).get(names.SUSPEND_RECONCILIATION, "false"))
 
     @property
     def abandons(self) -> bool:
@@ -73,7 +74,7 @@ class Resource:
     @property
     def asked(self) -> tuple[str, int, str, bool, bool]:
         """All fields that other clients write and the operator reacts to."""
-        return self.uid, self.generation, self.pausing, self.abandons, self.deleting
+        return self.uid, self.generation, self.suspend_reconciliation, self.abandons, self.deleting
 
     @property
     def tasks(self) -> frozenset[str]:

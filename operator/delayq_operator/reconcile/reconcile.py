@@ -108,7 +108,7 @@ class Reconciler:
         return await (self._end(resource) if resource.deleting else self._make(resource))
 
     def _stance(self, resource: Resource) -> Stance:
-        if resource.paused or resource.deleting:  # deletion writes no claim; two operators may advance it
+        if resource.left_alone or resource.deleting:  # deletion writes no claim; two operators may advance it
             return Stance.SERVE
         key = resource.key
         child = self._children.get(key, names.CONFIG_MAP, names.config(key.name))
@@ -159,8 +159,8 @@ class Reconciler:
         return "refused" if view.failures else "invalid"
 
     async def _carry_out(self, view: View, todo: Plan, scale: Scale) -> View:
-        """Apply the plan unless reconciliation is paused, and report."""
-        if not view.resource.paused:
+        """Apply the plan unless reconciliation is suspended, and report."""
+        if not view.resource.left_alone:
             outcome = await self._apply(view.resource, todo, scale)
             view = replace(view, failures=tuple(outcome.failures), taken=tuple(outcome.taken))
         await self._report(view)
@@ -171,7 +171,7 @@ class Reconciler:
         current = worker.body["spec"].get("replicas") if worker else None
         decision = self._autoscaler.decision(resource.key, time.time())
         down = self._scraper.guards.down(resource.key)
-        return scaling.scale(queue, current, decision, paused=resource.paused, guard_down=down)
+        return scaling.scale(queue, current, decision, left_alone=resource.left_alone, guard_down=down)
 
     async def _realise(
         self, resource: Resource, queue: DelayQueue, facts: Facts, wanted: list[Object]

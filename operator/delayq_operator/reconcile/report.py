@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.kube.errors import NotFound
 
 from delayq_operator.base import metrics, names
 from delayq_operator.reconcile.unserved import UnservedSchedules
+from delayq_operator.status.long_parked import LongParked
 from delayq_operator.status.status import status, wait_seconds
 from delayq_operator.status.unready import NOW, Unready
 
@@ -26,21 +28,23 @@ if TYPE_CHECKING:
 
 TURNED_TRUE: Final = {
     "Ready": "Ready",
-    "Paused": "Paused",
-    "DurabilityAtRisk": "DurabilityAtRisk",
+    "Suspended": "Suspended",
     "CapacityShortfallExpected": "CapacityShortfallExpected",
 }
 """Condition → event when it becomes True."""
 
 TURNED_FALSE: Final = {
     "Ready": "NotReady",
-    "Paused": "Resumed",
+    "Suspended": "Resumed",
     "BackendAvailable": "BackendUnavailable",
     "ReshardingComplete": "ReshardingStarted",
     "GuardAvailable": "GuardUnavailable",
     "ObjectiveMet": "ObjectiveMissed",
 }
 """Condition → event when it becomes False, after it was True."""
+
+NEWLY_FALSE: Final = {"DurabilityMet": "DurabilityAtRisk"}
+"""Condition → event when it becomes False, also of a new queue."""
 
 RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ReshardingComplete": "ReshardingComplete"}
 """Condition → event when it becomes True, after it was False."""
@@ -58,15 +62,20 @@ BY_REASON: Final = {
         "RolloutPaused",
         "PodsFailing",
         "CheckUnusable",
+        "InvalidAnnotation",
+        "TasksParked",
     ),
-    "Progressing": ("ProgressDeadlineExceeded",),
+    "Progressing": ("ProgressDeadlineExceeded", "ReconciliationSuspended"),
     "ReshardingComplete": ("ReshardingStalled",),
-    "Paused": ("InvalidAnnotation",),
 }
 """Condition → reasons that post an event of the same name when the condition gets them."""
 
+ENDED: Final = {
+    "ReconciliationSuspended": ("ReconciliationResumed", "The operator reconciles the children again.")
+}
+"""Reason of Progressing → event when it ends, with its message."""
+
 ABSENT: Final = {
-    "Paused": {"status": "False", "reason": "", "message": "The operator reconciles the children again."},
     "ReshardingComplete": {"status": "True", "reason": "", "message": "Tasks are in 1 shard."},
 }
 """Conditions that are absent where they do not apply → what their absence means."""
@@ -82,16 +91,20 @@ class Reporter:
         self._written_at: dict[Key, float] = {}
         self._ready: dict[Key, str] = {}
         self._unready = Unready()
+        self._long_parked = LongParked()
 
     async def report(self, view: View) -> None:
         """Write the status if it changed; rate-limited if only numbers did."""
         resource, now = view.resource, time.time()
         previous = resource.status
-        made = status(view, previous, now)
+        parked = self._long_parked.wait_seconds(view, now)
+        made = status(replace(view, long_parked=parked == NOW), previous, now)
         self._count(resource.key, view, made)
         self._post_unready(resource, made, now)
         since = now - self._written_at.get(resource.key, 0.0)
         wait = wait_seconds(made, previous, since)
+        if parked:
+            self._work.enqueue_in(resource.key, parked)
         if wait is None:
             return
         if wait > 0:
@@ -146,6 +159,7 @@ class Reporter:
         """Drop the state of a DelayQueue."""
         self._written_at.pop(key, None)
         self._unready.forget(key)
+        self._long_parked.forget(key)
         self._ready.pop(key, None)
         metrics.forget_workers(key.namespace, key.name)
         metrics.count_ready(self._ready.values())
@@ -182,8 +196,12 @@ def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tup
                 yield RECOVERED[kind], entry["message"]
             if entry["status"] == "False" and old.get("status") == "True" and kind in TURNED_FALSE:
                 yield TURNED_FALSE[kind], f"{entry['reason']}: {entry['message']}"
+            if entry["status"] == "False" and kind in NEWLY_FALSE:
+                yield NEWLY_FALSE[kind], entry["message"]
         if entry["reason"] != old.get("reason") and entry["reason"] in BY_REASON.get(kind, ()):
             yield entry["reason"], entry["message"]
+        if entry["reason"] != old.get("reason") and old.get("reason") in ENDED:
+            yield ENDED[old["reason"]]
 
 
 def _by_type(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.capacity_forecast import Rush
 
 REASONS: Final[Mapping[str, bool]] = {
-    "ValidMetricsFound": True,
+    "ValidMetricFound": True,
     "ExternalAutoscaler": True,
     "MetricsUnavailable": False,
+    "FallbackActive": False,
     "AutoscalingDisabled": False,
-    "ClaimsSuspended": False,
-    "Paused": False,
+    "Suspended": False,
+    "ReconciliationSuspended": False,
     "GuardUnreachable": False,
 }
 """Reasons of condition ScalingActive → whether the number of workers follows demand."""
@@ -69,13 +70,13 @@ def scale(
     current: int | None,
     decision: Decision | None = None,
     *,
-    paused: bool = False,
+    left_alone: bool = False,
     guard_down: bool = False,
 ) -> Scale:
     """Return the number of workers; `current` is spec.replicas of the Deployment, None if there is none yet."""
     spec, fixed = queue.spec, queue.spec.worker.replicas
     if spec.stop_policy == "HoldAndDrain":
-        return _scale(0, "ClaimsSuspended", f": {HELD[spec.stop_policy]}")
+        return _scale(0, "Suspended", f": {HELD[spec.stop_policy]}")
     if spec.autoscaling is None:
         return _scale(fixed, "AutoscalingDisabled", ": spec.worker.replicas, without spec.autoscaling")
     if spec.autoscaling.mode == "External":
@@ -85,8 +86,8 @@ def scale(
     least, most = spec.autoscaling.min_replicas, spec.autoscaling.max_replicas
     nearest = max(least, min(most, 1 if current is None else current))
     holds = {
-        "ClaimsSuspended": HELD.get(spec.stop_policy, ""),
-        "Paused": "the DelayQueue is paused" if paused else "",
+        "Suspended": HELD.get(spec.stop_policy, ""),
+        "ReconciliationSuspended": "reconciliation is suspended" if left_alone else "",
         "GuardUnreachable": _GUARD_DOWN if guard_down else "",
     }
     for reason, why in holds.items():
@@ -97,7 +98,7 @@ def scale(
         return _scale(nearest, NOT_DECIDED, f", {kept}: the metrics were not read yet")
     return Scale(
         replicas=decision.replicas,
-        reason="ValidMetricsFound" if decision.reason == "ValidMetricsFound" else "MetricsUnavailable",
+        reason=decision.reason,
         message=sentence(decision),
         decision=decision,
     )

@@ -97,9 +97,9 @@ def _served(shards: Shards) -> Condition:
     )
 
 
-def durability_at_risk(view: View) -> Condition:
-    """Whether the settings or the state of Redis can lose tasks."""
-    kind = "DurabilityAtRisk"
+def durability_met(view: View) -> Condition:
+    """Whether no setting and no state of Redis is known by which it can lose tasks."""
+    kind = "DurabilityMet"
     if view.backlog is None or not view.backlog.redis_up:
         return condition(kind, "MetricsUnavailable", "No scanner reports the settings of Redis.")
     known = [risk for risk in RISKS if risk in view.backlog.risks]
@@ -109,7 +109,7 @@ def durability_at_risk(view: View) -> Condition:
         return condition(kind, "DurabilityUnknown", "Redis refuses INFO, so its settings are unknown.")
     if view.backlog.risks:
         return condition(kind, "FsyncUnknown", FSYNC_UNKNOWN)
-    return condition(kind, "Durable", "Redis keeps an append-only file and evicts nothing.")
+    return condition(kind, "NoRiskFound", "Redis keeps an append-only file and evicts nothing.")
 
 
 def guard_available(view: View) -> Condition | None:
@@ -143,17 +143,17 @@ def _guards_store(guard: Guard) -> str:
     return f"Check {what}; the workers' logs say why, as guard_breaker_opened."
 
 
-def unknown_kinds(view: View) -> Condition | None:
-    """Whether tasks wait for a worker that knows their kind and version. None if there are none, or if unknown.
+def _parked(view: View) -> str:
+    """Name the tasks that wait for a worker that knows their kind and version.
 
     The message has rounded numbers and times, not ages: it changes only if the tasks do.
     """
-    if view.backlog is None or not view.backlog.whole or not view.backlog.parked:
-        return None
+    if not view.long_parked or view.backlog is None:
+        return ""
     kinds = listed([_unknown_kind(each) for each in view.backlog.unknown_kinds])
     message = f"No worker knew the kind or version of {counted(bucket(view.backlog.parked), 'task')}"
     cure = "They wait, uncharged, until a worker that knows them runs: deploy one, or cancel them."
-    return condition("UnknownKinds", "TasksParked", f"{message}{f': {kinds}' if kinds else ''}. {cure}")
+    return f"{message}{f': {kinds}' if kinds else ''}. {cure}"
 
 
 def _unknown_kind(found: UnknownKind) -> str:
@@ -164,9 +164,15 @@ def _unknown_kind(found: UnknownKind) -> str:
 
 def progressing(view: View) -> Condition:
     """Whether pods are being replaced, with the reasons of Deployments."""
-    kind = "Progressing"
     if view.erasing is not None:
-        return condition(kind, "Erasing", view.erasing.message or "The tasks are being erased.")
+        return condition("Progressing", "Erasing", view.erasing.message or "The tasks are being erased.")
+    if view.resource.left_alone:
+        return condition("Progressing", "ReconciliationSuspended", LEFT_ALONE)
+    return _rollout(view)
+
+
+def _rollout(view: View) -> Condition:
+    kind = "Progressing"
     for what, load in view.loads:
         if load.paused or load.stuck:
             reason = "DeploymentPaused" if load.paused else "ProgressDeadlineExceeded"
@@ -224,6 +230,8 @@ def degraded(view: View) -> Condition:
             f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else "",
         ),
         ("CheckUnusable", _check_unusable(view)),
+        ("InvalidAnnotation", _invalid_annotation(view)),
+        ("TasksParked", _parked(view)),
     ):
         if what:
             return condition("Degraded", reason, what)
@@ -279,13 +287,31 @@ def no_image(view: View) -> str:
     return " Workers run the operator's image, without your code: set spec.worker.image."
 
 
-def paused(view: View) -> Condition | None:
-    """Whether the annotation pauses reconciliation. None without the annotation."""
-    if view.resource.paused:
-        message = "The annotation delayq.dev/paused is true: the operator does not change children."
-        return condition("Paused", "PausedByAnnotation", message)
-    if view.resource.pausing != "false":
-        quoted = f'"{view.resource.pausing[:40]}", neither true nor false'
-        message = f"The annotation delayq.dev/paused is {quoted}: children follow the spec."
-        return condition("Paused", "InvalidAnnotation", message)
-    return None
+LEFT_ALONE: Final = (
+    f"The annotation {names.SUSPEND_RECONCILIATION} is true: the operator does not change children."
+)
+
+
+def _invalid_annotation(view: View) -> str:
+    value = view.resource.suspend_reconciliation
+    if value in {"true", "false"}:
+        return ""
+    found = f'"{value[:40]}", neither true nor false'
+    return f"The annotation {names.SUSPEND_RECONCILIATION} is {found}: children follow the spec."
+
+
+def suspended(view: View) -> Condition:
+    """Whether the spec suspends the queue: no task is claimed."""
+    if view.queue is None:
+        return condition(
+            "Suspended", "InvalidSpec", "The spec is invalid. Processes continue with the one before."
+        )
+    policy = view.queue.spec.stop_policy
+    if policy == "None":
+        return condition("Suspended", "NotSuspended", "Due tasks are claimed.")
+    message = f"spec.stopPolicy is {policy}: no task is claimed."
+    if policy == "Hold":
+        return condition("Suspended", "Holding", f"{message} Workers stay.")
+    if view.worker.pods:
+        return condition("Suspended", "Draining", f"{message} Workers stop when their tasks have ended.")
+    return condition("Suspended", "Drained", f"{message} There is no worker.")

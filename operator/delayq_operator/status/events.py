@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NORMAL: Final = (
-    "Created RolledOut Repaired Pruned ScaledUp ScaledDown Ready Paused Resumed ReshardingStarted"
+    "Created RolledOut Repaired Pruned ScaledUp ScaledDown Ready Suspended Resumed ReconciliationSuspended"
+    " ReconciliationResumed ReshardingStarted"
     " ReshardingComplete GuardAvailable Erasing Erased"
 )
 _WARNING: Final = (
     "NotReady InvalidSpec ReferenceNotFound PolicyViolation RedisNotEmpty InvalidAnnotation"
     " NameConflict OperatorConflict QueueConflict UnmanagedFields ApplyFailed BackendUnavailable"
     " ReshardingStalled GuardUnavailable ObjectiveMissed CapacityShortfallExpected DurabilityAtRisk"
-    " ProgressDeadlineExceeded PodsRejected RolloutPaused PodsFailing CheckUnusable EraseFailed"
+    " ProgressDeadlineExceeded PodsRejected RolloutPaused PodsFailing CheckUnusable TasksParked EraseFailed"
 )
 REASONS: Final = dict.fromkeys(_NORMAL.split(), "Normal") | dict.fromkeys(_WARNING.split(), "Warning")
 """Reason → type. docs/reference/events.md says when each is posted."""

@@ -8,13 +8,14 @@ from delayq_operator.base import names
 from delayq_operator.base.phrases import listed
 from delayq_operator.status import conditions, scaling_conditions, sharding_conditions
 from delayq_operator.status.conditions import (
+    LEFT_ALONE,
     accepted,
     backend_available,
     conflict,
     guard_available,
     no_image,
-    paused,
     refused,
+    suspended,
 )
 from delayq_operator.status.reasons import condition
 
@@ -28,8 +29,16 @@ if TYPE_CHECKING:
 
 def ready(view: View) -> Condition:
     """Whether tasks run when they fall due: the summary of the other conditions."""
-    reason, message = next(_obstacles(view), ("AsExpected", "Tasks run when they fall due."))
+    reason, message = next(_obstacles(view), _intended(view))
     return condition("Ready", reason, message)
+
+
+def _intended(view: View) -> tuple[str, str]:
+    """Return reason and message without an obstacle: what the spec asks for is the case."""
+    verdict = suspended(view)
+    if verdict.status == "True":
+        return "Suspended", verdict.message
+    return "AsExpected", "Tasks run when they fall due."
 
 
 def _obstacles(view: View) -> Iterator[tuple[str, str]]:
@@ -41,11 +50,9 @@ def _obstacles(view: View) -> Iterator[tuple[str, str]]:
             yield verdict.reason, verdict.message
     if not view.scanner.ready and not view.scanner.unwanted:
         yield "ScannersNotReady", _not_ready(view, "scanner", view.scanner)
-    if view.queue is not None and (policy := view.queue.spec.stop_policy) != "None":
-        yield "ClaimsSuspended", f"spec.stopPolicy is {policy}: no task is claimed."
     if (guard := guard_available(view)) is not None and guard.status == "False":
         yield "GuardUnreachable", guard.message
-    if view.worker.ready or _waking(view):
+    if view.worker.ready or _waking(view) or suspended(view).reason in {"Draining", "Drained"}:
         return
     if not view.worker.unwanted:
         yield "WorkersNotReady", _not_ready(view, "worker", view.worker)
@@ -67,8 +74,8 @@ def _not_ready(view: View, component: str, load: Workload) -> str:
 
 
 def _obstacle(view: View) -> str:
-    if view.resource.paused and (verdict := paused(view)) is not None:
-        return verdict.message
+    if view.resource.left_alone:
+        return LEFT_ALONE
     return conflict("NameConflict", view.taken) or " ".join(view.failures) or "It is being created."
 
 
@@ -87,28 +94,20 @@ def _why(view: View, component: str, load: Workload) -> str:
     return "They have not started yet; see kubectl describe pod."
 
 
-def _refused(view: View) -> Condition | None:
-    """Return condition Accepted if it is False or names kinds that are not served; else None."""
-    verdict = accepted(view)
-    return verdict if verdict.status == "False" or view.unserved else None
-
-
 _DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (
     ready,
-    _refused,
+    conditions.accepted,
     conditions.backend_available,
-    conditions.durability_at_risk,
+    conditions.durability_met,
     sharding_conditions.resharding_complete,
     conditions.guard_available,
-    conditions.unknown_kinds,
     conditions.progressing,
     conditions.degraded,
     scaling_conditions.scaling_active,
     scaling_conditions.scaling_limited,
-    scaling_conditions.fallback_active,
     scaling_conditions.capacity_shortfall_expected,
     scaling_conditions.objective_met,
-    conditions.paused,
+    conditions.suspended,
 )
 
 

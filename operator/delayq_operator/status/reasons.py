@@ -26,8 +26,8 @@ _REFUSED: Final = "InvalidSpec PolicyViolation RedisNotEmpty ReferenceNotFound"
 
 REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "Ready": _reasons(
-        true="AsExpected",
-        false=f"Deleting {_REFUSED} Unreachable PartiallyUnreachable ScannersNotReady ClaimsSuspended GuardUnreachable"
+        true="AsExpected Suspended",
+        false=f"Deleting {_REFUSED} Unreachable PartiallyUnreachable ScannersNotReady GuardUnreachable"
         " NoWorkers WorkersNotReady",
     ),
     "Accepted": _reasons(true="Valid", false=_REFUSED),
@@ -36,9 +36,9 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
         false="PartiallyUnreachable Unreachable",
         unknown="NoScanners MetricsUnavailable",
     ),
-    "DurabilityAtRisk": _reasons(
-        true=" ".join(reason for reason, _ in RISKS.values()),
-        false="Durable",
+    "DurabilityMet": _reasons(
+        true="NoRiskFound",
+        false=" ".join(reason for reason, _ in RISKS.values()),
         unknown="FsyncUnknown DurabilityUnknown MetricsUnavailable",
     ),
     "ReshardingComplete": _reasons(
@@ -49,14 +49,14 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "GuardAvailable": _reasons(
         true="Connected PartiallyUnreachable", false="Unreachable", unknown="NoWorkers MetricsUnavailable"
     ),
-    "UnknownKinds": _reasons(true="TasksParked"),
     "Progressing": _reasons(
         true="NewReplicaSetAvailable ReplicaSetUpdated WaitingForDeletion Erasing",
-        false="DeploymentPaused ProgressDeadlineExceeded DeploymentNotFound",
+        false="ProgressDeadlineExceeded DeploymentNotFound",
+        unknown="ReconciliationSuspended DeploymentPaused",
     ),
     "Degraded": _reasons(
         true="NameConflict ApplyFailed OperatorConflict QueueConflict UnmanagedFields EraseFailed PodsRejected"
-        " RolloutPaused PodsFailing CheckUnusable",
+        " RolloutPaused PodsFailing CheckUnusable InvalidAnnotation TasksParked",
         false="AsExpected",
     ),
     "ScalingActive": {
@@ -67,15 +67,14 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
         true="MaxReplicas MinReplicas ScaleUpPolicy MaxInFlight RatePerSecond ScaleDownPolicy",
         false="DesiredWithinRange",
     ),
-    "FallbackActive": _reasons(true="MetricsUnavailable"),
     "CapacityShortfallExpected": _reasons(true="MaxReplicas"),
     "ObjectiveMet": _reasons(
         true="WithinObjective",
-        false="ClaimsSuspended GuardUnreachable WorkersNotReady MaxInFlight RatePerSecond NoTasksClaimed MaxReplicas"
+        false="Suspended GuardUnreachable WorkersNotReady MaxInFlight RatePerSecond NoTasksClaimed MaxReplicas"
         " ScaleUpPolicy TasksLate",
         unknown="MetricsUnavailable",
     ),
-    "Paused": _reasons(true="PausedByAnnotation", false="InvalidAnnotation"),
+    "Suspended": _reasons(true="Holding Draining Drained", false="NotSuspended", unknown="InvalidSpec"),
 }
 """Condition → reason → the status it stands for."""
 

@@ -24,7 +24,14 @@ def scaling_active(view: View) -> Condition:
     """Whether the number of workers follows demand."""
     if view.scale is None or view.scale.reason == scaling.NOT_DECIDED:
         return condition("ScalingActive", scaling.NOT_DECIDED, "No scaling decision has been made yet.")
-    return condition("ScalingActive", view.scale.reason, f"{view.scale.message}.")
+    return condition("ScalingActive", view.scale.reason, f"{view.scale.message}.{_last_error(view)}")
+
+
+def _last_error(view: View) -> str:
+    """Return why the metrics are missing, of a number of workers that is a fallback."""
+    if view.scale is None or view.scale.reason != "FallbackActive":
+        return ""
+    return f" Last error: {view.unread}." if view.unread else " No scanner reports every shard."
 
 
 BINDS: Final[Mapping[str, str]] = {
@@ -54,16 +61,6 @@ def scaling_limited(view: View) -> Condition:
     return condition(
         "ScalingLimited", "DesiredWithinRange", "No limit keeps the number of workers from demand."
     )
-
-
-def fallback_active(view: View) -> Condition | None:
-    """Return the condition while missing metrics make the number of workers a fallback; else None."""
-    decision = view.decision
-    if decision is None or decision.reason != "FallenBack":
-        return None
-    message = f"Metrics are unavailable: at least {counted(decision.replicas, 'worker')}, by spec.autoscaling.fallback."
-    why = f"Last error: {view.unread}." if view.unread else "No scanner reports every shard."
-    return condition("FallbackActive", "MetricsUnavailable", f"{message} {why}")
 
 
 def capacity_shortfall_expected(view: View) -> Condition | None:
@@ -119,7 +116,7 @@ def _what_binds(view: View) -> tuple[str, str]:
 def _stopped(view: View) -> tuple[str, str] | None:
     """Return reason and message if workers may claim nothing."""
     if view.queue is not None and (policy := view.queue.spec.stop_policy) != "None":
-        return "ClaimsSuspended", f"spec.stopPolicy is {policy}: no task is claimed."
+        return "Suspended", f"spec.stopPolicy is {policy}: no task is claimed."
     if view.guard_counts.down:
         return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
     return None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq.contract.outages import remedy
 from delayq.scaling.sentences import counted
 
+from delayq_operator.base import names
 from delayq_operator.base.phrases import listed
 from delayq_operator.status.reasons import condition
 
@@ -91,8 +92,8 @@ def _change(shard_map: ShardMap, wanted: int | None) -> str:
 
 def _awaited(view: View, seen: Shards) -> str:
     """Return what has to happen before a scanner with the new document starts resharding."""
-    if view.resource.paused:
-        return "the annotation delayq.dev/paused keeps the operator from changing children."
+    if view.resource.left_alone:
+        return f"the annotation {names.SUSPEND_RECONCILIATION} keeps the operator from changing children."
     if view.scanner.stuck:
         return f"new scanners do not become ready. {view.scanner.stuck}"
     if obstacle := _obstacle(view, seen):

@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 Status = dict[str, Any]
 
-OF_DECISIONS: Final = frozenset(
-    {"ScalingActive", "ScalingLimited", "FallbackActive", "CapacityShortfallExpected"}
-)
+OF_DECISIONS: Final = frozenset({"ScalingActive", "ScalingLimited", "CapacityShortfallExpected"})
 """Conditions that rest on a decision on the number of workers."""
 
-DECIDED: Final = frozenset({"ValidMetricsFound", "MetricsUnavailable"})
+DECIDED: Final = frozenset({"ValidMetricFound", "MetricsUnavailable", "FallbackActive"})
 """Reasons of ScalingActive after a decision."""
 
 PACED: Final = frozenset({"ScalingLimited"})
@@ -144,14 +142,15 @@ def _failures(number: int) -> int:
 def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Status]:
     before = {entry["type"]: entry for entry in previous.get("conditions") or ()}
     made = {each.type: _entry(each, before, view.resource.generation, now) for each in everything(view)}
-    made |= {kind: before[kind] for kind in _kept(view, before)}
+    made |= {kind: before[kind] for kind in _kept(view, made, before)}
     return [made[kind] for kind in REASONS if kind in made]
 
 
-def _kept(view: View, before: Mapping[str, Status]) -> frozenset[str]:
+def _kept(view: View, made: Mapping[str, Status], before: Mapping[str, Status]) -> frozenset[str]:
     """Name the conditions that stay: those of the previous operator until this one has decided, and what is unread."""
     unread = view.backlog is None or not view.backlog.whole
-    kinds = frozenset({"UnknownKinds"} if unread else ())
+    parked = before.get("Degraded", {}).get("reason") == "TasksParked"
+    kinds = frozenset({"Degraded"} if unread and parked and made["Degraded"]["status"] == "False" else ())
     waiting = view.scale is not None and view.scale.reason == NOT_DECIDED and not view.observed.evaluated
     decided = before.get("ScalingActive", {}).get("reason") in DECIDED
     return (kinds | (OF_DECISIONS if waiting and decided else frozenset())) & before.keys()

@@ -96,6 +96,8 @@ class View:
     """Component → what a running pod of it that is not ready waits for."""
     awaited: tuple[str, ...] = ()
     """Files of HTTP handlers that workers wait for, such as "key token of Secret shop"."""
+    long_parked: bool = False
+    """Whether tasks have been parked for so long that a person must act."""
     podless_run: bool = False
     """Whether the last run of the reaper has no pod after POD_SECONDS."""
     reaper: dict[str, Any] = field(default_factory=dict)

@@ -39,7 +39,7 @@ def test_what_there_is_to_do_decides_within_the_bounds(
 ) -> None:
     decision = decided(look, before=before, rules=rules, active_at=0.0)
     assert (decision.replicas, decision.limited_by, decision.wanted) == (replicas, limited_by, wanted)
-    assert decision.reason == ("ValidMetricsFound" if look.whole else "MetricsUnavailable")
+    assert decision.reason == ("ValidMetricFound" if look.whole else "MetricsUnavailable")
 
 
 def test_a_rush_beyond_the_window_waits_and_one_within_it_does_not() -> None:
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_is_not_zero_and_after_too_many_failures_the_fallbac
     second = decide(None, rules, memory, NOW + 2)
     third = decide(None, rules, second.memory, NOW + 4)
     assert (second.replicas, second.reason) == (0, "MetricsUnavailable")
-    assert (third.replicas, third.reason) == (6, "FallenBack")
+    assert (third.replicas, third.reason) == (6, "FallbackActive")
 
 
 def test_a_rush_beyond_all_workers_is_told_an_hour_ahead() -> None:

@@ -55,7 +55,7 @@ def decide(sample: Sample | None, policy: Policy, previous: Memory, now: float) 
     )
     return Decision(
         replicas=replicas,
-        reason="ValidMetricsFound" if sample.whole else fallen,
+        reason="ValidMetricFound" if sample.whole else fallen,
         limited_by=next((each for each in (limit, kept_by, held_by) if each != "None"), "None"),
         wanted=asked.replicas,
         unforeseen_rate=demand.rate,
@@ -176,11 +176,11 @@ def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:
 
 def _fallen_back(
     replicas: int, policy: Policy, failures: int
-) -> tuple[int, Literal["MetricsUnavailable", "FallenBack"]]:
+) -> tuple[int, Literal["MetricsUnavailable", "FallbackActive"]]:
     """Return at least the fallback's number after too many failures."""
     if policy.fallback is None or failures < policy.fallback.failure_threshold:
         return replicas, "MetricsUnavailable"
-    return max(replicas, policy.clamped(policy.fallback.replicas)), "FallenBack"
+    return max(replicas, policy.clamped(policy.fallback.replicas)), "FallbackActive"
 
 
 def _remembered(previous: Memory, policy: Policy, now: float, *, replicas: int, wanted: int) -> Memory:

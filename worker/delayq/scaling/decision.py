@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delayq.scaling.policy import Limit, Policy
     from delayq.scaling.sample import Sample
 
-Reason = Literal["ValidMetricsFound", "MetricsUnavailable", "FallenBack"]
+Reason = Literal["ValidMetricFound", "MetricsUnavailable", "FallbackActive"]
 LIMITS: Final[Mapping[Limit, str]] = {
     "None": "",
     "MaxReplicas": "{wanted} were needed, more than maxReplicas",

@@ -39,7 +39,7 @@ def because(decision: Decision) -> str:
         parts.append(LIMITS[decision.limited_by].format(wanted=f"{decision.wanted:,}"))
     if not decision.sample.whole:
         parts.append("not every shard has reported")
-    if decision.reason == "FallenBack":
+    if decision.reason == "FallbackActive":
         parts.append("fallback.replicas applies")
     return "; ".join(parts)
 
@@ -84,7 +84,7 @@ def _claim(decision: Decision) -> str:
 def _blind(decision: Decision) -> str:
     failures = decision.memory.failures
     times = "" if failures <= 1 else f", {failures:,} times in a row"
-    if decision.reason == "FallenBack":
+    if decision.reason == "FallbackActive":
         return f"metrics cannot be read{times}: fallback.replicas applies"
     return f"metrics cannot be read{times}: the number is kept"
 

@@ -58,7 +58,7 @@ def queue(name: str = "orders", version: int = 1, uid: str = "u1", **more: Any) 
     [
         ({}, {}),
         ({"generation": 8}, {ORDERS: 1}),
-        ({"annotations": {names.PAUSED: "true"}}, {ORDERS: 1}),
+        ({"annotations": {names.SUSPEND_RECONCILIATION: "true"}}, {ORDERS: 1}),
         ({"deletionTimestamp": "now"}, {ORDERS: 1}),
     ],
 )

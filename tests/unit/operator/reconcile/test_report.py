@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.scaling import Sample
+from delayq_operator.base.names import SUSPEND_RECONCILIATION
 from delayq_operator.cache.workload import Workload
 from delayq_operator.reconcile.report import turned
 from delayq_operator.scaling.capacity_forecast import Rush
@@ -43,9 +44,10 @@ GUARDS = view(queue=GUARDED, guard_counts=GuardCounts(able=2))
 HALF_GUARDED = replace(GUARDS, guard_counts=GuardCounts(able=1, unable=1))
 UNGUARDED = replace(GUARDS, guard_counts=GuardCounts(unable=2))
 LATE = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
-PAUSED, MISSPELT = (
-    view(resource=resource(annotations={"delayq.dev/paused": word})) for word in ("true", "yes")
+LEFT_ALONE, MISSPELT = (
+    view(resource=resource(annotations={SUSPEND_RECONCILIATION: word})) for word in ("true", "yes")
 )
+HELD = view(queue=queue(stopPolicy="Hold"))
 RISKY, RISKIER = (view(backlog=replace(HEALTHY, risks=(risk,))) for risk in ("evicts", "append_only_off"))
 COMING = view(observed=Observed(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
 IDLE = scaled(decided(Sample(), replicas=0))
@@ -87,8 +89,15 @@ STORIES: dict[str, tuple[list[View], list[str]]] = {
         ["Ready", "", "NotReady GuardUnavailable", "", "Ready GuardAvailable", ""],
     ),
     "lateness is told once": ([FINE, LATE, LATE, FINE], ["Ready", "ObjectiveMissed", "", ""]),
-    "pausing and resuming": ([FINE, PAUSED, FINE], ["Ready", "Paused", "Resumed"]),
-    "what does not pause": ([FINE, MISSPELT, MISSPELT, FINE], ["Ready", "InvalidAnnotation", "", ""]),
+    "a queue is suspended and resumed": ([FINE, HELD, HELD, FINE], ["Ready", "Suspended", "", "Resumed"]),
+    "reconciliation is suspended and resumed": (
+        [FINE, LEFT_ALONE, LEFT_ALONE, FINE],
+        ["Ready", "ReconciliationSuspended", "", "ReconciliationResumed"],
+    ),
+    "a misspelt annotation suspends nothing": (
+        [FINE, MISSPELT, MISSPELT, FINE],
+        ["Ready", "InvalidAnnotation", "", ""],
+    ),
     "one reason after another": (
         [
             view(taken=("ConfigMap orders-config",)),
@@ -102,6 +111,7 @@ STORIES: dict[str, tuple[list[View], list[str]]] = {
         [FINE, RISKY, RISKIER, view(worker=replace(RUNNING, updated=0, stuck="timed out"))],
         ["Ready", "DurabilityAtRisk", "", "ProgressDeadlineExceeded"],
     ),
+    "a new queue at a Redis with a risk": ([RISKY, RISKY], ["Ready DurabilityAtRisk", ""]),
     "a shortfall comes into sight": (
         [FINE, COMING, COMING, FINE],
         ["Ready", "CapacityShortfallExpected", "", ""],

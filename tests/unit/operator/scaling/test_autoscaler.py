@@ -136,7 +136,7 @@ def test_scanners_of_a_new_queue_have_time_to_start_and_are_a_failure_if_they_ne
         world.scaler.evaluate(KEY, None, ASKED, NOW + 2 * n)
         assert world.scaler.decision(KEY, NOW + 2 * n) is None
     found = [world.read(None, NOW + 60 + 2 * n) for n in range(3)]
-    assert [each.reason for each in found] == ["MetricsUnavailable"] * 2 + ["FallenBack"]
+    assert [each.reason for each in found] == ["MetricsUnavailable"] * 2 + ["FallbackActive"]
     assert found[-1].replicas == 6
 
 
@@ -147,9 +147,9 @@ def test_a_scanner_that_starts_anew_is_no_failure_and_one_that_stays_away_is(rea
     world.evaluate(NOW)
     found = [world.read(reading, NOW + at) for at in range(2, 18, 2)]
     assert [each.memory.failures for each in found] == [0, 0, 0, 0, 1, 2, 3, 4]
-    assert [each.reason for each in found] == ["MetricsUnavailable"] * 6 + ["FallenBack"] * 2
+    assert [each.reason for each in found] == ["MetricsUnavailable"] * 6 + ["FallbackActive"] * 2
     assert "times in a row" not in sentence(found[0])
-    assert world.evaluate(NOW + 18).reason == "ValidMetricsFound"
+    assert world.evaluate(NOW + 18).reason == "ValidMetricFound"
 
 
 def test_a_number_that_was_refused_is_not_asked_for_with_every_evaluation() -> None:

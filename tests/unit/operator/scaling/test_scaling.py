@@ -27,9 +27,9 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": BOUNDS}, 4, 4, "NotEvaluated"),  # the first look decides
     ({"autoscaling": BOUNDS}, 9, 5, "NotEvaluated"),  # whatever it says, it will not be more
     ({"autoscaling": BOUNDS}, 0, 2, "NotEvaluated"),
-    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 9, 9, "ClaimsSuspended"),  # also out of bounds
-    ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
-    ({"autoscaling": EXTERNAL, "stopPolicy": "HoldAndDrain"}, 3, 0, "ClaimsSuspended"),
+    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 9, 9, "Suspended"),  # also out of bounds
+    ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "Suspended"),
+    ({"autoscaling": EXTERNAL, "stopPolicy": "HoldAndDrain"}, 3, 0, "Suspended"),
     # Hold keeps only the operator from changing the number.
     ({"worker": {"replicas": 3}, "stopPolicy": "Hold"}, 7, 3, "AutoscalingDisabled"),
     ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}, "stopPolicy": "Hold"}, 9, 4, "ExternalAutoscaler"),
@@ -52,15 +52,15 @@ HELD = {"stopPolicy": "Hold", "autoscaling": BOUNDS}
 @pytest.mark.parametrize(
     ("spec", "decision", "more", "replicas", "reason"),
     [
-        ({"autoscaling": BOUNDS}, DECISION, {}, 10, "ValidMetricsFound"),
+        ({"autoscaling": BOUNDS}, DECISION, {}, 10, "ValidMetricFound"),
         ({"autoscaling": BOUNDS}, decided(None), {}, 1, "MetricsUnavailable"),
-        ({"autoscaling": BOUNDS}, FALLBACK, {}, 4, "MetricsUnavailable"),
-        # Nothing is carried out while it is held or paused, or while no worker can use the guard.
-        ({"autoscaling": BOUNDS}, DECISION, {"paused": True}, 3, "Paused"),
+        ({"autoscaling": BOUNDS}, FALLBACK, {}, 4, "FallbackActive"),
+        # Nothing is carried out while it is suspended, or while no worker can use the guard.
+        ({"autoscaling": BOUNDS}, DECISION, {"left_alone": True}, 3, "ReconciliationSuspended"),
         ({"autoscaling": BOUNDS}, DECISION, {"guard_down": True}, 3, "GuardUnreachable"),
-        (HELD, DECISION, {}, 3, "ClaimsSuspended"),
-        (HELD, DECISION, {"guard_down": True}, 3, "ClaimsSuspended"),
-        (HELD | {"stopPolicy": "HoldAndDrain"}, DECISION, {}, 0, "ClaimsSuspended"),
+        (HELD, DECISION, {}, 3, "Suspended"),
+        (HELD, DECISION, {"guard_down": True}, 3, "Suspended"),
+        (HELD | {"stopPolicy": "HoldAndDrain"}, DECISION, {}, 0, "Suspended"),
         ({"autoscaling": EXTERNAL}, None, {"guard_down": True}, 1, "ExternalAutoscaler"),
     ],
 )
@@ -69,7 +69,7 @@ def test_a_decision_counts_unless_something_keeps_the_number(
 ) -> None:
     found = scale(queue(**spec), 3, decision, **more)
     assert (found.replicas, found.reason) == (replicas, reason)
-    carried_out = reason in ("ValidMetricsFound", "MetricsUnavailable")
+    carried_out = reason in ("ValidMetricFound", "MetricsUnavailable", "FallbackActive")
     assert found.decision == (decision if carried_out else None)
     assert (found.message == sentence(decision or DECISION)) is carried_out
 

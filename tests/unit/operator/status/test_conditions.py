@@ -10,7 +10,7 @@ from delayq.contract import Problem
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.outages import REMEDIES
 from delayq.scaling import Sample
-from delayq_operator.base.names import worker
+from delayq_operator.base.names import SUSPEND_RECONCILIATION, worker
 from delayq_operator.base.phrases import RISKS, timestamp
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling import scaling
@@ -36,7 +36,8 @@ ASLEEP = Workload(exists=True, current=True)
 STARTING = Workload(exists=True, wanted=2, pods=2, updated=2, current=True, complete=False)
 ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True)
 STUCK = replace(ROLLING, stuck='ReplicaSet "orders-worker-1" has timed out progressing.')
-PAUSED = resource(annotations={"delayq.dev/paused": "true"})
+MISSPELT = resource(annotations={SUSPEND_RECONCILIATION: "yes"})
+LEFT_ALONE = resource(annotations={SUSPEND_RECONCILIATION: "true"})
 UNREACHED = replace(HEALTHY, redis_up=False, whole=False)
 HALF = replace(HEALTHY, whole=False)
 LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
@@ -102,7 +103,6 @@ OBSTACLES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Unreachable", {"backlog": UNREACHED}),
     ("PartiallyUnreachable", {"backlog": PARTLY}),
     ("ScannersNotReady", {"scanner": STARTING}),
-    ("ClaimsSuspended", {"queue": replace(GUARDED, spec=replace(GUARDED.spec, stop_policy="Hold"))}),
     ("GuardUnreachable", {"guard_counts": GUARD_DOWN, "queue": GUARDED}),
     ("WorkersNotReady", {"worker": STARTING}),
 )
@@ -119,7 +119,10 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("AsExpected", view(backlog=None)),  # unknown, but scanners are ready, which takes Redis
         ("PolicyViolation", view(forbidden=PROBLEM)),
         ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
-        ("ClaimsSuspended", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
+        ("Suspended", view(queue=queue(stopPolicy="Hold"))),
+        ("Suspended", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
+        ("Unreachable", view(queue=queue(stopPolicy="Hold"), backlog=UNREACHED)),  # a stop hides no fault
+        ("WorkersNotReady", view(queue=queue(stopPolicy="Hold"), worker=STARTING)),
         ("AsExpected", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
         ("AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
         ("AsExpected", view(worker=STARTING, observed=Observed(waking=True))),
@@ -157,10 +160,10 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("NoScanners", view(backlog=None, scanner=ASLEEP)),
         ("MetricsUnavailable", view(backlog=None, scanner=STARTING)),
     ],
-    "DurabilityAtRisk": [
+    "DurabilityMet": [
         *[(reason, view(backlog=replace(HEALTHY, risks=(risk,)))) for risk, (reason, _) in RISKS.items()],
         ("Evicts", view(backlog=replace(HEALTHY, risks=("evicts", "unknown")))),
-        ("Durable", view()),
+        ("NoRiskFound", view()),
         ("DurabilityUnknown", view(backlog=replace(HEALTHY, risks=("unknown",)))),
         ("FsyncUnknown", view(backlog=replace(HEALTHY, risks=("fsync_unknown",)))),
         ("MetricsUnavailable", view(backlog=None)),
@@ -189,15 +192,11 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("NoWorkers", view(queue=GUARDED, worker=ASLEEP)),
         ("MetricsUnavailable", view(queue=GUARDED)),
     ],
-    "UnknownKinds": [
-        ("TasksParked", view(backlog=PARKED)),
-        ("TasksParked", view(backlog=replace(HEALTHY, parked=3))),  # an older scanner does not name them
-    ],
     "ObjectiveMet": [
         ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN, backlog=LATE)),
         ("WithinObjective", view()),
-        ("ClaimsSuspended", view(backlog=LATE, queue=queue(stopPolicy="Hold"))),
-        ("ClaimsSuspended", view(backlog=LATE, queue=queue(stopPolicy="HoldAndDrain"), worker=STARTING)),
+        ("Suspended", view(backlog=LATE, queue=queue(stopPolicy="Hold"))),
+        ("Suspended", view(backlog=LATE, queue=queue(stopPolicy="HoldAndDrain"), worker=STARTING)),
         ("TasksLate", view(backlog=LATE_AT_WORK)),
         ("TasksLate", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
         ("WithinObjective", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
@@ -225,6 +224,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("ReplicaSetUpdated", view(scanner=replace(RUNNING, current=False))),
         ("WaitingForDeletion", view(leaving=("Deployment orders-worker",))),
         ("Erasing", view(erasing=ERASING)),
+        ("ReconciliationSuspended", view(resource=LEFT_ALONE, worker=ROLLING)),
         ("DeploymentPaused", view(worker=replace(RUNNING, paused=True))),
         ("ProgressDeadlineExceeded", view(scanner=ROLLING, worker=STUCK)),
         ("DeploymentNotFound", view(scanner=NOTHING, worker=NOTHING, problems=PROBLEM)),
@@ -244,6 +244,9 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("NameConflict", view(taken=("Deployment orders-worker",), foreign=("container a",))),
         ("ApplyFailed", view(failures=("CronJob orders-reaper: no.",), foreign=("container a",))),
         ("UnmanagedFields", view(foreign=("container proxy of Deployment orders-worker",))),
+        ("InvalidAnnotation", view(resource=MISSPELT, backlog=PARKED, long_parked=True)),
+        ("TasksParked", view(backlog=PARKED, long_parked=True)),
+        ("AsExpected", view(backlog=PARKED)),  # a rollout parks tasks for a moment
     ],
     "ScalingActive": [
         *[
@@ -251,8 +254,9 @@ SEEN: dict[str, list[tuple[str, View]]] = {
             for reason in scaling.REASONS
         ],
         ("NotEvaluated", view(scale=None, problems=PROBLEM)),
-        ("ValidMetricsFound", view(**scaled(decided(IDLE)))),
+        ("ValidMetricFound", view(**scaled(decided(IDLE)))),
         ("MetricsUnavailable", view(**scaled(decided(None)))),
+        ("FallbackActive", view(**scaled(decided(None, fallback=FALLBACK)))),
     ],
     "ScalingLimited": [
         ("DesiredWithinRange", view()),
@@ -263,29 +267,25 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("MaxInFlight", view(**limited("MaxInFlight"))),
         ("RatePerSecond", view(**limited("RatePerSecond"))),
     ],
-    "FallbackActive": [
-        ("MetricsUnavailable", view(**scaled(decided(None, fallback=FALLBACK)))),
-    ],
     "CapacityShortfallExpected": [
         ("MaxReplicas", view(observed=Observed(rush=COMING))),
     ],
-    "Paused": [
-        ("PausedByAnnotation", view(resource=PAUSED)),
-        ("InvalidAnnotation", view(resource=resource(annotations={"delayq.dev/paused": "yes"}))),
+    "Suspended": [
+        ("NotSuspended", view()),
+        ("Holding", view(queue=queue(stopPolicy="Hold"))),
+        ("Draining", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ROLLING)),
+        ("Drained", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
+        ("InvalidSpec", view(queue=None, problems=PROBLEM)),
     ],
 }
 CASES = [(kind, reason, seen) for kind, cases in SEEN.items() for reason, seen in cases]
 
 ABSENT = [
-    ("Accepted", view()),
     ("ReshardingComplete", view()),
     ("ReshardingComplete", view(backlog=None)),
     ("GuardAvailable", view()),
-    ("FallbackActive", view(**scaled(decided(None)))),
     ("CapacityShortfallExpected", view(**scaled(decided(IDLE)))),
     ("ObjectiveMet", view(queue=None, problems=PROBLEM)),
-    ("Paused", view()),
-    ("Paused", view(resource=resource(annotations={"delayq.dev/paused": "false"}))),
 ]
 
 
@@ -367,6 +367,11 @@ MESSAGES: list[tuple[str, View, str]] = [
         f"are ready: {WAITING['worker']}.",
     ),
     ("ObjectiveMet", view(backlog=LATE, queue=queue(stopPolicy="Hold")), "spec.stopPolicy is Hold: no task"),
+    (
+        "ScalingActive",
+        view(unread="no route", **scaled(decided(None, fallback=FALLBACK))),
+        "Last error: no route.",
+    ),
     # The name of a Deployment is shortened.
     (
         "Ready",
@@ -380,8 +385,8 @@ MESSAGES: list[tuple[str, View, str]] = [
     ),
     ("Ready", view(worker=STARTING, troubles=NO_CODE), SET_IMAGE),
     (
-        "UnknownKinds",
-        view(backlog=PARKED),
+        "Degraded",
+        view(backlog=PARKED, long_parked=True),
         f"of 12,000 tasks: push version 2 (12,000 tasks, the oldest due {timestamp(NOW - 3600)}), without a kind (4",
     ),
     ("Ready", view(queue=queue(handler=ROUTED), worker=STARTING, troubles=NO_CODE), SET_IMAGE),
@@ -408,7 +413,7 @@ MESSAGES: list[tuple[str, View, str]] = [
         "the Redis servers that Secret locks names;",
     ),
     # All known risks are explained.
-    ("DurabilityAtRisk", view(backlog=replace(HEALTHY, risks=("append_only_off", "evicts"))), "noeviction"),
+    ("DurabilityMet", view(backlog=replace(HEALTHY, risks=("append_only_off", "evicts"))), "noeviction"),
     (
         "CapacityShortfallExpected",
         view(observed=Observed(rush=COMING)),

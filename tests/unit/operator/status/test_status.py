@@ -93,15 +93,18 @@ def test_the_revision_is_the_old_one_until_the_rollout_is_done_and_another_reaso
 
 
 @pytest.mark.parametrize("unknown", [None, replace(HEALTHY, whole=False, due=1)])
-def test_numbers_and_unknown_kinds_stay_while_scanners_are_not_read(unknown: Backlog | None) -> None:
+def test_numbers_and_parked_tasks_stay_while_scanners_are_not_read(unknown: Backlog | None) -> None:
     """With the time at which they were measured."""
-    before = status(view(backlog=replace(BUSY, parked=3)), {}, NOW)
+    before = status(view(backlog=replace(BUSY, parked=3), long_parked=True), {}, NOW)
+    assert entry(before, "Degraded")["reason"] == "TasksParked"
     later = status(view(backlog=unknown), before, NOW + 60)
     assert later["backlog"] == before["backlog"]
-    assert entry(later, "UnknownKinds") == entry(before, "UnknownKinds")
+    assert entry(later, "Degraded") == entry(before, "Degraded")
+    failing = status(view(backlog=unknown, taken=("ConfigMap orders-config",)), before, NOW + 60)
+    assert entry(failing, "Degraded")["reason"] == "NameConflict"
     assert "backlog" not in status(view(backlog=unknown), {}, NOW)
     gone = status(view(backlog=BUSY), before, NOW)
-    assert "UnknownKinds" not in {each["type"] for each in gone["conditions"]}
+    assert entry(gone, "Degraded")["reason"] == "AsExpected"
 
 
 def test_a_change_of_shards_tells_how_far_it_is_until_it_is_over() -> None:

@@ -17,7 +17,7 @@ def test_it_is_reported_once_when_the_time_is_over_whatever_the_cause_is_by_then
     assert unready.wait_seconds(KEY, LOST, 120.0) == START_SECONDS - 20
     assert unready.wait_seconds(KEY, LOST, 100.0 + START_SECONDS) == 0
     assert unready.wait_seconds(KEY, STARTING, 1_000.0) is None
-    for other in ({"reason": "AsExpected"} | SINCE, {"reason": "ClaimsSuspended"} | SINCE):
+    for other in ({"reason": "AsExpected"} | SINCE, {"reason": "Suspended"} | SINCE):
         assert unready.wait_seconds(KEY, other, 2_000.0) is None
         assert unready.wait_seconds(KEY, STARTING, 3_000.0) == START_SECONDS, "it begins anew"
     unready.reported(KEY)

@@ -139,7 +139,7 @@ def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told_and_
                 lambda: world.annotate(suspend_reconciliation=None),
                 "ReconciliationSuspended",
             ),
-            (lambda: world.edit(stopPolicy="Hold"), lambda: world.edit(stopPolicy="None"), "Suspended"),
+            (lambda: world.edit(suspend=True), lambda: world.edit(suspend=False), "Suspended"),
         ):
             change()
             world.until("ScalingActive", "False", reason)

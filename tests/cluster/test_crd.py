@@ -51,7 +51,7 @@ def test_the_crd_is_established_without_a_complaint_and_explained(cluster: Clust
         assert re.search(rf"^  {name}\t", said, re.MULTILINE), name
         assert schema["description"].split()[0] in said
     assert "standalone, sentinel, cluster" in cluster.kubectl("explain", "dq.spec.redis").stdout
-    assert "ENUM:" in cluster.kubectl("explain", "dq.spec.stopPolicy").stdout
+    assert "ENUM:" in cluster.kubectl("explain", "dq.spec.suspendPolicy").stdout
 
 
 # --- What is stored.
@@ -84,11 +84,11 @@ def test_the_status_is_written_through_its_subresource_only(cluster: Cluster, na
     one = f"{delayqueues(namespace)}/orders"
     stored = cluster.rest.create(delayqueues(namespace), document() | {"status": {"replicas": 7}})
     assert "status" not in stored
-    changed = cluster.rest.patch(f"{one}/status", {"status": {"replicas": 3}, "spec": {"stopPolicy": "Hold"}})
+    changed = cluster.rest.patch(f"{one}/status", {"status": {"replicas": 3}, "spec": {"suspend": True}})
     assert changed["status"] == {"replicas": 3}
     assert changed["spec"] == stored["spec"]
     assert changed["metadata"]["generation"] == stored["metadata"]["generation"]
-    assert cluster.rest.patch(one, {"spec": {"stopPolicy": "Hold"}})["metadata"]["generation"] == 2
+    assert cluster.rest.patch(one, {"spec": {"suspend": True}})["metadata"]["generation"] == 2
     with pytest.raises(Refused, match=r"status.conditions\[0\].status: Unsupported value"):
         apply_status(cluster, namespace, "one", {"conditions": [condition("Ready", "true")]})
     apply_status(cluster, namespace, "one", {"conditions": [condition("Ready")]})

@@ -101,7 +101,7 @@ def test_older_objects_live_on_under_todays_crd(upgrade: Upgrade) -> None:
     read = upgrade.get("orders")
     assert read["spec"]["limits"]["maxLength"] == 10_000_000
     assert parse(read | {"apiVersion": "delayq.dev/v1alpha1"}).spec == parse(document()).spec
-    read["spec"]["stopPolicy"] = "Hold"
+    read["spec"]["suspend"] = True
     changed = rest.replace(orders, read)
     assert changed["metadata"]["generation"] == before["metadata"]["generation"] + 1
     # No keyPrefix was stored: today's default counts as the object's own.
@@ -111,7 +111,7 @@ def test_older_objects_live_on_under_todays_crd(upgrade: Upgrade) -> None:
     rest.patch(broken, {"metadata": {"finalizers": ["delayq.dev/erase"], "annotations": {"a": "b"}}})
     rest.patch(f"{broken}/status", {"status": {"replicas": 1}})
     with pytest.raises(Refused, match=r"recovery\.check\.guard needs"):
-        rest.patch(broken, {"spec": {"stopPolicy": "Hold"}})
-    corrected = rest.patch(broken, {"spec": {"recovery": {"check": None}, "stopPolicy": "Hold"}})
+        rest.patch(broken, {"spec": {"suspend": True}})
+    corrected = rest.patch(broken, {"spec": {"recovery": {"check": None}, "suspend": True}})
     assert corrected["status"] == {"replicas": 1}
     rest.patch(broken, {"metadata": {"finalizers": None}})

@@ -129,9 +129,9 @@ def test_an_hpa_says_how_many_workers_there_are(world: World, control_plane: Con
         until_workers(world, 6)
         assert managers(world.queue(), "spec", "worker", "replicas") == {"kube-controller-manager"}
         assert managers(world.get("deployments", "orders-worker"), "spec", "replicas") == {"delayq-scaler"}
-        world.edit(stopPolicy="HoldAndDrain")
+        world.edit(suspend=True, suspendPolicy="Drain")
         eventually(lambda: workers(world) == 0, what="held")
-        world.edit(stopPolicy="None")
+        world.edit(suspend=False)
         until_workers(world, 6)
     assert asked == [1, 3, 7, 1, 5, 8, 6]
     assert made == [*asked, 0, 6]

@@ -28,8 +28,8 @@ CHANGES: Final[dict[str, tuple[dict[str, Any], tuple[int, int]]]] = {
 SCALINGS: Final[tuple[dict[str, Any], ...]] = (
     {"worker": {"replicas": 5}, "scanner": {"replicas": 3}, "objective": {"latenessMilliseconds": 77000}},
     {"reaper": {"schedule": "*/7 * * * *"}, "podDisruptionBudget": {"maxUnavailable": 3}},
-    {"stopPolicy": "HoldAndDrain", "autoscaling": {"minReplicas": 1, "maxReplicas": 5}},
-    {"stopPolicy": "None", "autoscaling": None},
+    {"suspend": True, "suspendPolicy": "Drain", "autoscaling": {"minReplicas": 1, "maxReplicas": 5}},
+    {"suspend": False, "autoscaling": None},
 )
 
 

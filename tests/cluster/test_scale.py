@@ -22,7 +22,7 @@ STARTS: Final[dict[str, tuple[dict[str, Any], int]]] = {
     "none": ({"worker": {"replicas": 0}}, 0),
     "internal": ({"autoscaling": {"minReplicas": 4, "maxReplicas": 9}}, 4),
     "external": ({"autoscaling": EXTERNAL, "worker": {"replicas": 6}}, 6),
-    "drained": ({"worker": {"replicas": 3}, "stopPolicy": "HoldAndDrain"}, 0),
+    "drained": ({"worker": {"replicas": 3}, "suspend": True, "suspendPolicy": "Drain"}, 0),
 }
 
 
@@ -63,19 +63,19 @@ def test_kubectl_scale_sets_the_number_of_workers_in_mode_external_alone(world: 
 
 
 def test_draining_takes_all_workers_away_and_gives_them_back(world: World) -> None:
-    """HoldAndDrain scales to zero and says so in Ready; None brings back as many as were asked for."""
+    """Drain scales to zero and says so in Ready; the end of it brings back as many as were asked for."""
     world.start(worker={"replicas": 3})
     world.pretend_ready("scanner")
     world.pretend_ready("worker")
     world.until("Ready", "True")
-    world.edit(stopPolicy="Hold")
+    world.edit(suspend=True)
     world.settle()
     assert (asked(world), world.queue()["status"]["desiredReplicas"]) == (3, 3)
     world.until("Ready", "True", "Suspended")
-    world.edit(stopPolicy="HoldAndDrain")
+    world.edit(suspend=True, suspendPolicy="Drain")
     eventually(lambda: asked(world) == 0, timeout_s=5)
-    assert "HoldAndDrain" in world.until("Ready", "True", "Suspended")["message"]
+    assert "Drain" in world.until("Ready", "True", "Suspended")["message"]
     world.until("ScalingActive", "False", "Suspended")
-    world.edit(stopPolicy="None")
+    world.edit(suspend=False)
     eventually(lambda: asked(world) == 3, timeout_s=5)
     world.until("ScalingActive", "False", "AutoscalingDisabled")

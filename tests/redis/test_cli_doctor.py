@@ -237,7 +237,7 @@ def test_on_kubernetes_it_names_commands_of_the_plugin(
     found = findings(path, code=1)
     assert found["tasks"]["hint"].startswith("no worker serves this queue: see kubectl dq status orders;")
     assert found["scanner"]["hint"] == "tasks may start 2 s late: see kubectl dq status orders"
-    held = document(tmp_path, one_server(orders).port, "  stopPolicy: Hold\n")
+    held = document(tmp_path, one_server(orders).port, "  suspend: true\n")
     assert findings(held)["hold"]["hint"] == "kubectl dq unhold orders"
 
 
@@ -272,12 +272,12 @@ def test_a_limit_or_a_hold_that_keeps_due_tasks_waiting_is_named_and_is_no_fault
     unlimited = on(orders, "status", "orders")
     assert (unlimited.stderr, "BYTES" in unlimited.stdout) == ("", False)
 
-    path = document(tmp_path, one_server(orders).port, "  stopPolicy: Hold\n")
-    assert run("status", path).stderr == "note: spec.stopPolicy is Hold: workers claim no tasks\n"
+    path = document(tmp_path, one_server(orders).port, "  suspend: true\n")
+    assert run("status", path).stderr == "note: spec.suspend is true: workers claim no tasks\n"
     found = findings(path)
     assert (found["hold"]["level"], found["tasks"]["level"]) == ("warning", "ok")
-    assert found["hold"]["message"] == "spec.stopPolicy is Hold: workers claim no tasks"
-    assert found["tasks"]["message"] == "1 task due, the oldest for 1m, held back by spec.stopPolicy Hold"
+    assert found["hold"]["message"] == "spec.suspend is true: workers claim no tasks"
+    assert found["tasks"]["message"] == "1 task due, the oldest for 1m, held back: spec.suspend is true"
 
 
 @pytest.mark.one_server

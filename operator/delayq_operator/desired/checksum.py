@@ -44,7 +44,7 @@ SCHEDULES: Final = "DelaySchedules"
 """Input of scanners that watch them, from the first one of the queue on."""
 IMAGE: Final = "image"
 TEMPLATE: Final = "pod template"
-STOP_POLICY: Final = "spec.stopPolicy"
+SUSPEND: Final = "spec.suspend"
 MISSING: Final = "missing"
 KEYED: Final = "keyed:"
 """Prefix of the digest of a Secret. Without its key, any reader of the annotation could guess passwords."""
@@ -71,13 +71,13 @@ def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
 
     A worker reads the shard map from Redis while it runs, so spec.shards is not among them.
     """
-    spec, policy = _spec(queue), queue.spec.stop_policy
+    spec, suspended = _spec(queue), str(queue.spec.suspend).lower()
     found = {
         **_sections(spec, WORKER_READS),
         **_limits(spec, PACE),
         "spec.worker": _hash({field: spec["worker"][field] for field in WORKER_FIELDS}),
-        # Hold needs new pods; HoldAndDrain keeps the last input, as it only scales to 0.
-        STOP_POLICY: before.get(STOP_POLICY, "None") if policy == "HoldAndDrain" else policy,
+        # Hold needs new pods; Drain keeps the last input, as it only scales to 0.
+        SUSPEND: before.get(SUSPEND, "false") if queue.spec.drains else suspended,
     }
     # Only workers write the history; the next reaper reads the other fields of spec.retention.
     if finished := spec["retention"].get("finished"):

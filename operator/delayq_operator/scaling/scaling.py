@@ -31,10 +31,6 @@ REASONS: Final[Mapping[str, bool]] = {
 NOT_DECIDED: Final = "NotEvaluated"
 """The reason before the first sample."""
 
-HELD: Final[Mapping[str, str]] = {
-    "Hold": "spec.stopPolicy is Hold",
-    "HoldAndDrain": "spec.stopPolicy is HoldAndDrain",
-}
 _GUARD_DOWN: Final = "two or more workers run and none can use the guard; more would not help"
 
 
@@ -75,8 +71,8 @@ def scale(
 ) -> Scale:
     """Return the number of workers; `current` is spec.replicas of the Deployment, None if there is none yet."""
     spec, fixed = queue.spec, queue.spec.worker.replicas
-    if spec.stop_policy == "HoldAndDrain":
-        return _scale(0, "Suspended", f": {HELD[spec.stop_policy]}")
+    if spec.drains:
+        return _scale(0, "Suspended", f": {spec.suspension}")
     if spec.autoscaling is None:
         return _scale(fixed, "AutoscalingDisabled", ": spec.worker.replicas, without spec.autoscaling")
     if spec.autoscaling.mode == "External":
@@ -86,7 +82,7 @@ def scale(
     least, most = spec.autoscaling.min_replicas, spec.autoscaling.max_replicas
     nearest = max(least, min(most, 1 if current is None else current))
     holds = {
-        "Suspended": HELD.get(spec.stop_policy, ""),
+        "Suspended": spec.suspension,
         "ReconciliationSuspended": "reconciliation is suspended" if left_alone else "",
         "GuardUnreachable": _GUARD_DOWN if guard_down else "",
     }

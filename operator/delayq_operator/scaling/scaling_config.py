@@ -46,7 +46,7 @@ def scaling_config(resource: Resource) -> ScalingConfig:
         return ScalingConfig()
     scaling = spec.autoscaling
     ours = scaling is not None and scaling.mode == "Internal"
-    kept = spec.stop_policy != "None" or resource.left_alone or resource.deleting
+    kept = spec.suspend or resource.left_alone or resource.deleting
     return ScalingConfig(
         policy=Policy.of(spec) if ours and not kept else None,
         ours=ours,

@@ -306,11 +306,11 @@ def suspended(view: View) -> Condition:
         return condition(
             "Suspended", "InvalidSpec", "The spec is invalid. Processes continue with the one before."
         )
-    policy = view.queue.spec.stop_policy
-    if policy == "None":
+    spec = view.queue.spec
+    if not spec.suspend:
         return condition("Suspended", "NotSuspended", "Due tasks are claimed.")
-    message = f"spec.stopPolicy is {policy}: no task is claimed."
-    if policy == "Hold":
+    message = f"{spec.suspension}: no task is claimed."
+    if not spec.drains:
         return condition("Suspended", "Holding", f"{message} Workers stay.")
     if view.worker.pods:
         return condition("Suspended", "Draining", f"{message} Workers stop when their tasks have ended.")

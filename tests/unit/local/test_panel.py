@@ -29,11 +29,11 @@ def test_the_scanners_line_says_that_tasks_move(shard_map: ShardMap, said: str) 
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
-    [('"None"', ""), ("Hold", ", claims no tasks (stopPolicy Hold)")],
+    ("suspend", "said"),
+    [("false", ""), ("true", ", claims no tasks (spec.suspend is true)")],
 )
-def test_the_workers_line_names_a_hold(policy: str, said: str) -> None:
-    queue = parse_text(f"{DOCUMENT}  stopPolicy: {policy}\n".replace("PORT", "1").encode(), "queue.yaml")
+def test_the_workers_line_says_that_the_queue_is_suspended(suspend: str, said: str) -> None:
+    queue = parse_text(f"{DOCUMENT}  suspend: {suspend}\n".replace("PORT", "1").encode(), "queue.yaml")
     worker = Relay("worker-1", lambda *_: None, lambda: None)
     worker.port = 1
     assert worker_line([worker], queue) == f"32 slots, handler json:dumps{said}"

@@ -131,7 +131,7 @@ spec:
       passwordSecretRef: {{name: {"s" * 252}1, key: {"k" * 253}}}
     tls: {{caSecretRef: {{name: {"s" * 252}2}}}}
   handler: {{exec: {{command: [sh, -c, "echo '\\u00fc\\n: {{}} # %'"], env: {{A: "no", B: "1e3", C: ""}}}}}}
-  stopPolicy: Hold
+  suspend: true
   worker: {{replicas: 0}}
   scanner: {{replicas: 0}}
   podDisruptionBudget: {{enabled: false}}

@@ -144,7 +144,7 @@ def documented(client: TargetClient) -> list[str]:
 
 def on_hold(client: TargetClient) -> list[str]:
     """Report a document whose workers claim no tasks."""
-    return [f"note: spec.stopPolicy is {client.hold}: workers claim no tasks"] if client.hold else []
+    return [f"note: {client.suspension}: workers claim no tasks"] if client.suspension else []
 
 
 def resharding(queue: str, shard_map: ShardMap) -> str:

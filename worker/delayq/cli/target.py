@@ -91,10 +91,10 @@ Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
 class TargetClient(SyncClient):
-    """A client with the document's number of shards, which can differ from the queue's, and its stopPolicy."""
+    """A client with the document's number of shards, which can differ from the queue's, and what suspends it."""
 
     documented: int | None = None
-    hold: str = ""  # the document's stopPolicy, if not None
+    suspension: str = ""  # what suspends the queue, by the document
     target: Target
 
     def used(self) -> bool:
@@ -126,10 +126,9 @@ class Target:
         return DurabilitySpec() if self.document is None else self.document.spec.durability
 
     @property
-    def hold(self) -> str:
-        """The document's stopPolicy, if not None."""
-        policy = "None" if self.document is None else self.document.spec.stop_policy
-        return "" if policy == "None" else policy
+    def suspension(self) -> str:
+        """What suspends the queue, by the document; empty if nothing does."""
+        return "" if self.document is None else self.document.spec.suspension
 
     @property
     def delay_queue(self) -> str:
@@ -170,7 +169,7 @@ class Target:
             durability=Durability.of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
-        client.hold, client.target = self.hold, self
+        client.suspension, client.target = self.suspension, self
         if self.document is not None:
             client.take_only(TakenKinds.of(self.document.spec.handler, UNKNOWN_KIND))
         return client

@@ -10,7 +10,7 @@ from delayq.contract.autoscaling import Autoscaling
 from delayq.contract.check import Recovery
 from delayq.contract.delivery import Delivery
 from delayq.contract.durability import DurabilitySpec
-from delayq.contract.fields import choice, constant, section, text, whole
+from delayq.contract.fields import choice, constant, flag, section, text, whole
 from delayq.contract.guard import Guard
 from delayq.contract.handler import Handler
 from delayq.contract.limits import Limits, Objective, Retention
@@ -31,7 +31,7 @@ KIND: Final = "DelayQueue"
 MOST_SHARDS: Final = 256
 _MOST_GENERATIONS: Final = 1 << 53
 
-StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
+SuspendPolicy = Literal["Hold", "Drain"]
 DeletionPolicy = Literal["Retain", "Delete"]
 
 
@@ -69,6 +69,12 @@ class Spec:
     """The desired queue; only redis and handler are required."""
 
     SHAPE: ClassVar[Shape] = Shape(
+        renamed=(
+            (
+                "stopPolicy",
+                "suspend: true instead of Hold, and suspendPolicy: Drain besides instead of HoldAndDrain",
+            ),
+        ),
         rules=(
             Rule(
                 "recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
@@ -105,7 +111,7 @@ class Spec:
                 "!has(self.limits.maxBytes) || self.limits.maxBytes >= "
                 "self.shards * (self.limits.maxPayloadBytes + self.limits.maxHeaderBytes + 1024)",
             ),
-        )
+        ),
     )
 
     queue_name: str | None = text(
@@ -113,12 +119,13 @@ class Spec:
         default=None,
         doc="Name of the queue in Redis. Absent: metadata.name. Cannot be changed later.",
     )
-    stop_policy: StopPolicy = choice(
-        "None",
+    suspend: bool = flag(default=False, doc="Start no task. Tasks can be scheduled, and wait.")
+    suspend_policy: SuspendPolicy = choice(
         "Hold",
-        "HoldAndDrain",
-        default="None",
-        doc="Hold: workers stay and claim nothing. HoldAndDrain: they end what runs, and the operator removes them.",
+        "Drain",
+        default="Hold",
+        doc="While suspend is true: Hold: workers stay and claim nothing. Drain: they end what runs, and the operator "
+        "removes them.",
     )
     deletion_policy: DeletionPolicy = choice(
         "Retain",
@@ -179,6 +186,17 @@ class Spec:
     monitoring: Monitoring = section(
         Monitoring, default=Monitoring(), doc="Monitoring of the queue by the Prometheus operator."
     )
+
+    @property
+    def drains(self) -> bool:
+        """Whether it is suspended, and its workers are to end."""
+        return self.suspend and self.suspend_policy == "Drain"
+
+    @property
+    def suspension(self) -> str:
+        """What suspends it, for messages; empty if nothing does."""
+        drain = ", with suspendPolicy Drain" if self.drains else ""
+        return f"spec.suspend is true{drain}" if self.suspend else ""
 
     @property
     def http_services(self) -> Iterator[tuple[str, HttpService]]:

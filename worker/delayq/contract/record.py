@@ -82,6 +82,8 @@ class Shape:
     rules: tuple[Rule, ...] = ()
     ignored: tuple[str, ...] = ()
     open: bool = False
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Fields of version 0.6, and what to write instead, for the error message."""
     atomic: bool = False
     """Whether two server-side appliers never mix one's fields with the other's."""
     changes: tuple[tuple[str, str], ...] = ()
@@ -190,8 +192,13 @@ def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:
 def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> None:
     shape = shape_of(record)
     known = [field.name for field in declared(record)]
-    if not shape.open:
-        refuse_unknown([key for key in value if key not in known and key not in shape.ignored], known, place)
+    if shape.open:
+        return
+    renamed = dict(shape.renamed)
+    for old in renamed.keys() & value.keys():
+        place.field(old).refuse(f"a field of version 0.6: write {renamed[old]}")
+    expected = {*known, *shape.ignored, *renamed}
+    refuse_unknown([key for key in value if key not in expected], known, place)
 
 
 def refuse_unknown(unknown: list[object], known: list[str], place: Place) -> None:

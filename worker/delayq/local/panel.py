@@ -52,8 +52,7 @@ def worker_line(workers: Sequence[Relay], queue: DelayQueue) -> str:
         slots = f"{_up(workers)} of {len(workers)} up, {slots}"
     elif len(workers) > 1:
         slots = f"{len(workers)} × {slots}"
-    policy = queue.spec.stop_policy
-    hold = "" if policy == "None" else f", claims no tasks (stopPolicy {policy})"
+    hold = f", claims no tasks ({queue.spec.suspension})" if queue.spec.suspend else ""
     return f"{slots}, handler {handler(queue)}{hold}"
 
 

@@ -113,7 +113,7 @@ class Slots:
         self.limited = (
             spec.limits.max_in_flight is not None
         )  # the end of a task allows another worker a claim
-        self.held = spec.stop_policy != "None"
+        self.held = spec.suspend
         self.draining = False
         self.blocked = False  # the guard cannot serve
         self.awaiting = False  # the handler lacks a mounted file: see awaited_files.py

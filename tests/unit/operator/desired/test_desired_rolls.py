@@ -76,7 +76,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
     ({"guard": {"redisLock": {}}}, {"worker"}, {"spec.guard changed"}),
     ({"worker": worker(concurrency=5)}, {"worker"}, {"spec.worker changed"}),
     ({"worker": worker(drainTimeoutSeconds=5)}, {"worker"}, {"spec.worker changed"}),
-    ({"stopPolicy": "Hold"}, {"worker"}, {"spec.stopPolicy changed"}),
+    ({"suspend": True}, {"worker"}, {"spec.suspend changed"}),
     ({"retention": {"finished": {"seconds": 60}}}, {"worker"}, {"spec.retention.finished added"}),
     ({"worker": worker(terminationGracePeriodSeconds=99)}, {"worker"}, {"pod template changed"}),
     ({"worker": worker(image="shop:8")}, {"worker"}, {CHANGED}),
@@ -91,7 +91,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
             {"autoscaling": None, "worker": worker(replicas=9)},
             {"autoscaling": {"maxReplicas": 50}},
             {"scanner": {"replicas": 5}},
-            {"stopPolicy": "HoldAndDrain"},
+            {"suspend": True, "suspendPolicy": "Drain"},
             {"objective": {"latenessMilliseconds": 9000}},
             {"limits": {"maxDelaySeconds": 9}},
             {"reaper": {"sweepPeriodSeconds": 9}},
@@ -198,21 +198,26 @@ def test_a_secret_that_is_gone_rolls_nothing_and_one_that_comes_back_if_it_is_an
     assert [a != b for a, b in pairwise(seen)] == rolls
 
 
+RUN: Spec = {"suspend": False}
+HOLD: Spec = {"suspend": True}
+DRAIN: Spec = {"suspend": True, "suspendPolicy": "Drain"}
+
+
 @pytest.mark.parametrize(
-    ("policies", "rolls"),
+    ("specs", "rolls"),
     [
-        (("None", "Hold", "None"), [True, True]),
-        (("None", "HoldAndDrain", "None"), [False, False]),
-        (("Hold", "HoldAndDrain", "None"), [False, True]),
-        (("HoldAndDrain", "Hold", "HoldAndDrain"), [True, False]),
+        ((RUN, HOLD, RUN), [True, True]),
+        ((RUN, DRAIN, RUN), [False, False]),
+        ((HOLD, DRAIN, RUN), [False, True]),
+        ((DRAIN, HOLD, DRAIN), [True, False]),
     ],
 )
-def test_workers_are_rolled_to_hold_and_not_to_drain(policies: tuple[str, ...], rolls: list[bool]) -> None:
+def test_workers_are_rolled_to_hold_and_not_to_drain(specs: tuple[Spec, ...], rolls: list[bool]) -> None:
     seen: list[Object] = []
     known: Object = {}
-    for policy in policies:
-        seen.append(templates(stopPolicy=policy, known=known)["worker"])
-        known = {"inputs": _remembered(stopPolicy=policy, known=known)}
+    for spec in specs:
+        seen.append(templates(**spec, known=known)["worker"])
+        known = {"inputs": _remembered(**spec, known=known)}
     assert [a != b for a, b in pairwise(seen)] == rolls
 
 

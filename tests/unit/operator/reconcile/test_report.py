@@ -47,7 +47,7 @@ LATE = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
 LEFT_ALONE, MISSPELT = (
     view(resource=resource(annotations={SUSPEND_RECONCILIATION: word})) for word in ("true", "yes")
 )
-HELD = view(queue=queue(stopPolicy="Hold"))
+HELD = view(queue=queue(suspend=True))
 RISKY, RISKIER = (view(backlog=replace(HEALTHY, risks=(risk,))) for risk in ("evicts", "append_only_off"))
 COMING = view(observed=Observed(rush=Rush(at=NOW + 600, needed=63, late_seconds=660)))
 IDLE = scaled(decided(Sample(), replicas=0))

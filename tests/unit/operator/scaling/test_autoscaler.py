@@ -203,7 +203,7 @@ def test_only_what_was_written_uses_up_what_a_policy_allows() -> None:
     [
         ({"autoscaling": {"mode": "External"}}, False),
         ({"autoscaling": {"minReplicas": 9, "maxReplicas": 1}}, True),
-        ({"autoscaling": {}, "stopPolicy": "Hold"}, True),
+        ({"autoscaling": {}, "suspend": True}, True),
     ],
 )
 def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kept_for_later(

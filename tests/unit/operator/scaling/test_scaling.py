@@ -27,12 +27,12 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": BOUNDS}, 4, 4, "NotEvaluated"),  # the first look decides
     ({"autoscaling": BOUNDS}, 9, 5, "NotEvaluated"),  # whatever it says, it will not be more
     ({"autoscaling": BOUNDS}, 0, 2, "NotEvaluated"),
-    ({"autoscaling": BOUNDS, "stopPolicy": "Hold"}, 9, 9, "Suspended"),  # also out of bounds
-    ({"autoscaling": BOUNDS, "stopPolicy": "HoldAndDrain"}, 3, 0, "Suspended"),
-    ({"autoscaling": EXTERNAL, "stopPolicy": "HoldAndDrain"}, 3, 0, "Suspended"),
+    ({"autoscaling": BOUNDS, "suspend": True}, 9, 9, "Suspended"),  # also out of bounds
+    ({"autoscaling": BOUNDS, "suspend": True, "suspendPolicy": "Drain"}, 3, 0, "Suspended"),
+    ({"autoscaling": EXTERNAL, "suspend": True, "suspendPolicy": "Drain"}, 3, 0, "Suspended"),
     # Hold keeps only the operator from changing the number.
-    ({"worker": {"replicas": 3}, "stopPolicy": "Hold"}, 7, 3, "AutoscalingDisabled"),
-    ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}, "stopPolicy": "Hold"}, 9, 4, "ExternalAutoscaler"),
+    ({"worker": {"replicas": 3}, "suspend": True}, 7, 3, "AutoscalingDisabled"),
+    ({"autoscaling": EXTERNAL, "worker": {"replicas": 4}, "suspend": True}, 9, 4, "ExternalAutoscaler"),
 ]
 
 
@@ -46,7 +46,7 @@ def test_the_number_of_workers_without_a_decision(
 
 DECISION = decided(Sample(overdue=5_000, ready=1))
 FALLBACK = decided(None, fallback={"failureThreshold": 1, "replicas": 4})
-HELD = {"stopPolicy": "Hold", "autoscaling": BOUNDS}
+HELD = {"suspend": True, "autoscaling": BOUNDS}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ HELD = {"stopPolicy": "Hold", "autoscaling": BOUNDS}
         ({"autoscaling": BOUNDS}, DECISION, {"guard_down": True}, 3, "GuardUnreachable"),
         (HELD, DECISION, {}, 3, "Suspended"),
         (HELD, DECISION, {"guard_down": True}, 3, "Suspended"),
-        (HELD | {"stopPolicy": "HoldAndDrain"}, DECISION, {}, 0, "Suspended"),
+        (HELD | {"suspend": True, "suspendPolicy": "Drain"}, DECISION, {}, 0, "Suspended"),
         ({"autoscaling": EXTERNAL}, None, {"guard_down": True}, 1, "ExternalAutoscaler"),
     ],
 )

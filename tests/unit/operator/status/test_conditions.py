@@ -119,10 +119,10 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("AsExpected", view(backlog=None)),  # unknown, but scanners are ready, which takes Redis
         ("PolicyViolation", view(forbidden=PROBLEM)),
         ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
-        ("Suspended", view(queue=queue(stopPolicy="Hold"))),
-        ("Suspended", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
-        ("Unreachable", view(queue=queue(stopPolicy="Hold"), backlog=UNREACHED)),  # a stop hides no fault
-        ("WorkersNotReady", view(queue=queue(stopPolicy="Hold"), worker=STARTING)),
+        ("Suspended", view(queue=queue(suspend=True))),
+        ("Suspended", view(queue=queue(suspend=True, suspendPolicy="Drain"), worker=ASLEEP)),
+        ("Unreachable", view(queue=queue(suspend=True), backlog=UNREACHED)),  # a stop hides no fault
+        ("WorkersNotReady", view(queue=queue(suspend=True), worker=STARTING)),
         ("AsExpected", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
         ("AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
         ("AsExpected", view(worker=STARTING, observed=Observed(waking=True))),
@@ -195,8 +195,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
     "ObjectiveMet": [
         ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN, backlog=LATE)),
         ("WithinObjective", view()),
-        ("Suspended", view(backlog=LATE, queue=queue(stopPolicy="Hold"))),
-        ("Suspended", view(backlog=LATE, queue=queue(stopPolicy="HoldAndDrain"), worker=STARTING)),
+        ("Suspended", view(backlog=LATE, queue=queue(suspend=True))),
+        ("Suspended", view(backlog=LATE, queue=queue(suspend=True, suspendPolicy="Drain"), worker=STARTING)),
         ("TasksLate", view(backlog=LATE_AT_WORK)),
         ("TasksLate", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
         ("WithinObjective", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
@@ -272,9 +272,9 @@ SEEN: dict[str, list[tuple[str, View]]] = {
     ],
     "Suspended": [
         ("NotSuspended", view()),
-        ("Holding", view(queue=queue(stopPolicy="Hold"))),
-        ("Draining", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ROLLING)),
-        ("Drained", view(queue=queue(stopPolicy="HoldAndDrain"), worker=ASLEEP)),
+        ("Holding", view(queue=queue(suspend=True))),
+        ("Draining", view(queue=queue(suspend=True, suspendPolicy="Drain"), worker=ROLLING)),
+        ("Drained", view(queue=queue(suspend=True, suspendPolicy="Drain"), worker=ASLEEP)),
         ("InvalidSpec", view(queue=None, problems=PROBLEM)),
     ],
 }
@@ -366,7 +366,7 @@ MESSAGES: list[tuple[str, View, str]] = [
         view(backlog=LATE, worker=STARTING, waiting=WAITING),
         f"are ready: {WAITING['worker']}.",
     ),
-    ("ObjectiveMet", view(backlog=LATE, queue=queue(stopPolicy="Hold")), "spec.stopPolicy is Hold: no task"),
+    ("ObjectiveMet", view(backlog=LATE, queue=queue(suspend=True)), "spec.suspend is true: no task"),
     (
         "ScalingActive",
         view(unread="no route", **scaled(decided(None, fallback=FALLBACK))),

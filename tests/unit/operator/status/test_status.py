@@ -267,7 +267,7 @@ def test_what_was_learnt_stays_while_nothing_is_decided_and_goes_without_autosca
     assert "scaling" not in status(view(), before, NOW)
     broken = view(queue=None, scale=None)
     assert status(broken, before, NOW)["scaling"] == before["scaling"]
-    held = queue(autoscaling={"maxReplicas": 10}, stopPolicy="Hold")
+    held = queue(autoscaling={"maxReplicas": 10}, suspend=True)
     made = status(view(queue=held, scale=scale(held, 3)), before, NOW)
     assert made["scaling"].keys() == {"lastScaleTime", "leadSeconds", "handlerMilliseconds"}
 

@@ -75,11 +75,11 @@ def examine(queue: str, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- a
         yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return
     yield ok("redis", f"{target.address.where}, {_source(target)}")
-    if target.hold:
-        said = f"spec.stopPolicy is {target.hold}: workers claim no tasks"
+    if target.suspension:
+        said = f"{target.suspension}: workers claim no tasks"
         name = target.delay_queue
-        cure = f"kubectl dq unhold {name}" if name else "set spec.stopPolicy to None, and restart the workers"
-        yield warning("hold", said, cure)
+        cure = f"kubectl dq unhold {name}" if name else "set spec.suspend to false, and restart the workers"
+        yield warning("suspend", said, cure)
     reached = True
     for found in _redis(target):
         reached = reached and not found.unreachable

@@ -162,9 +162,9 @@ def overdue(
     if before.late_ms < LATE_MS:
         later = f"{tasks(before.scheduled)} scheduled, {before.due:,} due, {before.in_flight:,} in flight"
         return ok("tasks", f"{later}, {before.retrying:,} retrying, {before.dead:,} dead")
-    if target.hold:
+    if target.suspension:
         waiting = f"{tasks(before.due)} due, the oldest for {length(before.late_ms)}"
-        return ok("tasks", f"{waiting}, held back by spec.stopPolicy {target.hold}")
+        return ok("tasks", f"{waiting}, held back: {target.suspension}")
     time.sleep(PATIENCE_SECONDS)
     held = held_by(connection, commands, limits=target.limits, found=before, shards=served)
     after = _counts(connection, commands, served)

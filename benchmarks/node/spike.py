@@ -117,7 +117,7 @@ def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
     ids = [f"{name}-{nth}" for nth in range(tasks)]
     with recording(world) as diary:
         scheduled_at = time.time()
-        due_ms = orders.now_ms + int((told["leadSeconds"] + NOTICE_SECONDS) * 1000)
+        due_ms = orders.now_ms + int((told["leadTimeSeconds"] + NOTICE_SECONDS) * 1000)
         orders.schedule_at(due_ms, {each: {"do": "sleep", "seconds": HANDLER_SECONDS} for each in ids})
         wake_at = datetime.fromisoformat(orders.until_told("wakeTime")).timestamp()
         eventually(
@@ -131,7 +131,7 @@ def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
     starts, ends = of("start", world.ledger), of("end", world.ledger)
     asked = eventually(lambda: decisions(world)[before:], what="an event of it")[0]
     return Ride(
-        lead_seconds=told["leadSeconds"],
+        lead_seconds=told["leadTimeSeconds"],
         handler_seconds=told["handlerMilliseconds"] / 1000,
         scheduled_at=scheduled_at,
         due_at=due_ms / 1000,

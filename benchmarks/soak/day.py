@@ -36,7 +36,7 @@ SPEC: Final[dict[str, Any]] = {
         "backoff": {"delaysSeconds": [1, 5]},
         "handlerTimeoutSeconds": 300,
     },
-    "retention": {"deadLetterCount": DEAD_LETTERS},
+    "retention": {"deadLetters": {"count": DEAD_LETTERS}},
     "shards": SHARDS,
     "limits": {
         "ratePerSecond": 100_000,

@@ -33,7 +33,7 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
     orders = Scaled(world, redis)
     world.until("ScalingActive", "True", "ValidMetricFound", timeout_s=40)
     orders.until_replicas(0)
-    lead = orders.told("leadSeconds")
+    lead = orders.told("leadTimeSeconds")
     world.until("Ready", "True", timeout_s=40)
     before = len(orders.events("ScaledUp"))
     with world.numbers("deployments", "orders-worker", "spec", "replicas") as seen:
@@ -56,7 +56,9 @@ def test_workers_are_there_before_the_work_falls_due_and_go_when_it_is_done(
         assert sentence(replayed(record)) == event["message"]
     world.until("Ready", "True", timeout_s=40)
     metric = partial(world.operator.metric, namespace=world.namespace, name="orders")
-    assert metric("delayq_operator_worker_lead_seconds") == pytest.approx(orders.told("leadSeconds"), abs=1)
+    assert metric("delayq_operator_worker_lead_seconds") == pytest.approx(
+        orders.told("leadTimeSeconds"), abs=1
+    )
     assert metric("delayq_operator_worker_handler_seconds") > 0
     a_worker_stays_while_it_holds_a_lease(orders, world)
 
@@ -87,11 +89,11 @@ def test_due_tasks_are_weighed_by_the_handler_time_of_their_kind(world: World, r
     """Workers are not removed: the operator would miss the handler times of one that ends before the next scrape."""
     orders = Scaled(world, redis, behavior={"scaleDown": {"stabilizationWindowSeconds": 600}})
     world.until("ScalingActive", "True", "ValidMetricFound", timeout_s=40)
-    lead = orders.told("leadSeconds")
+    lead = orders.told("leadTimeSeconds")
     ids = orders.schedule(3, lead + 25, "quick") | orders.schedule(3, lead + 25, "slow")
     orders.until_done(ids)
     # Until these are near, the operator has learnt that the two kinds differ.
-    orders.until_done(orders.schedule(12, orders.told("leadSeconds") + 15, "slow"))
+    orders.until_done(orders.schedule(12, orders.told("leadTimeSeconds") + 15, "slow"))
     found = [each["message"] for each in orders.events()]
     slow = r"slots of 1(\.\d+)? s a task \(weighted by kind\)"
     assert [each for each in found if re.search(slow, each)], found

@@ -48,7 +48,7 @@ def apply(cluster: Cluster, body: Object, **query: str) -> Object:
 
 def owner(cluster: Cluster, of: DelayQueue, namespace: str) -> str:
     """Make a DelayQueue of that name for the children to belong to: without one they are garbage. Its uid."""
-    metadata = {"name": of.metadata.name, "annotations": {names.PAUSED: "true"}}
+    metadata = {"name": of.metadata.name, "annotations": {names.SUSPEND_RECONCILIATION: "true"}}
     body = {**documents.document(), "metadata": metadata}
     made = cluster.rest.create(delayqueues(namespace), body)
     return str(made["metadata"]["uid"])

@@ -53,11 +53,11 @@ class Scaled:
         One that restarts or waits for Redis, as beside other work, teaches nothing: then another one has to.
         """
         for nth in range(3):
-            if "leadSeconds" not in self.told:
+            if "leadTimeSeconds" not in self.told:
                 self.world.schedule({f"teacher-{nth}": None})
                 self.world.wait_entries("end", [f"teacher-{nth}"])
                 self.until_none()
-        return int(self.until_told("leadSeconds"))
+        return int(self.until_told("leadTimeSeconds"))
 
     # --- The number of workers.
 

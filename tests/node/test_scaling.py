@@ -34,16 +34,16 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
     orders.until_number(lambda number: number >= 1)
     assert orders.now_ms < due_ms
     kill(world)
-    assert orders.until_told("leadSeconds") >= lead
+    assert orders.until_told("leadTimeSeconds") >= lead
     world.wait_entries("start", first)
-    lead = orders.told["leadSeconds"]
+    lead = orders.told["leadTimeSeconds"]
     gone = world.operator.pod["metadata"]["name"]
     world.cluster.kubectl("delete", "pod", gone, f"--namespace={NAMESPACE}", "--wait=false")
     eventually(lambda: replaced(world, gone), timeout_s=60, what="another operator pod")
     world.operator.wait_ready()
     world.wait_entries("end", first)
     orders.until_none()
-    assert orders.told["leadSeconds"] >= lead
+    assert orders.told["leadTimeSeconds"] >= lead
     stats = world.account()
     assert stats.get("reclaimed", 0) == 0
 

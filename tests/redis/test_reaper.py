@@ -33,7 +33,7 @@ LATER = NOW + 60_000
 T = TypeVar("T")
 
 
-def spec(**retention: int) -> Spec:
+def spec(**retention: object) -> Spec:
     return document({"exec": {"command": ["true"]}}, retention=retention).spec
 
 
@@ -130,7 +130,7 @@ async def test_a_shard_that_may_hold_all_dead_letters_keeps_as_many_as_the_queue
     before = shard.seed(dead({f"d{nth}": NOW - 9 + nth for nth in range(9)}))
     commands = Commands(shard.commands.queue)
     commands.use_shard_map(shard_map)
-    await Sweep(commands, connection, spec(deadLetterCount=most)).step()
+    await Sweep(commands, connection, spec(deadLetters={"count": most})).step()
     assert list(shard.whole().dlq) == list(before.dlq)[-kept:]
 
 
@@ -143,7 +143,7 @@ async def test_a_reaper_with_an_old_shard_map_purges_nothing_before_it_has_the_n
     before = shard.seed(dead({f"d{nth}": NOW - 9 + nth for nth in range(9)}))
     commands = Commands(shard.commands.queue)
     commands.use_shard_map(ShardMap(5, 8, 8, 8, 8))
-    sweep = Sweep(commands, connection, spec(deadLetterCount=8))
+    sweep = Sweep(commands, connection, spec(deadLetters={"count": 8}))
     await sweep.step()
     assert shard.whole() == before
     assert commands.shard_map == shard.commands.shard_map
@@ -152,7 +152,7 @@ async def test_a_reaper_with_an_old_shard_map_purges_nothing_before_it_has_the_n
 
 
 @pytest.mark.parametrize(
-    "retention", [{"deadLetterRetentionSeconds": 60}, {"deadLetterCount": 1}], ids=["old", "many"]
+    "retention", [{"deadLetters": {"seconds": 60}}, {"deadLetters": {"count": 1}}], ids=["old", "many"]
 )
 async def test_a_dead_letter_that_was_redriven_and_died_again_since_it_was_listed_is_kept(
     shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch, retention: dict[str, int]
@@ -218,7 +218,7 @@ async def test_one_pass_does_all_there_is_to_do_and_ends(shard: Shard, redis_url
     held = {member.rpartition(":")[0]: envelope() for member in leases}
     tasks = {**held, **letters.envelopes, "lost": envelope()}
     shard.seed(letters.but(processing=leases, tasks=tasks))
-    reaper = Reaper(spec(deadLetterCount=3), shard.commands, Address.from_url(redis_url), once=True)
+    reaper = Reaper(spec(deadLetters={"count": 3}), shard.commands, Address.from_url(redis_url), once=True)
     async with asyncio.timeout(60):
         await reaper.run(asyncio.Event(), asyncio.Event())
     after = shard.whole()

@@ -14,8 +14,6 @@ QUEUE: Final = Part(
         readyReplicas=number("Worker pods that are ready."),
         desiredReplicas=number("Worker pods that there should be."),
         selector=text("Label selector of the worker pods, for the scale subresource.", 1024),
-        currentRevision=text("Hash of the template and Secrets of the last completed rollout.", 253),
-        updateRevision=text("Hash of the template and Secrets that workers are being rolled out to.", 253),
         scanner=mapping(
             "The scanners.",
             replicas=number("Scanner pods there are."),
@@ -37,7 +35,7 @@ QUEUE: Final = Part(
                 bits=64,
             ),
             dead=number("Dead letters.", bits=64),
-            dueWithinLead=number(
+            dueWithinLeadTime=number(
                 "Tasks that fall due before a worker started now could claim one. Absent: the operator decides on no "
                 "number of workers.",
                 bits=64,
@@ -49,18 +47,15 @@ QUEUE: Final = Part(
         scaling=mapping(
             "What the autoscaler last decided, and why.",
             lastScaleTime=time("When the number of workers last changed."),
-            lastDecision=number("Workers asked for by the last decision."),
+            recommendedReplicas=number("Workers asked for by the last decision."),
             message=text("The decision as a sentence with its inputs.", 1024),
             limitedBy=text("What kept the decision from what demand asked for. Absent: nothing.", 253),
-            leadSeconds=number(
+            leadTimeSeconds=number(
                 "From creating a single worker to its first claim, as learnt, with a margin, rounded up."
             ),
             handlerMilliseconds=number("Mean time of a handler that was learnt, rounded up.", bits=64),
             wakeTime=time(
                 "With no worker: when the first will be started at the latest. Absent: nothing is known to come."
-            ),
-            consecutiveFailures=number(
-                "Readings of the metrics that failed in a row: 1, 2, 3, 5, 10, 20, 50 or more, at least that many."
             ),
         ),
         resharding=mapping(

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator.base import names
-
 if TYPE_CHECKING:
     from delayq.kube.objects import Object
 
@@ -39,8 +37,6 @@ class Workload:
     """Why the API server rejects further pods; otherwise empty."""
     paused: bool = False
     """Whether it is paused with `kubectl rollout pause`."""
-    inputs: str = ""
-    """Hash of the inputs with which the pods were started."""
 
     @property
     def unwanted(self) -> bool:
@@ -58,7 +54,6 @@ def workload(body: Object | None) -> Workload:
     if body is None:
         return Workload()
     spec, status = body["spec"], body.get("status", {})
-    annotations = spec["template"]["metadata"].get("annotations", {})
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     progressing = conditions.get("Progressing", {})
     return Workload(
@@ -73,7 +68,6 @@ def workload(body: Object | None) -> Workload:
         stuck=_why(progressing, "False"),
         refused=_POD.sub("", _why(conditions.get("ReplicaFailure", {}), "True")),
         paused=spec.get("paused", False),
-        inputs=annotations.get(names.CHECKSUM, ""),
     )
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from delayq_operator.desired.facts import Facts
 
-LEAST_SECONDS: Final = 5
 SAMPLE_LIMIT: Final = 10_000
 BODY_SIZE_LIMIT: Final = "4MB"
 
@@ -46,7 +45,7 @@ def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
                 {
                     "port": names.METRICS_PORT_NAME,
                     "path": "/metrics",
-                    "interval": f"{max(LEAST_SECONDS, monitor.interval_seconds)}s",
+                    "interval": f"{monitor.interval_seconds}s",
                 }
             ],
         },

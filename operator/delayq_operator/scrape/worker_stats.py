@@ -66,7 +66,7 @@ class WorkerStats:
             _number(status.get("handlerMilliseconds"), per=1000, most=LONGEST_HANDLER_SECONDS)
         )
         self.kinds = KindTimes()
-        self.lead = LeadTime(_number(status.get("leadSeconds"), per=1, most=LONGEST_LEAD_SECONDS))
+        self.lead = LeadTime(_number(status.get("leadTimeSeconds"), per=1, most=LONGEST_LEAD_SECONDS))
         self._asked_at: dict[str, float] = {}
         self._created: dict[str, float] = {}
         self._claimed: set[str] = set()

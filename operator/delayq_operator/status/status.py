@@ -39,7 +39,7 @@ PACED: Final = frozenset({"ScalingLimited"})
 PACED_REASONS: Final = frozenset({"ObjectiveMet"})
 """Conditions whose reason can change with every decision."""
 
-REMEMBERED: Final = ("lastScaleTime", "leadSeconds", "handlerMilliseconds")
+REMEMBERED: Final = ("lastScaleTime", "leadTimeSeconds", "handlerMilliseconds")
 """Fields of status.scaling that stay while there is no decision."""
 
 OBSERVED_SHARE: Final = 0.2
@@ -47,7 +47,7 @@ MOST_NUMBER: Final = 2_000_000_000
 RUNS: Final = ("lastScheduleTime", "lastSuccessfulTime")
 """Fields of status.reaper."""
 RUNS_SECONDS: Final = 600.0  # the reaper may run every minute; the CronJob has the exact time
-UNCOMPARED: Final = frozenset({"observedTime", "message", "lastDecision"})
+UNCOMPARED: Final = frozenset({"observedTime", "message", "recommendedReplicas"})
 
 
 def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
@@ -85,12 +85,6 @@ def _workers(view: View) -> Status:
     }
     if view.scale is not None:
         made["desiredReplicas"] = view.scale.replicas
-    if view.worker.inputs:
-        made["updateRevision"] = view.worker.inputs
-        if not view.worker.rolling:
-            made["currentRevision"] = view.worker.inputs
-        elif current := view.resource.status.get("currentRevision"):
-            made["currentRevision"] = current
     return made
 
 
@@ -104,20 +98,18 @@ def _scaling(view: View, previous: Mapping[str, Any]) -> Status | None:
     made: Status = {field: previous[field] for field in REMEMBERED if field in previous}
     observed, decision = view.observed, view.scale.decision
     if observed.lead_seconds is not None:
-        made["leadSeconds"] = _lead(observed.lead_seconds)
+        made["leadTimeSeconds"] = _lead(observed.lead_seconds)
     if observed.handler_seconds is not None:
         made["handlerMilliseconds"] = bucket(max(1, _whole(observed.handler_seconds * 1000)))
     if observed.scaled_at is not None:
         made["lastScaleTime"] = timestamp(observed.scaled_at)
     if decision is None:
         return {**previous, **made} if view.scale.reason == NOT_DECIDED else (made or None)
-    made |= {"lastDecision": decision.replicas, "message": view.scale.message[:1024]}
+    made |= {"recommendedReplicas": decision.replicas, "message": view.scale.message[:1024]}
     if decision.limited_by != "None":
         made["limitedBy"] = decision.limited_by
     if decision.wake_seconds is not None:
         made["wakeTime"] = timestamp(decision.at + decision.wake_seconds)
-    if decision.memory.failures:
-        made["consecutiveFailures"] = _failures(decision.memory.failures)
     return made
 
 
@@ -131,12 +123,6 @@ def _lead(seconds: float) -> int:
 def _whole(value: float) -> int:
     """Round up, limited to an int32 of the API: workers may report any number."""
     return ceil(value) if 0 <= value < MOST_NUMBER else MOST_NUMBER
-
-
-def _failures(number: int) -> int:
-    """Round down to 1, 2, 3, 5, 10, 20, 50 and so on."""
-    steps = (1, 2, 3, 5, *(int(f"{digit}{'0' * zeros}") for zeros in range(1, 9) for digit in (1, 2, 5)))
-    return max(step for step in steps if step <= number)
 
 
 def _conditions(view: View, previous: Mapping[str, Any], now: float) -> list[Status]:
@@ -170,13 +156,13 @@ def _entry(condition: Condition, before: Mapping[str, Status], generation: int, 
 
 
 def _due_within_lead(view: View, previous: Mapping[str, Any]) -> Status:
-    """Return dueWithinLead of the last decision's sample; a restarted operator keeps it until it decides."""
+    """Return dueWithinLeadTime of the last decision's sample; a restarted operator keeps it until it decides."""
     decision = view.decision
     if decision is not None and decision.sample is not None:
         lead = decision.policy.lead(decision.sample.lead_seconds)
-        return {"dueWithinLead": decision.sample.within(lead)}
+        return {"dueWithinLeadTime": decision.sample.within(lead)}
     waiting = view.scale is not None and view.scale.reason == NOT_DECIDED
-    return {field: previous[field] for field in ("dueWithinLead",) if waiting and field in previous}
+    return {field: previous[field] for field in ("dueWithinLeadTime",) if waiting and field in previous}
 
 
 def _backlog(backlog: Backlog) -> Status:
@@ -186,10 +172,9 @@ def _backlog(backlog: Backlog) -> Status:
         "inFlight": backlog.in_flight,
         "retrying": backlog.retrying,
         "dead": backlog.dead,
+        "parked": backlog.parked,
         "observedTime": timestamp(backlog.read_at),
     }
-    if backlog.parked:
-        made["parked"] = backlog.parked
     if backlog.oldest_due_at is not None:
         made["oldestDueTime"] = timestamp(backlog.oldest_due_at)
     if backlog.next_due_at is not None:
@@ -212,7 +197,7 @@ def _facts(status: Mapping[str, Any]) -> Status:
     resharding = status.get("resharding") or {}
     return {name: value for name, value in status.items() if name not in moving} | {
         "reaper": sorted(status.get("reaper") or ()),
-        "scaling": (status.get("scaling") or {}).get("lastDecision"),
+        "scaling": (status.get("scaling") or {}).get("recommendedReplicas"),
         "resharding": [resharding.get(field) for field in ("fromShards", "toShards", "message")],
         "conditions": [
             _fact(entry) for entry in status.get("conditions") or () if entry["type"] not in PACED
@@ -249,7 +234,7 @@ def _measured(status: Mapping[str, Any]) -> Status:
 def _same(field: str, value: Any, before: Any) -> bool:  # noqa: ANN401 -- JSON
     if field in ("limitedBy", "lastScaleTime"):
         return bool(value == before)
-    if field in ("leadSeconds", "handlerMilliseconds"):
+    if field in ("leadTimeSeconds", "handlerMilliseconds"):
         return bool(abs(value - before) <= max(1, before * OBSERVED_SHARE))
     if isinstance(value, int):
         return bucket(value) == bucket(before)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delayq.scaling import Decision
 
 NOW = 1_800_000_000.0
-RUNNING = Workload(exists=True, wanted=1, pods=1, updated=1, ready=1, current=True, inputs="abc")
+RUNNING = Workload(exists=True, wanted=1, pods=1, updated=1, ready=1, current=True)
 ONE_SHARD = Shards(shard_map=ShardMap(1, 1, 1, 1))
 HEALTHY = Backlog(read_at=NOW, whole=True, redis_up=True, shards=ONE_SHARD)
 

@@ -87,11 +87,11 @@ class Delivery:
         doc="Time after its due time in which a task may start, unless the task or its kind has another deadline. "
         "Clients put it into the tasks that they store.",
     )
-    on_expired: Literal["Bury", "Drop"] | None = choice(
+    on_expired: Literal["Bury", "Drop"] = choice(
         "Bury",
         "Drop",
-        default=None,
-        doc="What happens to a task that missed its deadline: it becomes a dead letter, as by default, or is deleted.",
+        default="Bury",
+        doc="What happens to a task that missed its deadline: it becomes a dead letter, or is deleted.",
     )
     backoff: Backoff = section(
         Backoff,

@@ -81,18 +81,30 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long dead letters and finished tasks are kept; the oldest go first."""
+class DeadLetters:
+    """How long, and how many: a dead letter is purged at the first of these limits, the oldest first."""
 
-    dead_letter_retention_seconds: int = whole(
-        60, _TEN_YEARS, default=1_209_600, doc="Longest that a dead letter is kept."
-    )
-    dead_letter_count: int = whole(
+    seconds: int = whole(60, _TEN_YEARS, default=1_209_600, doc="Longest that a dead letter is kept.")
+    count: int = whole(
         0,
         10_000_000,
         default=10_000,
-        doc="Most dead letters the queue keeps; each shard keeps an even part of it.",
+        doc="Most dead letters that are kept; each shard keeps an even part of it.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long dead letters and finished tasks are kept; the oldest go first."""
+
+    SHAPE: ClassVar[Shape] = Shape(
+        renamed=(
+            ("deadLetterRetentionSeconds", "deadLetters.seconds"),
+            ("deadLetterCount", "deadLetters.count"),
+        )
+    )
+
+    dead_letters: DeadLetters = section(DeadLetters, default=DeadLetters(), doc="Limits of the dead letters.")
     finished: Finished | None = section(
         Finished,
         default=None,

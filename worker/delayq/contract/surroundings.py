@@ -65,9 +65,7 @@ class PodMonitor:
     """Has the Prometheus operator scrape scanners and workers; only where its PodMonitor kind is installed."""
 
     enabled: bool = flag(default=False, doc="Have a PodMonitor.")
-    interval_seconds: int = whole(
-        1, 3600, default=30, doc="Time between two scrapes; the operator makes it at least 5."
-    )
+    interval_seconds: int = whole(5, 3600, default=30, doc="Time between two scrapes.")
     labels: Mapping[str, str] = _labels()
 
 

@@ -129,7 +129,7 @@ class Sweep:
 
     async def _purge(self, shard: int, pinned: Commands, rows: list[TaskRow], counts: Counts) -> int:
         """Purge the oldest dead letters: those past the retention, and those above the shard's limit."""
-        before_ms = counts.now_ms - self._retention.dead_letter_retention_seconds * 1000
+        before_ms = counts.now_ms - self._retention.dead_letters.seconds * 1000
         too_many = max(0, counts.dead - self._most_letters(pinned.shard_map))
         chosen = [row for nth, row in enumerate(rows) if row.at_ms < before_ms or nth < too_many]
         if not chosen:
@@ -151,7 +151,7 @@ class Sweep:
 
         During resharding, or while the shard map is unknown, one shard may hold all of them, so the whole limit counts.
         """
-        most = self._retention.dead_letter_count
+        most = self._retention.dead_letters.count
         return -(-most // shard_map.shards) if shard_map.settled and shard_map.epoch else most
 
 

@@ -125,7 +125,6 @@ FIELDS: list[tuple[Object, str, str, object]] = [
     (WITHOUT_SCANNERS, "CronJob -reaper", "spec.schedule", "* * * * *"),
     ({"reaper": {"schedule": "0-59/5 * * * *"}}, "CronJob -reaper", "spec.schedule", "0-59/5 * * * *"),
     # The author of a queue need not be trusted with a shared Prometheus.
-    (scraped(1), "PodMonitor -delayq", INTERVAL, "5s"),
     (scraped(7), "PodMonitor -delayq", INTERVAL, "7s"),
 ]
 

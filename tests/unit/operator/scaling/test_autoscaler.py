@@ -210,7 +210,7 @@ def test_nothing_is_decided_for_others_nor_while_held_and_what_was_learnt_is_kep
     edit: dict[str, Any],
     remembered: bool,  # noqa: FBT001 -- a column
 ) -> None:
-    world = World(replicas=2, status={"scaling": {"leadSeconds": 8, "handlerMilliseconds": 500}})
+    world = World(replicas=2, status={"scaling": {"leadTimeSeconds": 8, "handlerMilliseconds": 500}})
     sample = world.evaluate(due=5_000).sample
     assert sample is not None
     assert (sample.lead_seconds, sample.handler_seconds) == (8, 0.5), "an earlier operator's"

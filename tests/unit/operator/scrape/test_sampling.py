@@ -22,7 +22,7 @@ ASKED = (0.5, 1.0, 1.5, 10.0, 60.0)
 
 def sampled(*scanners: list[Line]) -> Sample:
     fleet = Fleet(ready=2, starting=1, starting_seconds=3)
-    found = sample(Reading(scanners), ASKED, WorkerStats({"leadSeconds": 8}), fleet)
+    found = sample(Reading(scanners), ASKED, WorkerStats({"leadTimeSeconds": 8}), fleet)
     assert found is not None
     return found
 

@@ -66,7 +66,7 @@ def test_a_start_teaches_once_and_an_operator_takes_up_what_an_earlier_one_learn
     for _ in range(3):
         stats.take(worker("w", 20), says(NOW - 2, total=4, count=8), NOW)
     assert (stats.lead.seconds, stats.handler.seconds) == (27, 0.5)
-    again = WorkerStats({"leadSeconds": 8, "handlerMilliseconds": 500})
+    again = WorkerStats({"leadTimeSeconds": 8, "handlerMilliseconds": 500})
     assert (again.lead.seconds, again.handler.seconds) == (8, 0.5)
 
 
@@ -95,9 +95,9 @@ def test_workers_teach_of_each_kind_and_those_of_an_earlier_operator_once() -> N
 @pytest.mark.parametrize(
     "status",
     [
-        {"leadSeconds": "x", "handlerMilliseconds": -1},
-        {"leadSeconds": 2**31 - 1, "handlerMilliseconds": 2**63 - 1},
-        {"leadSeconds": 10**400, "handlerMilliseconds": 10**400},
+        {"leadTimeSeconds": "x", "handlerMilliseconds": -1},
+        {"leadTimeSeconds": 2**31 - 1, "handlerMilliseconds": 2**63 - 1},
+        {"leadTimeSeconds": 10**400, "handlerMilliseconds": 10**400},
     ],
 )
 def test_a_status_that_somebody_has_edited_is_not_believed(status: dict[str, object]) -> None:

@@ -28,7 +28,7 @@ STOCK: Final = 2000
 SHARDS: Final = 2
 DEAD_LETTERS: Final = 20
 SPEC: Final[dict[str, Any]] = {
-    "redis": {"standalone": {"host": "127.0.0.1"}, "connection": {"timeoutSeconds": 60}},
+    "redis": {"standalone": {"host": "127.0.0.1"}, "timeoutSeconds": 60},
     "handler": {"python": {"callable": "soak_handlers:do"}},
     # Long where a time runs out, for clocks may run a hundred times as fast.
     "delivery": {

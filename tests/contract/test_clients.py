@@ -23,10 +23,17 @@ def test_both_have_the_same_methods_with_the_same_signatures_and_one_docstring()
     assert inspect.signature(Client.from_document) == inspect.signature(SyncClient.from_document)
     for name in METHODS:
         one, other = getattr(Client, name), getattr(SyncClient, name)
-        assert inspect.signature(one) == inspect.signature(other), name
+        assert same_parameters(one, other), name
         assert (inspect.iscoroutinefunction(one), inspect.iscoroutinefunction(other)) == (True, False), name
         assert inspect.getdoc(one), name
-        assert inspect.getdoc(other) == f"See Client.{name}."
+        assert (inspect.getdoc(other) or "").startswith(f"See Client.{name}.")
+
+
+def same_parameters(one: Any, other: Any) -> bool:  # noqa: ANN401  methods
+    """But for the size of the pool, which only a SyncClient has."""
+    signature = inspect.signature(other)
+    shared = [each for name, each in signature.parameters.items() if name != "max_connections"]
+    return inspect.signature(one) == signature.replace(parameters=shared)
 
 
 @pytest.mark.parametrize(

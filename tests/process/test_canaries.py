@@ -143,7 +143,7 @@ def test_a_sentinels_password_is_told_by_nobody(new_fleet: NewFleet, tmp_path: P
     server = RedisServer.start(flavour, dir=tmp_path / "redis", config={"requirepass": "another"})
     secret = {"passwordSecretRef": {"name": "watch", "key": "password"}}
     sentinel = {"masterName": "main", "nodes": [{"host": "127.0.0.1", "port": server.port}], "auth": secret}
-    redis = {"sentinel": sentinel, "auth": secret, "connection": {"timeoutSeconds": 1}}
+    redis = {"sentinel": sentinel, "auth": secret, "timeoutSeconds": 1}
     environment = {"DELAYQ_SECRETS_DIR": str(tmp_path), "PYTHONASYNCIODEBUG": "1"}
     fleet = new_fleet({"redis": redis}, server=server, environment=environment, forked=False)
     try:

@@ -132,7 +132,7 @@ def test_a_frozen_redis_outlasts_calls_and_leases_and_loses_nothing(new_fleet: N
     """Frozen for longer than a call's time-out and twice the lease, while handlers run that outlive the freeze."""
     server = new_fleet().server
     standalone = {"host": "127.0.0.1", "port": server.port}
-    connection = {"standalone": standalone, "connection": {"timeoutSeconds": 1}}
+    connection = {"standalone": standalone, "timeoutSeconds": 1}
     fleet = new_fleet(SPEC | {"redis": connection}, server=server)
     long = [f"long-{nth}" for nth in range(10)]
     with loaded(fleet) as producer:

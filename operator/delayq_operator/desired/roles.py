@@ -171,7 +171,7 @@ def _of_run(queue: DelayQueue) -> Object:
     a minute. A step that waits for Redis takes up to timeoutSeconds, at most 300: the probe allows for that, so that
     an outage does not restart pods.
     """
-    waiting = -(-queue.spec.redis.connection.timeout_seconds // PERIOD_SECONDS)
+    waiting = -(-queue.spec.redis.timeout_seconds // PERIOD_SECONDS)
     return {
         "startupProbe": _probe("/healthz", period=1, timeout=2, failures=300),
         "livenessProbe": _probe("/healthz", period=PERIOD_SECONDS, timeout=5, failures=PATIENCE + waiting),

@@ -46,12 +46,10 @@ def test_each_topology_has_its_place(tmp_path: Path) -> None:
     assert found[1].at(Place("c", 1)).database == 3
 
 
-def test_the_connection_is_as_the_document_says_wherever_it_goes(tmp_path: Path) -> None:
-    connection = {"timeoutSeconds": 7, "healthCheckSeconds": 11, "maxConnections": 13}
-    redis = spec(**STANDALONE, connection=connection)
+def test_the_timeout_is_that_of_the_document_wherever_it_goes(tmp_path: Path) -> None:
+    redis = spec(**STANDALONE, timeoutSeconds=7)
     for url in (None, "redis://b"):
-        address = Address.of(redis, tmp_path, url=url)
-        assert (address.timeout_seconds, address.health_check_seconds, address.max_connections) == (7, 11, 13)
+        assert Address.of(redis, tmp_path, url=url).timeout_seconds == 7
 
 
 def test_a_url_stands_for_all_that_says_where_and_who(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ spec:
       certSecretRef: {name: redis-tls}
       keySecretRef: {name: redis-tls}
     auth: {usernameSecretRef: {name: shop-redis, key: user}, passwordSecretRef: {name: shop-redis}}
-    connection: {timeoutSeconds: 300}
+    timeoutSeconds: 300
   handler:
     http:
       url: https://shop.example/remind

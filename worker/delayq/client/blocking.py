@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from delayq.client.base import QueueClient, all_stored
@@ -10,6 +11,7 @@ from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
 from delayq.connection import SyncConnection
+from delayq.connection.address import MAX_CONNECTIONS
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
     Bulk,
@@ -47,10 +49,10 @@ class SyncClient(QueueClient):
             raise RuntimeError("this SyncClient is not open: use it inside `with`, or call open()")
         return self._open
 
-    def open(self) -> Self:
-        """See Client.open."""
+    def open(self, *, max_connections: int = MAX_CONNECTIONS) -> Self:
+        """See Client.open. It keeps at most `max_connections` to each server; a call waits for a free one."""
         if self._open is None:
-            self._open = SyncConnection(self._patient)
+            self._open = SyncConnection(replace(self._patient, max_connections=max_connections))
         return self
 
     def close(self) -> None:

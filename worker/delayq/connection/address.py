@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 5.0
 HEALTH_CHECK_SECONDS = 30.0
+MAX_CONNECTIONS = 20
 READ_BYTES = 1 << 20  # a claim of 250 tasks arrives in one read
 PROBES: Final = 3  # keepalive probes without a reply after which the kernel closes the connection
 SHOWN: Final = 3  # servers that a message lists
@@ -51,7 +52,7 @@ class Address:
     tls: Tls | None = None
     timeout_seconds: float = TIMEOUT_SECONDS
     health_check_seconds: float = HEALTH_CHECK_SECONDS
-    max_connections: int = 20
+    max_connections: int = MAX_CONNECTIONS
 
     @classmethod
     def from_url(cls, url: str) -> Address:
@@ -60,7 +61,7 @@ class Address:
 
     @classmethod
     def of(cls, spec: Redis, secrets_dir: Path, *, url: str | None) -> Address:
-        """Return the address of a document's queue. A `url` replaces spec.redis, except for spec.redis.connection.
+        """Return the address of a document's queue. A `url` replaces spec.redis, except for spec.redis.timeoutSeconds.
 
         The document's password and certificate are never sent to a server that the document does not name. With a URL,
         TLS comes from the URL only, so that there is one source.
@@ -68,7 +69,7 @@ class Address:
         return (
             cls.from_spec(spec, secrets_dir)
             if url is None
-            else replace(cls.from_url(url), **_behaviour(spec))
+            else replace(cls.from_url(url), timeout_seconds=float(spec.timeout_seconds))
         )
 
     @classmethod
@@ -84,7 +85,7 @@ class Address:
             login=Login.of(spec.auth, secrets_dir),
             sentinel_login=Login.of(sentinel.auth if sentinel else None, secrets_dir),
             tls=Tls.of(spec.tls, secrets_dir),
-            **_behaviour(spec),
+            timeout_seconds=float(spec.timeout_seconds),
         )
 
     def patient(self, seconds: float) -> Address:
@@ -155,7 +156,7 @@ class Address:
         return plain(**options) if self.tls is None else tls(tls=self.tls, **options)
 
     def _keepalive(self) -> dict[int, int]:
-        """Have the kernel detect lost peers after about twice healthCheckSeconds."""
+        """Have the kernel detect lost peers after about twice health_check_seconds."""
         seconds = max(1, int(self.health_check_seconds))
         wanted = {
             "TCP_KEEPIDLE": seconds,
@@ -168,16 +169,6 @@ class Address:
 def secrets_dir() -> Path:
     """Return the directory of mounted secrets: $DELAYQ_SECRETS_DIR, or the one in which the operator mounts them."""
     return Path(os.environ.get("DELAYQ_SECRETS_DIR", SECRETS_DIR))
-
-
-def _behaviour(spec: Redis) -> dict[str, Any]:
-    """Return the fields of an Address that come from spec.redis.connection."""
-    connection = spec.connection
-    return {
-        "timeout_seconds": float(connection.timeout_seconds),
-        "health_check_seconds": float(connection.health_check_seconds),
-        "max_connections": connection.max_connections,
-    }
 
 
 def _places(spec: Redis) -> tuple[Kind, tuple[Place, ...]]:

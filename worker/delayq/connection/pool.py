@@ -1,6 +1,6 @@
 """Blocking connections to one server: at most `max_connections`, the most recently used first.
 
-A connection that was idle for longer than healthCheckSeconds is checked with PING before it is used. A firewall may
+A connection that was idle for longer than health_check_seconds is checked with PING before it is used. A firewall may
 have dropped it; then the result of a call would be unknown.
 """
 
@@ -187,7 +187,7 @@ class Pool:
         loan = self.take(deadline, waiting=True)
         if loan is None:
             free = f"no free connection within {deadline.seconds:g} s"
-            why = f"{free}; use fewer threads, or raise spec.redis.connection.maxConnections"
+            why = f"{free}; use fewer threads, or open the SyncClient with a larger max_connections"
             raise Unavailable(self.address.where, why)
         return loan
 

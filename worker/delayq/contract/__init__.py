@@ -16,7 +16,7 @@ from delayq.contract.problems import Problem, SpecError
 from delayq.contract.processes import Reaper, Scanner, Worker
 from delayq.contract.queue import DelayQueue, Metadata, Spec
 from delayq.contract.references import SecretRef
-from delayq.contract.store import Cluster, Connection, Redis, Sentinel, Standalone, Tls
+from delayq.contract.store import Cluster, Redis, Sentinel, Standalone, Tls
 from delayq.contract.surroundings import (
     Monitoring,
     NetworkPolicy,
@@ -30,7 +30,6 @@ __all__ = [
     "Backoff",
     "Check",
     "Cluster",
-    "Connection",
     "DelayQueue",
     "Delivery",
     "ExecHandler",

@@ -110,30 +110,17 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """How each process connects to Redis."""
-
-    timeout_seconds: int = whole(
-        1, 300, default=5, doc="Longest wait for a connection or an answer before it counts as failed."
-    )
-    health_check_seconds: int = whole(
-        1, 3600, default=30, doc="A connection idle for longer is checked before it is used again."
-    )
-    max_connections: int = whole(
-        2,
-        10_000,
-        default=20,
-        doc="Most connections a SyncClient or a command keeps to each server; other processes have as many as "
-        "they need.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Redis:
     """Where the queue is kept: exactly one of standalone, sentinel, cluster."""
 
     SHAPE: ClassVar[Shape] = Shape(
         one_of=("standalone", "sentinel", "cluster"),
+        renamed=(
+            (
+                "connection",
+                "timeoutSeconds beside it; SyncClient.open() takes max_connections",
+            ),
+        ),
         rules=(
             Rule(
                 "database must be 0 with cluster",
@@ -160,6 +147,6 @@ class Redis:
         doc="First part of every key of the queue in Redis. Cannot be changed later.",
         immutable=True,
     )
-    connection: Connection = section(
-        Connection, default=Connection(), doc="How each process connects to Redis."
+    timeout_seconds: int = whole(
+        1, 300, default=5, doc="Longest wait for a connection or an answer before it counts as failed."
     )

@@ -100,7 +100,7 @@ def budget(**fields: object) -> Object:
 
 
 def waits(seconds: int) -> Object:
-    return {"redis": {"standalone": {"host": "redis"}, "connection": {"timeoutSeconds": seconds}}}
+    return {"redis": {"standalone": {"host": "redis"}, "timeoutSeconds": seconds}}
 
 
 def scraped(seconds: int) -> Object:

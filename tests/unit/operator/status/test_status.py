@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq_operator.scrape.backlog import Backlog
     from delayq_operator.status.view import View
 
-ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True, inputs="new")
+ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True)
 RUSH = Rush(at=NOW + 600, needed=63, late_seconds=660)
 BUSY = replace(
     HEALTHY, due=12, scheduled=48_210, in_flight=31, dead=2, oldest_due_at=NOW - 3, next_due_at=NOW + 60

@@ -69,29 +69,29 @@ def it_has_the_outputs_and_the_selector_of_kubectl_get(dq: ForkedPlugin, world: 
     assert 'output format "nonsense"' in dq.err("status", "-o", "nonsense", code=1)
 
 
-def test_hold_stops_tasks_and_pause_the_reconciliation(dq: ForkedPlugin, world: World) -> None:
+def test_suspend_stops_tasks_and_reconcile_suspend_the_reconciliation(dq: ForkedPlugin, world: World) -> None:
     world.start()
-    with dq.started("status", "--watch", "-o", "jsonpath={.spec.stopPolicy},") as watching:
+    with dq.started("status", "--watch", "-o", "jsonpath={.spec.suspend},") as watching:
         assert watching.stdout is not None
-        assert watching.stdout.read(5) == "None,"
-        assert "claim nothing" in dq.out("hold", "orders")
-        assert watching.stdout.read(5) == "Hold,", "the queue is there again"
+        assert watching.stdout.read(6) == "false,"
+        assert "claim nothing" in dq.out("suspend", "orders")
+        assert watching.stdout.read(5) == "true,", "the queue is there again"
         watching.terminate()
         assert watching.wait(20), "it is kubectl itself"
-    assert world.queue()["spec"]["stopPolicy"] == "Hold"
-    assert "orders held" in dq.out("hold", "orders"), "as often as one likes"
-    assert "workers start tasks again" in dq.out("unhold", "orders")
-    assert world.queue()["spec"]["stopPolicy"] == "None"
-    assert "workers stop" in dq.out("hold", "orders", "--drain")
-    assert world.queue()["spec"]["stopPolicy"] == "HoldAndDrain"
+    assert world.queue()["spec"]["suspendPolicy"] == "Hold"
+    assert "orders suspended" in dq.out("suspend", "orders"), "as often as one likes"
+    assert "workers start tasks again" in dq.out("resume", "orders")
+    assert world.queue()["spec"]["suspend"] is False
+    assert "workers stop" in dq.out("suspend", "orders", "--drain")
+    assert world.queue()["spec"]["suspendPolicy"] == "Drain"
 
-    assert "changes no children" in dq.out("reconcile", "pause", "orders")
-    world.until("Paused", "True")
-    assert "changes no children" in dq.out("reconcile", "pause", "orders")
-    assert "\n!  Paused " in dq.out("status", "orders")
-    assert "reconciliation is paused" in dq.run("hold", "orders").stderr
-    assert "spec.stopPolicy is Hold" in dq.run("reconcile", "resume", "orders").stderr
-    world.until("Paused", "False")
+    assert "changes no children" in dq.out("reconcile", "suspend", "orders")
+    world.until("Progressing", "Unknown", "ReconciliationSuspended")
+    assert "changes no children" in dq.out("reconcile", "suspend", "orders")
+    assert "ReconciliationSuspended" in dq.out("status", "orders")
+    assert "reconciliation is suspended" in dq.run("suspend", "orders").stderr
+    assert "spec.suspend is true" in dq.run("reconcile", "resume", "orders").stderr
+    world.until("Progressing", "True")
     assert "the children follow the spec again" in dq.out("reconcile", "resume", "orders")
 
 

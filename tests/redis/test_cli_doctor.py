@@ -238,7 +238,7 @@ def test_on_kubernetes_it_names_commands_of_the_plugin(
     assert found["tasks"]["hint"].startswith("no worker serves this queue: see kubectl dq status orders;")
     assert found["scanner"]["hint"] == "tasks may start 2 s late: see kubectl dq status orders"
     held = document(tmp_path, one_server(orders).port, "  suspend: true\n")
-    assert findings(held)["hold"]["hint"] == "kubectl dq unhold orders"
+    assert findings(held)["suspend"]["hint"] == "kubectl dq resume orders"
 
 
 def test_a_blocked_event_loop_is_named_and_more_workers_are_not_advised(orders: Shard) -> None:
@@ -275,8 +275,8 @@ def test_a_limit_or_a_hold_that_keeps_due_tasks_waiting_is_named_and_is_no_fault
     path = document(tmp_path, one_server(orders).port, "  suspend: true\n")
     assert run("status", path).stderr == "note: spec.suspend is true: workers claim no tasks\n"
     found = findings(path)
-    assert (found["hold"]["level"], found["tasks"]["level"]) == ("warning", "ok")
-    assert found["hold"]["message"] == "spec.suspend is true: workers claim no tasks"
+    assert (found["suspend"]["level"], found["tasks"]["level"]) == ("warning", "ok")
+    assert found["suspend"]["message"] == "spec.suspend is true: workers claim no tasks"
     assert found["tasks"]["message"] == "1 task due, the oldest for 1m, held back: spec.suspend is true"
 
 

@@ -19,7 +19,7 @@ LEFT_OUT: Final = "<left out>"
 PARTS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 FIELDS: Final = re.compile(
     "apiVersion|kind|name|namespace|uid|resourceVersion|finalizers|.*Time|.*Timestamp|type|status|reason|deletionPolicy"
-    "|stopPolicy|concurrencyPolicy|schedule|timeZone|selectPolicy|mode|limitedBy|onFailure|confirm|queueName|keyPrefix"
+    "|suspendPolicy|concurrencyPolicy|schedule|timeZone|selectPolicy|mode|limitedBy|onFailure|confirm|queueName|keyPrefix"
     "|host|masterName|serverName|callable|onIncompleteRun|key|maxUnavailable|minAvailable"
 )
 """Fields of a DelayQueue whose strings identify an object, or are terms of Kubernetes or delayq."""

@@ -140,6 +140,6 @@ def measured(queue: Object) -> list[str]:
     if scaling.get("handlerMilliseconds"):
         found.append(f"--handler-time={scaling['handlerMilliseconds']}ms")
     # A leadTimeSeconds of the document overrides the measurement.
-    if scaling.get("leadSeconds") and not isinstance((autoscaling or {}).get("leadTimeSeconds"), int):
-        found.append(f"--lead={scaling['leadSeconds']}s")
+    if scaling.get("leadTimeSeconds") and not isinstance((autoscaling or {}).get("leadTimeSeconds"), int):
+        found.append(f"--lead={scaling['leadTimeSeconds']}s")
     return found

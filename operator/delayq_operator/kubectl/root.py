@@ -26,9 +26,9 @@ COMMANDS: Final = {
     "task": "passed",
     "dlq": "passed",
     "doctor": "passed",
-    "hold": "holding.hold",
-    "unhold": "holding.unhold",
-    "reconcile": "holding.reconcile",
+    "suspend": "suspending.suspend",
+    "resume": "suspending.resume",
+    "reconcile": "suspending.reconcile",
     "report": "report.report",
     "schedules": "schedules.schedules",
 }

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from delayq.kube.objects import Object
 
-PRESSURE: Final = re.compile(
-    "DurabilityAtRisk|UnknownKinds|Degraded|ScalingLimited|Fallback.*|Capacity.*|Paused"
-)
+PRESSURE: Final = re.compile("Degraded|ScalingLimited|Capacity.*|Suspended")
 """Conditions that need attention if they are True; others do if they are False, but for ScalingActive."""
 UNKNOWN: Final = "not known yet"
 
@@ -73,10 +71,10 @@ def _conditions(queue: Object) -> dict[str, Object]:
     return {each["type"]: each for each in queue.get("status", {}).get("conditions") or ()}
 
 
-def _true(queue: Object, *types: str) -> Object | None:
-    """Return the first of these conditions that is True."""
-    found = _conditions(queue)
-    return next((found[each] for each in types if found.get(each, {}).get("status") == "True"), None)
+def _true(queue: Object, type_: str) -> Object | None:
+    """Return a condition if it is True."""
+    found = _conditions(queue).get(type_, {})
+    return found if found.get("status") == "True" else None
 
 
 def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
@@ -141,7 +139,6 @@ def _cells(queue: Object, now: float) -> dict[str, str]:
     (namespace, name), status = queues.place(queue), queue.get("status", {})
     backlog = status.get("backlog") or {}
     ready = _conditions(queue).get("Ready") or {"status": "Unknown", "reason": "NoOperator"}
-    attention = _true(queue, "Degraded", "UnknownKinds") or {"reason": "-"}
     counts = ("due", "scheduled", "inFlight", "retrying", "dead", "parked")
     shown = {each: f"{backlog[each]:,}" if each in backlog else "-" for each in counts}
     return {
@@ -152,8 +149,15 @@ def _cells(queue: Object, now: float) -> dict[str, str]:
         ">WORKERS": f"{status.get('readyReplicas', 0):,}",
         ">DESIRED": f"{status.get('desiredReplicas', '-')}",
         "NEXT-DUE": _relative(backlog["nextDueTime"], now) if "nextDueTime" in backlog else "-",
-        "WHY": attention["reason"] if ready["status"] == "True" else ready.get("reason", ""),
+        "WHY": _why(queue, ready),
     }
+
+
+def _why(queue: Object, ready: Object) -> str:
+    """Return the reason of Ready, or of Degraded if that is all there is to say; a dash if all is well."""
+    degraded = _true(queue, "Degraded") if ready["status"] == "True" else None
+    reason: str = (degraded or ready).get("reason", "")
+    return "-" if reason == "AsExpected" else reason
 
 
 def _unix(time: str) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DOCUMENT = "/etc/delayq/queue.yaml"
-LEARNT: dict[str, Any] = {"scaling": {"leadSeconds": 11, "handlerMilliseconds": 480}, "replicas": 3}
+LEARNT: dict[str, Any] = {"scaling": {"leadTimeSeconds": 11, "handlerMilliseconds": 480}, "replicas": 3}
 
 
 def leaves() -> Iterator[Passed]:

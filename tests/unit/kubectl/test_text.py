@@ -28,15 +28,20 @@ def test_a_condition_is_marked_by_whether_all_is_well() -> None:
         "Valid",
         "Connected",
         "ScannersReady",
-        "Durable",
+        "NoRiskFound",
+        "NotSuspended",
         "Complete",
         "NewReplicaSetAvailable",
     }
     well |= {"ReplicaSetUpdated", "DesiredWithinRange", "WithinObjective", "WaitingForDeletion", "Erasing"}
-    well |= {"InvalidAnnotation"}  # of Paused: False, and Degraded says it
     for type_, reasons in REASONS.items():
         for reason, status in reasons.items():
-            fine = reason in well or type_ == "ScalingActive" or (type_, status) == ("GuardAvailable", "True")
+            fine = (
+                reason in well
+                or (type_, reason) == ("Ready", "Suspended")
+                or type_ == "ScalingActive"
+                or (type_, status) == ("GuardAvailable", "True")
+            )
             mark = "?" if status == "Unknown" else "✓" if fine else "!"
             shown = told(
                 status={"conditions": [{"type": type_, "status": status, "reason": reason, **SINCE}]}
@@ -60,10 +65,14 @@ def test_a_degraded_queue_says_so_in_the_headline_and_in_the_overview() -> None:
 
 def test_the_overview_has_a_column_and_the_reason_of_parked_tasks_if_a_queue_has_some() -> None:
     """Any count but that of parked tasks may be 0. What keeps a queue from being Ready comes first."""
-    unknown = {"type": "UnknownKinds", "status": "True", "reason": "TasksParked"}
+    unknown = {"type": "Degraded", "status": "True", "reason": "TasksParked"}
 
     def shown(ready: str, *conditions: dict[str, Any], parked: int = 0) -> dict[str, str]:
-        first = {"type": "Ready", "status": ready, "reason": "Unreachable"}
+        first = {
+            "type": "Ready",
+            "status": ready,
+            "reason": "AsExpected" if ready == "True" else "Unreachable",
+        }
         backlog = {"due": 0, "inFlight": 2} | ({"parked": parked} if parked else {})
         status = {"conditions": [first, *conditions], "backlog": backlog}
         table = overview([{"metadata": METADATA, "spec": {}, "status": status}], 0.0, everywhere=False)
@@ -75,8 +84,7 @@ def test_the_overview_has_a_column_and_the_reason_of_parked_tasks_if_a_queue_has
     found = shown("True", unknown, parked=4000)
     assert (found[">PARKED"], found["WHY"]) == ("4,000", "TasksParked")
     assert shown("True", unknown | {"status": "False"}, parked=1)["WHY"] == "-"
-    degraded = {"type": "Degraded", "status": "True", "reason": "QueueConflict"}
-    assert shown("True", unknown, degraded)["WHY"] == "QueueConflict"
+    assert shown("True", {"type": "Ready", "status": "True", "reason": "Suspended"})["WHY"] == "Suspended"
     assert shown("False", unknown)["WHY"] == "Unreachable"
 
 

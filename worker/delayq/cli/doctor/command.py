@@ -78,7 +78,7 @@ def examine(queue: str, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- a
     if target.suspension:
         said = f"{target.suspension}: workers claim no tasks"
         name = target.delay_queue
-        cure = f"kubectl dq unhold {name}" if name else "set spec.suspend to false, and restart the workers"
+        cure = f"kubectl dq resume {name}" if name else "set spec.suspend to false, and restart the workers"
         yield warning("suspend", said, cure)
     reached = True
     for found in _redis(target):

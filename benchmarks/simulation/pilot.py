@@ -70,7 +70,7 @@ class Production:
 
     @property
     def period_seconds(self) -> float:
-        """Return spec.autoscaling.periodSeconds."""
+        """Return the time between two decisions."""
         return self.policy.period_seconds
 
     @property

@@ -110,7 +110,7 @@ def test_kinds_without_the_guard_go_on_while_it_cannot_serve(new_fleet: NewFleet
     """An HTTP kind and a kind of the App run beside one that asks for the guard, which takes effect once, later."""
     with receiving(200) as (url, pushed):
         handler = {"python": {"app": "guarded_shop:app"}, "kinds": {"push": {"http": {"url": url}}}}
-        guard = {"kinds": [], **SPEC["guard"]}
+        guard = {"appliesTo": "NamedKinds", **SPEC["guard"]}
         fleet = new_fleet(
             SPEC | {"handler": handler, "guard": guard}, environment={"DELAYQ_DATABASE_URL": postgres.url()}
         )

@@ -136,7 +136,7 @@ def test_doctor_says_that_a_misspelt_kind_of_the_guard_is_corrected_in_the_docum
     folder: Path, redis_url: str
 ) -> None:
     written = yaml.safe_load((folder / "queue.yaml").read_text())
-    written["spec"]["guard"] = {"redisLock": {}, "kinds": ["remnd"]}
+    written["spec"]["guard"] = {"redisLock": {}, "appliesTo": "NamedKinds", "kinds": ["remnd"]}
     (folder / "queue.yaml").write_text(yaml.safe_dump(written))
     process = delayq("doctor", "queue.yaml", "--redis", redis_url, cwd=folder)
     assert process.wait() == 1

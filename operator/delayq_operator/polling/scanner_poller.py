@@ -183,7 +183,7 @@ class ScannerPoller:
     def _evaluate(
         self, key: Key, cache: BacklogCache, reading: Reading | None, asked: tuple[float, ...]
     ) -> None:
-        """Let the autoscaler decide, at most once per period of the spec."""
+        """Let the autoscaler decide, at most once per period."""
         policy, now = self._configs.of(key).policy, time.time()
         # Without their guard, more workers would not run anything.
         if policy is None or self.guards.down(key):

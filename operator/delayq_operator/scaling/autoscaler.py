@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delayq.scaling import begun, decide
 from delayq.scaling.behavior import changed
+from delayq.scaling.policy import RESTART_SECONDS
 
 from delayq_operator.base import metrics, names
 from delayq_operator.scaling.capacity_forecast import CapacityForecast
@@ -37,11 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STALE_SECONDS: Final = 10.0
-"""A decision is valid this long, or for three periods if that is longer."""
-
-RESTART_SECONDS: Final = 10.0
-"""For this long after a whole sample, a missing or partial one is not a failure: leader election or a restart of the
-only scanner takes that long."""
+"""A decision is valid this long."""
 
 _Reported: TypeAlias = tuple[tuple[object, ...], tuple[float | None, ...]]
 """The parts of a decision that status shows: facts; wake time, lead time and mean handler time."""
@@ -137,8 +134,7 @@ class Autoscaler:
         if queue is None:
             return None
         last = queue.decision
-        stale_seconds = max(STALE_SECONDS, 3 * policy.period_seconds) if policy else 0.0
-        if last is None or replicas is None or policy is None or now - last.at > stale_seconds:
+        if last is None or replicas is None or policy is None or now - last.at > STALE_SECONDS:
             queue.reported = None
             return None
         if last.policy == policy and replicas == last.replicas:

@@ -119,11 +119,11 @@ def guard_available(view: View) -> Condition | None:
     if guard is None:
         return None
     if seen.down:
-        waits = "no task is started" if guard.kinds is None else "tasks of the kinds under it wait"
+        waits = "no task is started" if guard.applies_to == "AllTasks" else "tasks of the kinds under it wait"
         message = f"0 of {counted(seen.unable, 'worker')} can use the guard: {waits}."
         return condition(kind, "Unreachable", f"{message} {_guards_store(guard)}")
     if seen.unable:
-        claim = "claim nothing" if guard.kinds is None else "postpone tasks of the kinds under it"
+        claim = "claim nothing" if guard.applies_to == "AllTasks" else "postpone tasks of the kinds under it"
         who = f"{seen.unable} of {counted(seen.able + seen.unable, 'worker')} cannot use the guard"
         return condition(kind, "PartiallyUnreachable", f"{who}, and {claim}. {_guards_store(guard)}")
     if seen.able:

@@ -261,7 +261,7 @@ def test_a_misspelt_kind_of_the_guard_is_named(here: Path) -> None:
     handler = '{python: {callable: "json:dumps"}, kinds: {push: {exec: {command: [cat]}}}}'
     head, _, _ = RIGHT.partition("  handler:")
     (here / "queue.yaml").write_text(
-        f"{head}  handler: {handler}\n  guard: {{redisLock: {{}}, kinds: [push, pussh]}}\n"
+        f"{head}  handler: {handler}\n  guard: {{redisLock: {{}}, appliesTo: NamedKinds, kinds: [push, pussh]}}\n"
     )
     for command in ("validate", "doctor"):
         assert "takes tasks without a kind only: got pussh\n" in run(command, "queue.yaml").stdout

@@ -67,11 +67,18 @@ CASES: dict[tuple[str, str], Case] = {
     ("spec", GUARDED_KINDS): Case(
         {
             "handler": {"python": PYTHON, "kinds": {"push": {"http": HTTP}}},
-            "guard": {"redisLock": {}, "kinds": ["push"]},
+            "guard": {"redisLock": {}, "appliesTo": "NamedKinds", "kinds": ["push"]},
         },
         {
             "handler": {"python": PYTHON, "kinds": {"push": {"http": HTTP}}},
-            "guard": {"redisLock": {}, "kinds": ["push", "refund"]},
+            "guard": {"redisLock": {}, "appliesTo": "NamedKinds", "kinds": ["push", "refund"]},
+        },
+    ),
+    ("spec.guard", "kinds needs appliesTo: NamedKinds"): Case(
+        {"guard": {"redisLock": {}, "appliesTo": "NamedKinds"}},
+        {
+            "handler": {"python": PYTHON, "kinds": {"push": {"http": HTTP}}},
+            "guard": {"redisLock": {}, "kinds": ["push"]},
         },
     ),
     ("spec.redis", "expected exactly one of standalone, sentinel, cluster"): Case(

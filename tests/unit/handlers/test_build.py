@@ -183,16 +183,16 @@ async def test_a_guard_applies_to_the_kinds_that_the_document_names() -> None:
     ("covered", "default", "routed"),
     [
         ({}, "", ""),
-        ({"kinds": ["push"]}, CALLABLE, ""),
+        ({"appliesTo": "NamedKinds", "kinds": ["push"]}, CALLABLE, ""),
         (
-            {"kinds": ["other"]},
+            {"appliesTo": "NamedKinds", "kinds": ["other"]},
             CALLABLE,
             f'spec.handler.kinds["push"].{CALLABLE.removeprefix("spec.handler.")}',
         ),
     ],
 )
 def test_a_function_that_needs_the_connection_is_refused_where_the_guard_does_not_apply(
-    covered: dict[str, list[str]], default: str, routed: str
+    covered: dict[str, Any], default: str, routed: str
 ) -> None:
     """Otherwise each of its tasks would fail for the missing argument until it is a dead letter."""
     taking = {"python": {"callable": "tests.unit.handlers.test_build:joining"}}
@@ -208,9 +208,7 @@ def refusal_of(queue: DelayQueue) -> str:
         build(queue, secrets_dir=Path(NO_SECRETS_DIR)).coverage(queue.spec.guard)
     except HandlerSetupError as error:
         return (
-            error.field
-            if "takes a connection, but spec.guard.kinds does not cover" in str(error)
-            else str(error)
+            error.field if "takes a connection, but spec.guard does not cover" in str(error) else str(error)
         )
     return ""
 
@@ -218,7 +216,11 @@ def refusal_of(queue: DelayQueue) -> str:
 async def test_a_guard_applies_to_the_kinds_of_an_app_that_ask_for_it() -> None:
     made = built({"python": {"app": "tests.unit.handlers.test_build:bank"}}, **SQL)
     assert made.asking == {"pay"}
-    covered = coverage(contract.Guard(kinds=("note",)), asking=made.asking, known=("pay", "note", "mail"))
+    covered = coverage(
+        contract.Guard(applies_to="NamedKinds", kinds=("note",)),
+        asking=made.asking,
+        known=("pay", "note", "mail"),
+    )
     assert await ran(made, covered, "pay", "note", "mail") == [("pay", "shared"), ("note", "elsewhere")]
     every = [("pay", "shared"), ("note", "elsewhere"), ("mail", "elsewhere")]
     assert await ran(made, EVERY_TASK, "pay", "note", "mail") == every
@@ -239,7 +241,7 @@ def test_a_kind_to_guard_that_no_handler_runs_is_refused(
     named: tuple[str, ...], known: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(InvalidDocument, match=why):
-        coverage(contract.Guard(kinds=named), asking=(), known=known)
+        coverage(contract.Guard(applies_to="NamedKinds", kinds=named), asking=(), known=known)
 
 
 def test_a_kind_that_asks_for_a_guard_needs_one() -> None:
@@ -248,7 +250,7 @@ def test_a_kind_that_asks_for_a_guard_needs_one() -> None:
     ):
         coverage(None, asking=("pay",), known=("pay",))
     assert coverage(contract.Guard(), asking=("pay",), known=("pay",)) is EVERY_TASK
-    assert "" not in coverage(contract.Guard(kinds=()), asking=("pay",), known=None)
+    assert "" not in coverage(contract.Guard(applies_to="NamedKinds"), asking=("pay",), known=None)
 
 
 def test_a_route_that_may_be_misspelled_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -34,7 +34,7 @@ def some(kind: type[ScaleUp | ScaleDown]) -> st.SearchStrategy[ScaleUp | ScaleDo
 
 
 behaviors = st.builds(Behavior, scale_up=some(ScaleUp), scale_down=some(ScaleDown))
-fallbacks = st.none() | st.builds(Fallback, failure_threshold=st.integers(1, 3), replicas=st.integers(0, 30))
+fallbacks = st.none() | st.builds(Fallback, after_seconds=st.integers(10, 16), replicas=st.integers(0, 30))
 
 
 @st.composite

@@ -87,7 +87,7 @@ def test_policies_limit_each_period() -> None:
 def test_what_cannot_be_read_is_not_zero_and_after_too_many_failures_the_fallback_counts() -> None:
     kept = decided(None, before=4)
     assert (kept.replicas, kept.reason, kept.memory.failures) == (4, "MetricsUnavailable", 1)
-    rules = policy(fallback=Fallback(failure_threshold=3, replicas=6))
+    rules = policy(fallback=Fallback(after_seconds=15, replicas=6))
     memory = decided(None, rules=rules).memory
     second = decide(None, rules, memory, NOW + 2)
     third = decide(None, rules, second.memory, NOW + 4)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delayq.scaling import Decision
 
 
-FALLS_BACK = policy(fallback=Fallback(failure_threshold=3, replicas=5))
+FALLS_BACK = policy(fallback=Fallback(after_seconds=15, replicas=5))
 
 
 @pytest.mark.parametrize(

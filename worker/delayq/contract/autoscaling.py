@@ -78,11 +78,13 @@ class Behavior:
 class Fallback:
     """What to do when the metrics stay away."""
 
-    failure_threshold: int = whole(
-        1,
-        1000,
-        default=3,
-        doc="Failed readings in a row before falling back; those in the 10 s after a good one do not count.",
+    SHAPE: ClassVar[Shape] = Shape(renamed=(("failureThreshold", "afterSeconds"),))
+
+    after_seconds: int = whole(
+        10,
+        86_400,
+        default=15,
+        doc="Time without a complete reading before falling back; for 10 s, scanners may be starting.",
     )
     replicas: int = whole(0, 10_000, doc="Workers to run meanwhile; never fewer than there are.")
 
@@ -91,7 +93,10 @@ class Fallback:
 class Autoscaling:
     """How the number of workers follows the work."""
 
-    SHAPE: ClassVar[Shape] = Shape(rules=(ordered("min_replicas", "max_replicas"),))
+    SHAPE: ClassVar[Shape] = Shape(
+        rules=(ordered("min_replicas", "max_replicas"),),
+        renamed=(("periodSeconds", "nothing: the operator decides every 2 s"),),
+    )
 
     mode: Mode = choice(
         "Internal",
@@ -107,7 +112,6 @@ class Autoscaling:
         default=None,
         doc="How long a new worker takes until it claims. Absent: learnt from the pods.",
     )
-    period_seconds: int = whole(1, 60, default=2, doc="Time between two decisions.")
     cooldown_seconds: int = whole(
         0, 86_400, default=60, doc="How long nothing must be due or in flight before the last worker goes."
     )

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from delayq.contract.fields import choice, listing, section, text, whole
-from delayq.contract.record import Shape, needing
+from delayq.contract.record import Rule, Shape, needing
 from delayq.contract.references import DatabaseSecretRef, UrlsSecretRef
 from delayq.contract.words import KIND_NAME, STATEMENT
 
 OnIncompleteRun = Literal["Run", "Bury"]
+AppliesTo = Literal["AllTasks", "NamedKinds"]
 RowWait = Literal["Wait", "NoWait", "SkipLocked"]
 MOST_GUARDED_KINDS: Final = 100
 
@@ -113,7 +114,15 @@ class Guard:
     """What keeps a task from taking effect twice: exactly one guard, for all tasks or for the kinds that it names."""
 
     SHAPE: ClassVar[Shape] = Shape(
-        one_of=("redis_lock", "redlock", "sql_unique", "sql_pessimistic", "sql_optimistic")
+        one_of=("redis_lock", "redlock", "sql_unique", "sql_pessimistic", "sql_optimistic"),
+        rules=(
+            Rule(
+                "kinds needs appliesTo: NamedKinds",
+                ("applies_to", "kinds"),
+                lambda applies_to, kinds: kinds is None or applies_to == "NamedKinds",
+                "!has(self.kinds) || (has(self.appliesTo) && self.appliesTo == 'NamedKinds')",
+            ),
+        ),
     )
 
     redis_lock: RedisLock | None = section(
@@ -136,13 +145,19 @@ class Guard:
         SqlOptimistic, default=None, doc="A row per task, changed only if it has not changed meanwhile."
     )
 
+    applies_to: AppliesTo = choice(
+        "AllTasks",
+        "NamedKinds",
+        default="AllTasks",
+        doc="AllTasks: the guard applies to every task. NamedKinds: to the kinds of an App that ask for it with "
+        "guard=True, and to those that kinds names.",
+    )
     kinds: tuple[str, ...] | None = listing(
         KIND_NAME,
-        least=0,
+        least=1,
         most=MOST_GUARDED_KINDS,
         default=None,
-        doc="Kinds of task that the guard applies to, besides those of an App that ask for it with guard=True. "
-        "Absent: every task.",
+        doc="Kinds of task that the guard applies to, with appliesTo: NamedKinds.",
     )
 
     @property

@@ -43,11 +43,11 @@ def coverage(spec: GuardSpec | None, *, asking: Iterable[str], known: Iterable[s
                 f"spec.guard: required by kind {asking[0]}, which has guard=True; but missing"
             )
         return EVERY_TASK
-    if spec.kinds is None:
+    if spec.applies_to == "AllTasks":
         return EVERY_TASK
-    for nth, name in enumerate(spec.kinds):
+    for nth, name in enumerate(spec.kinds or ()):
         if known is not None and name not in (names := sorted(filter(None, set(known)))):
             similar = get_close_matches(name, names, 1)
             hint = f"did you mean {similar[0]}?" if similar else f"it runs {', '.join(names) or 'none'}"
             raise InvalidDocument(f"spec.guard.kinds[{nth}]: the handler has no kind {name}; {hint}")
-    return Coverage(frozenset((*spec.kinds, *asking)))
+    return Coverage(frozenset((*(spec.kinds or ()), *asking)))

@@ -66,8 +66,8 @@ class PythonHandler(Handler):
         if needs_connection(self._target) and NO_KIND[0] not in coverage:
             raise HandlerSetupError(
                 self._field,
-                f'"{self._path}" takes a {CONNECTION}, but spec.guard.kinds does not cover its tasks: give the '
-                "parameter a default, name the kind there, or leave spec.guard.kinds out",
+                f'"{self._path}" takes a {CONNECTION}, but spec.guard does not cover its tasks: give the '
+                "parameter a default, name the kind in spec.guard.kinds, or set spec.guard.appliesTo to AllTasks",
             )
 
     def _guarded(self, guard: Guard[Any]) -> HandlerCall:

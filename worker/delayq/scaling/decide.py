@@ -178,7 +178,7 @@ def _fallen_back(
     replicas: int, policy: Policy, failures: int
 ) -> tuple[int, Literal["MetricsUnavailable", "FallbackActive"]]:
     """Return at least the fallback's number after too many failures."""
-    if policy.fallback is None or failures < policy.fallback.failure_threshold:
+    if policy.fallback is None or failures < policy.failures_allowed:
         return replicas, "MetricsUnavailable"
     return max(replicas, policy.clamped(policy.fallback.replicas)), "FallbackActive"
 

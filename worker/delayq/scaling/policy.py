@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from math import ceil, inf
 from operator import itemgetter
@@ -34,6 +35,10 @@ LEAD_SECONDS: Final = 15.0
 SOONEST_SHARE: Final = 1 / 3
 """The assumed shortest start before the first measured one, as a part of the lead time."""
 
+RESTART_SECONDS: Final = 10.0
+"""For this long after a whole sample, a missing or partial one is not a failure: leader election or a restart of the
+only scanner takes that long."""
+
 HANDLER_SECONDS: Final = 1.0
 """The assumed handler time before the first measured one."""
 
@@ -53,6 +58,7 @@ class Policy:
     lead_seconds: float | None = None
     """The document's lead time; None: the measured one."""
     period_seconds: float = 2.0
+    """Time between two decisions."""
     cooldown_seconds: float = 60.0
     behavior: Behavior = field(default_factory=Behavior)
     fallback: Fallback | None = None
@@ -70,7 +76,6 @@ class Policy:
             min_replicas=scaling.min_replicas,
             max_replicas=scaling.max_replicas,
             lead_seconds=scaling.lead_time_seconds,
-            period_seconds=scaling.period_seconds,
             cooldown_seconds=scaling.cooldown_seconds,
             behavior=scaling.behavior,
             fallback=scaling.fallback,
@@ -82,6 +87,13 @@ class Policy:
         if self.lead_seconds is not None:
             return self.lead_seconds
         return LEAD_SECONDS if learnt is None else learnt
+
+    @property
+    def failures_allowed(self) -> int:
+        """Failed readings in a row before the fallback applies, at least one."""
+        if self.fallback is None:
+            return sys.maxsize
+        return max(1, ceil((self.fallback.after_seconds - RESTART_SECONDS) / self.period_seconds))
 
     def most_starts(self, ready: int) -> int:
         """Return the most workers that may start at once, at least one."""

@@ -220,14 +220,12 @@ async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper
     assert kinds_seconds == [0, 0, 20], "the lead time and two periods"
 
 
-async def test_no_more_is_decided_than_the_spec_says(scraper: ScannerPoller, clock: Clock) -> None:
-    evaluations, answers = scale(scraper, periodSeconds=10), cast("Client", Answers(a=LEADS))
-    for _ in range(5):  # people are told as often as of any other
-        assert await scraper._visit(answers, ORDERS) == scanner_poller.PERIOD_SECONDS
-        clock.now += 5
-    assert [now - 1_000_000 for _, now in evaluations.of] == [0, 10, 20]
-    scraper._queues.seen(known(ORDERS, 10, version=102, autoscaling={"periodSeconds": 1}))
-    assert await scraper._visit(answers, ORDERS) == 1
+async def test_no_more_is_decided_than_once_a_period(scraper: ScannerPoller, clock: Clock) -> None:
+    evaluations, answers = scale(scraper), cast("Client", Answers(a=LEADS))
+    for _ in range(5):
+        assert await scraper._visit(answers, ORDERS) == 2
+        clock.now += 1
+    assert [now - 1_000_000 for _, now in evaluations.of] == [0, 2, 4]
 
 
 async def test_a_poll_without_a_slot_in_time_evaluates_all_the_same(

@@ -45,7 +45,7 @@ def test_the_number_of_workers_without_a_decision(
 
 
 DECISION = decided(Sample(overdue=5_000, ready=1))
-FALLBACK = decided(None, fallback={"failureThreshold": 1, "replicas": 4})
+FALLBACK = decided(None, fallback={"afterSeconds": 10, "replicas": 4})
 HELD = {"suspend": True, "autoscaling": BOUNDS}
 
 

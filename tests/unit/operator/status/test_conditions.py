@@ -54,7 +54,7 @@ ERASING = Erasing(message="Job orders-erase erases the tasks.")
 LATE_AT_WORK = replace(LATE, in_flight=8)
 IDLE = Sample(ready=1)
 RUSH = Sample(overdue=5_000, ready=1)
-FALLBACK = {"failureThreshold": 1, "replicas": 4}
+FALLBACK = {"afterSeconds": 10, "replicas": 4}
 SLOWLY = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
 SLOW_DOWN = decided(
     IDLE,

@@ -43,7 +43,6 @@ SPEC: Final[dict[str, Any]] = {
         "maxInFlight": 10_000,
         "maxBytes": 1 << 30,
     },  # never reached, but counted
-    "reaper": {"sweepPeriodSeconds": 60},
 }
 SPREAD_MS: Final = 120_000
 LAPSE_MS: Final = 1000

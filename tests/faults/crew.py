@@ -26,7 +26,6 @@ def spec_of(guard: GuardKind) -> dict[str, Any]:
         "handler": {"python": {"callable": guard.handler}},
         "guard": guard.spec or None,
         "worker": {"concurrency": CONCURRENCY, "drainTimeoutSeconds": 20},
-        "reaper": {"sweepPeriodSeconds": 1},
         "delivery": {
             "leaseDurationSeconds": LEASE_SECONDS,
             "maxBlockMilliseconds": 200,

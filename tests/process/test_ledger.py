@@ -24,7 +24,6 @@ LEASE_SECONDS = 1
 CHAOS_SECONDS = 15.0
 SPEC = {
     "worker": {"concurrency": 50},
-    "reaper": {"sweepPeriodSeconds": 1},
     "delivery": {
         "leaseDurationSeconds": LEASE_SECONDS,
         "maxAttempts": 3,

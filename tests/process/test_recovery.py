@@ -37,7 +37,6 @@ SPEC: dict[str, Any] = {
             "retryAfterSeconds": 600,
         }
     },
-    "reaper": {"sweepPeriodSeconds": 1},
 }
 
 

@@ -19,7 +19,6 @@ from delayq.reaper.size_audit import SizeAudit
 
 from tests.redis.state import NOW, PLENTY, Shard, State, envelope, seed, shard_on
 from tests.redis.test_client_schedules import schedule as daily
-from tests.redis.test_reaper import spec
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
@@ -242,7 +241,7 @@ async def test_a_reaper_says_so_and_looks_after_the_other_shards(
     written_by(other, pair, 0)
     written_by(FORMAT, pair, 1)
     before = pair.redises[0].dump(pair.commands.keys(0).delayed)
-    reconcile, weighing = Reconcile(pair.commands, connection, spec()), SizeAudit(pair.commands, connection)
+    reconcile, weighing = Reconcile(pair.commands, connection), SizeAudit(pair.commands, connection)
     while not (reconcile.repaired["adopted"] and reconcile.repaired["pruned"]):
         await reconcile.step()
     for _ in range(4):

@@ -38,7 +38,7 @@ def spec(**retention: object) -> Spec:
 
 
 async def one_walk(shard: Shard, connection: AsyncConnection) -> Reconcile:
-    reconcile = Reconcile(shard.commands, connection, spec())
+    reconcile = Reconcile(shard.commands, connection)
     while reconcile.walks == 0:
         await reconcile.step()
     return reconcile
@@ -107,7 +107,7 @@ async def test_a_page_that_took_long_is_followed_by_a_longer_pause(
 
     monkeypatch.setattr(connection, "one", slow)
     shard.seed(State(delayed={f"t{n}": LATER for n in range(600)}))
-    assert await Reconcile(shard.commands, connection, spec()).step() >= 0.35
+    assert await Reconcile(shard.commands, connection).step() >= 0.35
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ async def test_guard_rows_are_deleted_in_batches_and_a_database_that_is_down_is_
     down = GuardUnavailable("db:5432", "refused")
     counters = ProcessCounters("reaper", "q")
     ledger = Rows(500, 20, 0, GuardBusy("all connections in use"), down, down, 3, down)
-    prune = GuardRetention(ledger, spec(), counters)
+    prune = GuardRetention(ledger, counters)
     assert [await prune.step() for _ in range(8)] == [0.1, 0.1, 5.0, 5.0, 5.0, 5.0, 0.1, 5.0]
     assert (prune.done, counters.loop_errors) == ({"forgotten": 523}, {"guard_retention": 3})
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]

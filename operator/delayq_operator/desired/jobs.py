@@ -5,8 +5,6 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from delayq.contract.processes import EVERY_FIVE_MINUTES
-
 from delayq_operator.base import names
 from delayq_operator.desired import config, pod, roles
 from delayq_operator.desired.child import child
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from delayq_operator.desired.facts import Facts, Setting
 
 EVERY_MINUTE: Final = "* * * * *"
+STARTING_SECONDS: Final = 30
 DEADLINE_SECONDS: Final = 300
 # A run takes at most 180 s and an image pull. A run that hangs would block all others: runs do not overlap.
 
@@ -35,9 +34,9 @@ def reaper(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         "schedule": _schedule(queue, names.Key(facts.namespace, name)),
         "concurrencyPolicy": "Forbid",
         "suspend": spec.suspend,
-        "startingDeadlineSeconds": spec.starting_deadline_seconds,
-        "successfulJobsHistoryLimit": spec.successful_jobs_history_limit,
-        "failedJobsHistoryLimit": spec.failed_jobs_history_limit,
+        "startingDeadlineSeconds": STARTING_SECONDS,
+        "successfulJobsHistoryLimit": 1,
+        "failedJobsHistoryLimit": 3,
         "jobTemplate": {
             "metadata": {"labels": names.labels(name, "reaper")},
             "spec": {
@@ -47,15 +46,13 @@ def reaper(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
             },
         },
     }
-    if spec.time_zone is not None:
-        cron["timeZone"] = spec.time_zone
     return child(names.CRON_JOB, queue, facts, name=names.reaper(name), component="reaper", spec=cron)
 
 
 def _schedule(queue: DelayQueue, key: names.Key) -> str:
-    """Return when runs start. The default counts as absent: the API server stores it in every DelayQueue."""
+    """Return when runs start."""
     spec = queue.spec
-    if spec.reaper.schedule != EVERY_FIVE_MINUTES:
+    if spec.reaper.schedule is not None:
         return spec.reaper.schedule
     if not spec.scanner.replicas:
         return EVERY_MINUTE  # only the reaper recovers expired leases

@@ -105,7 +105,7 @@ spec:
         - {name: tmp, emptyDir: {sizeLimit: 1Gi, medium: Memory}}
         - {name: models, configMap: {name: models}}
   autoscaling: {minReplicas: 1, maxReplicas: 40}
-  reaper: {schedule: "*/5 * * * *", timeZone: Europe/Paris, startingDeadlineSeconds: 60}
+  reaper: {schedule: "*/5 * * * *"}
   recovery: {check: {guard: {}}}
   objective: {latenessMilliseconds: 5000}
   podDisruptionBudget: {maxUnavailable: 2}

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from delayq.contract.fields import flag, pod_template, text, whole
 from delayq.contract.record import Rule, Shape
-from delayq.contract.words import IMAGE, SCHEDULE, TIME_ZONE
+from delayq.contract.words import IMAGE, SCHEDULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-EVERY_FIVE_MINUTES = "*/5 * * * *"
-"""Default of spec.reaper.schedule."""
 
 REVISIONS = (
     "Replaced ReplicaSets to keep for comparison. To roll back, apply the earlier DelayQueue. Absent: 2."
@@ -83,18 +80,24 @@ class Worker:
 class Reaper:
     """The reaper recovers tasks of crashed workers and repairs the indexes; a CronJob."""
 
-    schedule: str = text(
-        SCHEDULE,
-        default=EVERY_FIVE_MINUTES,
-        doc="When a run starts, as a cron schedule. The default means every five minutes, from a minute that "
-        "follows from namespace and name, or every minute while scanner.replicas is 0.",
+    SHAPE: ClassVar[Shape] = Shape(
+        renamed=tuple(
+            (field, "nothing: it is fixed now")
+            for field in (
+                "timeZone",
+                "startingDeadlineSeconds",
+                "successfulJobsHistoryLimit",
+                "failedJobsHistoryLimit",
+                "sweepPeriodSeconds",
+            )
+        )
     )
-    time_zone: str | None = text(
-        TIME_ZONE, default=None, doc="Time zone of the schedule. Absent: that of the cluster's controller."
+
+    schedule: str | None = text(
+        SCHEDULE,
+        default=None,
+        doc="When a run starts, as a cron schedule. Absent: every five minutes, from a minute that follows from "
+        "namespace and name, or every minute while scanner.replicas is 0.",
     )
     suspend: bool = flag(default=False, doc="Start no further runs.")
-    starting_deadline_seconds: int = whole(10, 86_400, default=30, doc="How late a run may still start.")
-    successful_jobs_history_limit: int = whole(0, 100, default=1, doc="Finished runs to keep for reading.")
-    failed_jobs_history_limit: int = whole(0, 100, default=3, doc="Failed runs to keep for reading.")
-    sweep_period_seconds: int = whole(1, 60, default=5, doc="Time between two sweeps within a run.")
     template: Mapping[str, object] | None = pod_template()

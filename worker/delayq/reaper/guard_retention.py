@@ -10,12 +10,13 @@ from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.protocol.alarm import Alarm
 
 if TYPE_CHECKING:
-    from delayq.contract import Spec
     from delayq.service.counters import ProcessCounters
 
 log = logging.getLogger(__name__)
 
 PRUNE_PAUSE_SECONDS = 0.1  # between two batches
+SWEEP_SECONDS = 5.0
+"""Pause of a reaper's services between two passes."""
 
 
 @runtime_checkable
@@ -34,9 +35,9 @@ class GuardRetention:
 
     name, blocks = "guard_retention", False
 
-    def __init__(self, ledger: Ledger, spec: Spec, counters: ProcessCounters) -> None:
-        """Prune every spec.reaper.sweepPeriodSeconds."""
-        self._ledger, self._pause, self._counters = ledger, float(spec.reaper.sweep_period_seconds), counters
+    def __init__(self, ledger: Ledger, counters: ProcessCounters) -> None:
+        """Prune every SWEEP_SECONDS."""
+        self._ledger, self._pause, self._counters = ledger, SWEEP_SECONDS, counters
         self._unavailable = False
         self.passes = 0
         self.done: Counter[str] = Counter()

@@ -19,7 +19,7 @@ from delayq.protocol.commands import BATCH
 from delayq.protocol.results import LostTask, State
 from delayq.protocol.shard_map import ShardMapOutdated
 from delayq.protocol.write_durability import Durability, longest_seconds
-from delayq.reaper.guard_retention import GuardRetention, Ledger
+from delayq.reaper.guard_retention import SWEEP_SECONDS, GuardRetention, Ledger
 from delayq.reaper.size_audit import SizeAudit
 from delayq.recovery.reclaim import LIMIT, Grace, clamp_leases, reclaim
 from delayq.resharding import AbandonedMigrations, ShardMapSync
@@ -78,11 +78,11 @@ class Sweep:
         reclaims: bool = True,
         group: ShardGroup | None = None,
     ) -> None:
-        """Sweep every spec.reaper.sweepPeriodSeconds; all shards, without a shard group."""
+        """Sweep every SWEEP_SECONDS; all shards, without a shard group."""
         self._group = ShardGroup(commands) if group is None else group
         self.name = self._group.named("sweep")
         self._commands, self._connection, self._reclaims = commands, connection, reclaims
-        self._pause, self._retention = spec.reaper.sweep_period_seconds, spec.retention
+        self._pause, self._retention = SWEEP_SECONDS, spec.retention
         self._max_crashes, self._lease_ms = (
             spec.delivery.max_crashes,
             spec.delivery.lease_duration_seconds * 1000,
@@ -166,9 +166,9 @@ class Reconcile:
 
     name, blocks = "reconcile", False
 
-    def __init__(self, commands: Commands, connection: AsyncConnection, spec: Spec) -> None:
-        """Pause spec.reaper.sweepPeriodSeconds between two passes."""
-        self._commands, self._connection, self._rest = commands, connection, spec.reaper.sweep_period_seconds
+    def __init__(self, commands: Commands, connection: AsyncConnection) -> None:
+        """Pause SWEEP_SECONDS between two passes."""
+        self._commands, self._connection, self._rest = commands, connection, SWEEP_SECONDS
         self._at = (0, 0)  # shard, and which of INDEXES
         self._whole = True  # so far, this pass has skipped no shard
         self._homeless: set[bytes] = set()  # tasks of this index that are leased or orphans
@@ -285,14 +285,14 @@ class Reaper:
         self._durability = Durability.of(spec.durability)
         self._connection = AsyncConnection(address)
         self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))
-        self.reconcile = Reconcile(commands, self._connection, spec)
+        self.reconcile = Reconcile(commands, self._connection)
         self.services = ServiceManager(self, commands, self.counters, is_cluster=address.is_cluster)
         self.services.add(self.reconcile)
         self.services.add(SizeAudit(commands, self._connection))
         self._shard_map_sync = ShardMapSync(commands, self._connection)
         self.services.add(self._shard_map_sync)
         if ledger is not None:
-            self.services.add(GuardRetention(ledger, spec, self.counters))
+            self.services.add(GuardRetention(ledger, self.counters))
         self.services.open()
 
     @property

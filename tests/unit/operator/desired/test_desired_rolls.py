@@ -94,7 +94,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
             {"suspend": True, "suspendPolicy": "Drain"},
             {"objective": {"latenessMilliseconds": 9000}},
             {"limits": {"maxDelaySeconds": 9}},
-            {"reaper": {"sweepPeriodSeconds": 9}},
+            {"reaper": {"suspend": True}},
             {"networkPolicy": {"enabled": True}},
             {"monitoring": {"podMonitor": {"enabled": True}}},
             {"delivery": {"maxAttempts": 5}},  # the default

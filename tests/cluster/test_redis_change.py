@@ -70,10 +70,10 @@ def test_another_redis_is_taken_when_the_old_one_is_empty_or_its_tasks_may_be_ab
         eventually(lambda: served(world) == new.port, timeout_s=60, what="the new Redis is taken")
         world.until("Accepted", "True")
         refused(world, other, new, old)
-        world.annotate(abandon_tasks="true")
+        world.annotate(abandon_tasks=f"127.0.0.1:{new.port}")
         eventually(lambda: served(world) == old.port, timeout_s=60, what="the old Redis is taken")
 
-        world.annotate(abandon_tasks=None)
+        # The annotation is about the Redis that it names, and not about the next change.
         refused(world, client, old, new)
         world.edit(deletionPolicy="Delete")
         eventually(lambda: world.queue()["metadata"].get("finalizers"), what="the finalizer")

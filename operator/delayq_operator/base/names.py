@@ -28,10 +28,10 @@ SUSPEND_RECONCILIATION: Final = f"{GROUP}/suspend-reconciliation"
 """Annotation of a DelayQueue: "true" and the operator leaves its children alone."""
 
 ABANDON_TASKS: Final = f"{GROUP}/abandon-tasks"
-"""Annotation of a DelayQueue: "true" and spec.redis may name another Redis while the old one holds tasks."""
+"""Annotation of a DelayQueue: the address of a Redis that spec.redis may cease to name while it holds tasks."""
 
 PLACES: Final = f"{GROUP}/places"
-"""Annotation of a queue's ConfigMap: hashes of where the tasks are, so that another Redis is noticed."""
+"""Annotation of a queue's ConfigMap: where the tasks are, so that another Redis is noticed."""
 
 CHECKSUM: Final = f"{GROUP}/checksum"
 """Annotation of a pod template: a hash of what pods read when they start. When it changes, they are replaced."""

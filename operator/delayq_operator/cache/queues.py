@@ -33,7 +33,7 @@ class _Known:
     version: int
     text: bytes
     uid: str
-    asked: tuple[str, int, str, bool, bool]
+    asked: tuple[str, int, str, str, bool]
     tasks: frozenset[str]
     credentials: Credentials
     going: bool

@@ -63,8 +63,9 @@ class Resource:
         return str((self._metadata.get("annotations") or {}).get(names.SUSPEND_RECONCILIATION, "false"))
 
     @property
-    def abandons(self) -> bool:
-        return (self._metadata.get("annotations") or {}).get(names.ABANDON_TASKS) == "true"
+    def abandons(self) -> str:
+        """The address of the Redis whose tasks may be abandoned; empty: none."""
+        return str((self._metadata.get("annotations") or {}).get(names.ABANDON_TASKS, ""))
 
     @property
     def erases(self) -> bool:
@@ -72,7 +73,7 @@ class Resource:
         return bool(self.body.get("spec", {}).get("deletionPolicy") == "Delete")
 
     @property
-    def asked(self) -> tuple[str, int, str, bool, bool]:
+    def asked(self) -> tuple[str, int, str, str, bool]:
         """All fields that other clients write and the operator reacts to."""
         return self.uid, self.generation, self.suspend_reconciliation, self.abandons, self.deleting
 

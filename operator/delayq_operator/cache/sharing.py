@@ -7,8 +7,6 @@ document names itself and another by its Sentinels. The spec may be invalid.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base.objects import mapping, mappings
@@ -25,21 +23,25 @@ PREFIX: Final = "delayq"
 
 def places(queue: str, redis: Mapping[str, Any], namespace: str) -> frozenset[str]:
     """Name every place; the namespace is that of the DelayQueue."""
-    common = [queue, redis.get("keyPrefix") or PREFIX, redis.get("database") or 0]
+    common = f"{queue} {redis.get('keyPrefix') or PREFIX} {redis.get('database') or 0}"
     return frozenset(
-        json.dumps([*common, master, _full(str(host), namespace), port], sort_keys=True)
-        for master, host, port in _nodes(redis)
+        f"{common} {master} {_full(str(host), namespace)}:{port}" for master, host, port in _nodes(redis)
     )
 
 
-def hashed(found: Iterable[str]) -> str:
-    """Return the hash of each place."""
-    return ",".join(sorted(hashlib.sha256(place.encode()).hexdigest()[:12] for place in found))
+def joined(found: Iterable[str]) -> str:
+    """Return places as one text, to be split by `separate`."""
+    return ", ".join(sorted(found))
 
 
-def elsewhere(before: str, now: str) -> bool:
-    """Whether two sets of hashes have no place in common."""
-    return bool(before) and not set(before.split(",")) & set(now.split(","))
+def separate(text: str) -> frozenset[str]:
+    """Return the places of a text."""
+    return frozenset(text.split(", ")) if text else frozenset()
+
+
+def addresses(found: Iterable[str]) -> list[str]:
+    """Return host and port of each place, as host:port."""
+    return sorted({place.rpartition(" ")[2] for place in found})
 
 
 Credentials = tuple[tuple[str, tuple[str, ...]], ...]

@@ -13,7 +13,7 @@ from delayq.contract.scalars import plain
 
 from delayq_operator.base import names
 from delayq_operator.base.objects import mapping
-from delayq_operator.cache.sharing import hashed, places
+from delayq_operator.cache.sharing import joined, places
 from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def config_map(queue: DelayQueue, facts: Facts) -> Object:
         name=names.config(queue.metadata.name),
         component="config",
         annotations={
-            names.PLACES: hashed(places(queue.queue, mapping(spec["redis"]), facts.namespace)),
+            names.PLACES: joined(places(queue.queue, mapping(spec["redis"]), facts.namespace)),
             **({names.INSTALLATION: facts.installation} if facts.installation else {}),
         },
         data={KEY: document},

@@ -31,7 +31,7 @@ from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.apply import REFUSED
 from delayq_operator.reconcile.drift import stamped
 from delayq_operator.reconcile.facts import missing
-from delayq_operator.reconcile.redis_change import is_other
+from delayq_operator.reconcile.redis_change import left
 from delayq_operator.status.view import Erasing, View
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ SKIPPED: Final = (
 )
 ELSEWHERE: Final = (
     "Nothing is erased: the tasks are in the Redis that spec.redis named before. Name that one again, or abandon them: "
-    "kubectl annotate dq {name} -n {namespace} " + f"{names.ABANDON_TASKS}=true."
+    "kubectl annotate dq {name} -n {namespace} " + f"{names.ABANDON_TASKS}={{address}}."
 )
 RELEASE_TRIES: Final = 5
 RETAIN: Final = '{"spec":{"deletionPolicy":"Retain"}}'
@@ -160,8 +160,8 @@ class Deletion:
             erasing = _failed(resource, f"Nothing is erased: the namespace {forbidden[0].message}.")
             return View(resource=resource, erasing=erasing, forbidden=forbidden)
         served = self._children.owned(resource, names.CONFIG_MAP, names.config(resource.key.name))
-        if is_other(resource, served):
-            why = ELSEWHERE.format(name=resource.key.name, namespace=resource.key.namespace)
+        if old := left(resource, served):
+            why = ELSEWHERE.format(name=resource.key.name, namespace=resource.key.namespace, address=old)
             return View(resource=resource, erasing=_failed(resource, why))
         try:
             queue = parse(resource.document)

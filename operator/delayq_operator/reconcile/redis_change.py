@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq_operator.base import names
-from delayq_operator.cache.sharing import elsewhere, hashed
+from delayq_operator.cache.sharing import addresses, separate
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
@@ -19,24 +19,28 @@ if TYPE_CHECKING:
     from delayq_operator.scrape.backlog import Backlog
 
 
-def is_other(resource: Resource, config_map: Child | None) -> bool:
-    """Whether the spec names another Redis than the processes use, and the tasks there must not be abandoned."""
+def left(resource: Resource, config_map: Child | None) -> str:
+    """Return an address of the Redis that the processes use, if spec.redis names another and no annotation abandons it."""
     annotations = config_map.body["metadata"].get("annotations") or {} if config_map else {}
-    return not resource.abandons and elsewhere(annotations.get(names.PLACES, ""), hashed(resource.tasks))
+    before = separate(annotations.get(names.PLACES, ""))
+    found = [] if before & resource.tasks else addresses(before)
+    return "" if resource.abandons in found else next(iter(found), "")
 
 
 def refusal(resource: Resource, queue: DelayQueue, config_map: Child | None, backlog: Backlog | None) -> str:
     """Return why the old Redis is kept; empty if the change is allowed or there is none. `config_map` is as applied."""
-    if not is_other(resource, config_map):
+    old = left(resource, config_map)
+    if not old:
         return ""
     if backlog is not None and backlog.whole and backlog.redis_up:
         if backlog.tasks or backlog.dead:
-            return "the old one holds tasks or dead letters (status.backlog)"
+            return f"the old one, {old}, holds tasks or dead letters (status.backlog)"
         shard_map = backlog.shards.shard_map
         # A task in migration is in no state until it arrives.
         if shard_map is not None and not shard_map.settled:
-            return "the old one is resharding, and tasks in migration are not counted (condition ReshardingComplete)"
+            uncounted = "tasks in migration are not counted (condition ReshardingComplete)"
+            return f"the old one, {old}, is resharding, and {uncounted}"
         return ""
     # A Redis that was never reached holds no tasks of this queue: probably its address was wrong.
     measured = "backlog" in resource.status or not queue.spec.scanner.replicas
-    return "no scanner reports whether the old one holds tasks" if measured else ""
+    return f"no scanner reports whether the old one, {old}, holds tasks" if measured else ""

@@ -45,8 +45,8 @@ def accepted(view: View) -> Condition:
     if view.redis_not_empty:
         message = (
             f"spec.redis names another Redis, and {view.redis_not_empty}. Processes continue with the old one, and "
-            f"nothing else changes. Wait until it is empty, or set the annotation {names.ABANDON_TASKS} to true to "
-            "abandon its tasks."
+            f"nothing else changes. Wait until it is empty, or set the annotation {names.ABANDON_TASKS} to its "
+            "address to abandon its tasks."
         )
         return condition(kind, "RedisNotEmpty", message)
     if view.missing:

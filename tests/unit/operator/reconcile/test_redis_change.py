@@ -48,7 +48,7 @@ ONE_TASK = [
 HELD = replace(EMPTY, due=1)
 OTHER = OTHERS[0]
 MORE_NODES = {"sentinel": {"masterName": "main", "nodes": [{"host": "b"}, {"host": "c"}]}}
-ALLOWED: Object = {"annotations": {names.ABANDON_TASKS: "true"}}
+ALLOWED: Object = {"annotations": {names.ABANDON_TASKS: "b.shop.svc:26379"}}
 MEASURED: Object = {"status": {"backlog": {"due": 0}}}
 
 
@@ -64,7 +64,10 @@ MEASURED: Object = {"status": {"backlog": {"due": 0}}}
         (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 3, 3, 3))), {}, ""),
         (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 3, 1, 3))), ALLOWED, ""),
         (OTHER, HELD, ALLOWED, ""),
-        (OTHER, HELD, {"annotations": {names.ABANDON_TASKS: "yes"}}, "holds tasks"),
+        *(
+            (OTHER, HELD, {"annotations": {names.ABANDON_TASKS: text}}, "the old one, a.shop.svc:26379, holds tasks")
+            for text in ("true", "", "a:26379", "a.shop.svc:6379")
+        ),
         # The same Redis: a node more, another certificate.
         (MORE_NODES, HELD, {}, ""),
         (SENTINELS | {"tls": {}}, HELD, {}, ""),

@@ -98,7 +98,7 @@ def test_suspend_stops_tasks_and_reconcile_suspend_the_reconciliation(dq: Forked
 def test_a_name_that_is_none_is_answered_with_what_lists_them(dq: ForkedPlugin, world: World) -> None:
     """By every command; a name completes."""
     world.create()
-    for words in (("status", "order"), ("hold", "order"), ("top", "order"), ("forecast", "order")):
+    for words in (("status", "order"), ("suspend", "order"), ("top", "order"), ("forecast", "order")):
         assert dq.err(*words, code=6) == (
             'error: delayqueues.delayq.dev "order" not found\n'
             "hint:  kubectl dq status lists queues; -n names a namespace\n"

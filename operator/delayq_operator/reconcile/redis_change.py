@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def left(resource: Resource, config_map: Child | None) -> str:
-    """Return an address of the Redis that the processes use, if spec.redis names another and no annotation abandons it."""
+    """Return an address of the Redis that the processes use, if spec.redis names another and it is not abandoned."""
     annotations = config_map.body["metadata"].get("annotations") or {} if config_map else {}
     before = separate(annotations.get(names.PLACES, ""))
     found = [] if before & resource.tasks else addresses(before)

@@ -186,7 +186,7 @@ def _parsed(found: Iterable[_Found]) -> list[tuple[str, DelayQueue | DelaySchedu
             wrong.append((where, error))
     if wrong:
         lines = [f"{where}: {problem}" for where, error in wrong for problem in error.problems]
-        raise InvalidDocument("\n".join(lines)) from wrong[0][1]
+        raise InvalidDocument("\n".join(lines)) from (wrong[0][1] if len(wrong) == 1 else None)
     return parsed
 
 

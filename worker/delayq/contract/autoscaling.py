@@ -78,7 +78,9 @@ class Behavior:
 class Fallback:
     """What to do when the metrics stay away."""
 
-    SHAPE: ClassVar[Shape] = Shape(renamed=(("failureThreshold", "afterSeconds"),))
+    SHAPE: ClassVar[Shape] = Shape(
+        renamed=(("failureThreshold", "write afterSeconds, the time without a complete reading"),)
+    )
 
     after_seconds: int = whole(
         10,
@@ -95,7 +97,7 @@ class Autoscaling:
 
     SHAPE: ClassVar[Shape] = Shape(
         rules=(ordered("min_replicas", "max_replicas"),),
-        renamed=(("periodSeconds", "nothing: the operator decides every 2 s"),),
+        renamed=(("periodSeconds", "remove it, the operator decides every 2 s"),),
     )
 
     mode: Mode = choice(

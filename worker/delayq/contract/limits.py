@@ -99,8 +99,8 @@ class Retention:
 
     SHAPE: ClassVar[Shape] = Shape(
         renamed=(
-            ("deadLetterRetentionSeconds", "deadLetters.seconds"),
-            ("deadLetterCount", "deadLetters.count"),
+            ("deadLetterRetentionSeconds", "write deadLetters.seconds"),
+            ("deadLetterCount", "write deadLetters.count"),
         )
     )
 

@@ -82,7 +82,7 @@ class Reaper:
 
     SHAPE: ClassVar[Shape] = Shape(
         renamed=tuple(
-            (field, "nothing: it is fixed now")
+            (field, "remove it, the operator has a fixed value")
             for field in (
                 "timeZone",
                 "startingDeadlineSeconds",

@@ -72,7 +72,7 @@ class Spec:
         renamed=(
             (
                 "stopPolicy",
-                "suspend: true instead of Hold, and suspendPolicy: Drain besides instead of HoldAndDrain",
+                "write suspend: true instead of Hold, and also suspendPolicy: Drain instead of HoldAndDrain",
             ),
         ),
         rules=(

@@ -83,7 +83,7 @@ class Shape:
     ignored: tuple[str, ...] = ()
     open: bool = False
     renamed: tuple[tuple[str, str], ...] = ()
-    """Fields of version 0.6, and what to write instead, for the error message."""
+    """Fields of version 0.6, and what to do instead, for the error message."""
     atomic: bool = False
     """Whether two server-side appliers never mix one's fields with the other's."""
     changes: tuple[tuple[str, str], ...] = ()
@@ -194,10 +194,9 @@ def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, obje
     known = [field.name for field in declared(record)]
     if shape.open:
         return
-    renamed = dict(shape.renamed)
-    for old in renamed.keys() & value.keys():
-        place.field(old).refuse(f"a field of version 0.6: write {renamed[old]}")
-    expected = {*known, *shape.ignored, *renamed}
+    for old, advice in (each for each in shape.renamed if each[0] in value):
+        place.field(old).refuse(f"gone since version 0.7: {advice}")
+    expected = {*known, *shape.ignored, *(old for old, _ in shape.renamed)}
     refuse_unknown([key for key in value if key not in expected], known, place)
 
 

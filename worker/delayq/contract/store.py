@@ -118,7 +118,7 @@ class Redis:
         renamed=(
             (
                 "connection",
-                "timeoutSeconds beside it; SyncClient.open() takes max_connections",
+                "write redis.timeoutSeconds; max_connections is an argument of SyncClient.open()",
             ),
         ),
         rules=(

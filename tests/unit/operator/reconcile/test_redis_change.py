@@ -65,7 +65,12 @@ MEASURED: Object = {"status": {"backlog": {"due": 0}}}
         (OTHER, replace(EMPTY, shards=Shards(shard_map=ShardMap(2, 3, 1, 3))), ALLOWED, ""),
         (OTHER, HELD, ALLOWED, ""),
         *(
-            (OTHER, HELD, {"annotations": {names.ABANDON_TASKS: text}}, "the old one, a.shop.svc:26379, holds tasks")
+            (
+                OTHER,
+                HELD,
+                {"annotations": {names.ABANDON_TASKS: text}},
+                "the old one, a.shop.svc:26379, holds tasks",
+            )
             for text in ("true", "", "a:26379", "a.shop.svc:6379")
         ),
         # The same Redis: a node more, another certificate.

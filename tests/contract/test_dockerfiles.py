@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
-VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION: str = PROJECT["version"]
 NOTES = (ROOT / "docs" / "how-to" / "images.md").read_text()
 USER = "65532:65532"
 
@@ -29,6 +30,12 @@ def test_extras_are_installed_by_the_hashes_of_the_lock() -> None:
     script = (ROOT / "tools" / "images" / "layers").read_text()
     assert re.search(r"uv export .*--frozen .*\"\$\{@/#/--extra=\}\" -o run\.txt$", script, re.MULTILINE)
     assert re.search(r"--require-hashes -r run\.txt$", script, re.MULTILINE)
+
+
+def test_released_images_have_the_newest_python_that_is_declared() -> None:
+    newest = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3." in each][-1]
+    for image in ("operator", "worker"):
+        assert f"\nARG BASE=docker.io/library/python:{newest}-slim\n" in (ROOT / image / "Dockerfile").read_text()
 
 
 def test_the_guide_builds_the_images_that_the_chart_asks_for() -> None:

@@ -35,7 +35,10 @@ def test_extras_are_installed_by_the_hashes_of_the_lock() -> None:
 def test_released_images_have_the_newest_python_that_is_declared() -> None:
     newest = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3." in each][-1]
     for image in ("operator", "worker"):
-        assert f"\nARG BASE=docker.io/library/python:{newest}-slim\n" in (ROOT / image / "Dockerfile").read_text()
+        assert (
+            f"\nARG BASE=docker.io/library/python:{newest}-slim\n"
+            in (ROOT / image / "Dockerfile").read_text()
+        )
 
 
 def test_the_guide_builds_the_images_that_the_chart_asks_for() -> None:

@@ -7,7 +7,7 @@ response to a write and its watch event can arrive in either order.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 MOST_REMEMBERED: Final = 4096
 MOST_BYTES: Final = 393_216
 """Maximum size of a DelayQueue as JSON: three templates of the maximum size, and as much again for the rest."""
+NAMESPACE_BYTES: Final = 128 << 20
+"""Maximum of the DelayQueues of one namespace: its authors must not fill the operator's memory."""
+CHILDREN_BYTES: Final = 65_536
+"""What each DelayQueue counts besides its own JSON: about as much as its children take."""
+_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
+_DELETION: Final = ("deletionTimestamp", "finalizers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,31 @@ class _Known:
     credentials: Credentials
     going: bool
     """Whether it is being deleted with its tasks."""
+    crowded: bool
+    """Whether its namespace has no room for it, so that only an outline is stored."""
+
+    @property
+    def bytes(self) -> int:
+        """What it counts in its namespace."""
+        return len(self.text) + (0 if self.crowded else CHILDREN_BYTES)
 
 
-def _known(resource: Resource) -> _Known:
+def _known(resource: Resource, room: int) -> _Known:
+    """Return what to store of a DelayQueue whose namespace has `room` bytes left."""
+    text = compact(resource.body)
+    crowded = len(text) + CHILDREN_BYTES > room
+    if len(text) > MOST_BYTES:
+        text = _outline(resource, f"expected at most {MOST_BYTES:,} bytes, got {len(text):,}")
+    elif crowded:
+        text = _outline(
+            resource,
+            f"the DelayQueues of a namespace take {NAMESPACE_BYTES >> 20} MiB of the operator's memory at most, and "
+            f"{resource.key.namespace} has too many, or too large ones: delete some",
+        )
     return _Known(
         version=int(resource.version),
-        text=_bounded(resource),
+        text=text,
+        crowded=crowded,
         uid=resource.uid,
         asked=resource.asked,
         tasks=resource.tasks,
@@ -52,15 +77,13 @@ def _known(resource: Resource) -> _Known:
     )
 
 
-def _bounded(resource: Resource) -> bytes:
-    """Store of a too large DelayQueue only what is needed to reject and delete it: all bodies are in memory."""
-    text = compact(resource.body)
-    if len(text) <= MOST_BYTES:
-        return text
+def _outline(resource: Resource, why: str) -> bytes:
+    """Return what is needed to refuse and delete a DelayQueue: all bodies are in memory."""
+    metadata = {
+        field: value for field, value in resource.body["metadata"].items() if field in _METADATA + _DELETION
+    }
     spec = {"deletionPolicy": "Delete"} if resource.erases else {}
-    return compact(
-        {**resource.body, "spec": spec, OVERSIZE: f"expected at most {MOST_BYTES:,} bytes, got {len(text):,}"}
-    )
+    return compact({"metadata": metadata, "spec": spec, "status": resource.status, OVERSIZE: why})
 
 
 class Queues:
@@ -69,6 +92,7 @@ class Queues:
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for each that changes."""
         self._known: dict[Key, _Known] = {}
+        self._bytes: Counter[str] = Counter()  # by namespace
         self._by_label: dict[tuple[str, str], Key] = {}
         self._gone: OrderedDict[str, None] = (
             OrderedDict()
@@ -87,8 +111,11 @@ class Queues:
         if resource.uid in self._gone:
             return  # a late response or event: a newer version is already stored
         before = self._known.get(key)
-        if before is None or int(resource.version) > before.version:
-            self._know(key, _known(resource))
+        if before is None or before.crowded or int(resource.version) > before.version:
+            now = _known(resource, self._room(key))
+            if before is not None and now.crowded and now.version == before.version:
+                return
+            self._know(key, now)
             self._by_label[key.namespace, names.label_value(key.name)] = key
             if not ours or before is None or before.asked != resource.asked:
                 self._enqueue(key)
@@ -122,6 +149,11 @@ class Queues:
         known = self._known.get(key)
         return known.credentials if known else ()
 
+    def _room(self, key: Key) -> int:
+        """Return how many bytes of its namespace are left for a DelayQueue."""
+        before = self._known.get(key)
+        return NAMESPACE_BYTES - self._bytes[key.namespace] + (before.bytes if before else 0)
+
     def _with(self, tasks: frozenset[str]) -> set[Key]:
         """Return the DelayQueues with tasks in one of these places, as far as known."""
         return {key for key, known in self._known.items() if not known.tasks.isdisjoint(tasks)}
@@ -131,6 +163,9 @@ class Queues:
         before = self._known.pop(key, None)
         if now is not None:
             self._known[key] = now
+        self._bytes[key.namespace] += (now.bytes if now else 0) - (before.bytes if before else 0)
+        if not self._bytes[key.namespace]:
+            del self._bytes[key.namespace]
         old, new = (each.tasks if each else frozenset() for each in (before, now))
         for other in self._with(old | new) - {key} if old != new else ():
             self._enqueue(other)

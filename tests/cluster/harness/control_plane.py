@@ -166,7 +166,7 @@ class ControlPlane(Cluster):
             *(f"--listen-client-urls={url}", f"--advertise-client-urls={url}"),
             *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
             "--unsafe-no-fsync",  # the machine may lose its power, the tests will not care
-            *("--logger=zap", "--log-level=warn", "--quota-backend-bytes=1073741824"),
+            *("--logger=zap", "--log-level=warn", "--quota-backend-bytes=4294967296"),
         ]
 
     def _api_server(self) -> list[str]:

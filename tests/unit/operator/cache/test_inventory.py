@@ -403,3 +403,35 @@ def test_of_a_delayqueue_that_is_too_large_only_what_it_takes_to_delete_it_is_ke
     small = queues.get(ORDERS)
     assert small is not None
     assert small.document["spec"] == large["spec"]
+
+
+def test_a_namespace_has_room_for_some_delayqueues_and_others_are_refused_until_these_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its authors do not fill the operator's memory; a list brings what was refused again, in the same version."""
+    monkeypatch.setattr("delayq_operator.cache.queues.NAMESPACE_BYTES", 4 << 20)
+    marked: list[Key] = []
+    queues = Queues(marked.append)
+    large = {"template": {"a": "x" * 380_000}}
+    everything = [stored(f"q{number}", worker=large) for number in range(20)]
+    for one in everything:
+        queues.seen(one)
+    queues.seen(stored("orders") | {"metadata": {**stored("orders")["metadata"], "namespace": "bank"}})
+    held = [found for one in everything if (found := queues.get(Key("shop", one["metadata"]["name"])))]
+    assert sum(len(json.dumps(each.body)) for each in held) < 4 << 20
+    with pytest.raises(
+        SpecError, match=r"spec: the DelayQueues of a namespace take 4 MiB .* shop has too many"
+    ):
+        assert held[-1].document
+    elsewhere = queues.get(Key("bank", "orders"))
+    assert elsewhere is not None
+    assert elsewhere.document
+    for each in held[:5]:
+        queues.gone(each.key, each.uid)
+    marked.clear()
+    for one in everything[-3:]:
+        queues.seen(one)
+    last = queues.get(held[-1].key)
+    assert last is not None
+    assert last.document
+    assert marked == [each.key for each in held[-3:]]

@@ -1,0 +1,97 @@
+"""Thousands of objects in one namespace: others are served in the usual time, and the operator's memory is bounded."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from tests.cluster.chart import CHART
+from tests.cluster.harness.resources import delayqueues, delete_namespace, make_namespace
+from tests.cluster.harness.waiting import eventually, lenient
+from tests.cluster.world import World, installed, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.harness.control_plane import ControlPlane
+    from tests.processes import Process
+
+PAYLOAD: Final = f'"{"x" * 65_000}"'
+LIMIT_MIB: Final = float(
+    str(yaml.safe_load((CHART / "values.yaml").read_text())["resources"]["limits"]["memory"]).removesuffix(
+        "Mi"
+    )
+)
+
+
+def schedule(name: str) -> dict[str, Any]:
+    """A schedule that is nearly as large as one can be."""
+    task = {"kind": "report", "payload": PAYLOAD}
+    return {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelaySchedule",
+        "metadata": {"name": name},
+        "spec": {"queueRef": {"name": "nobody"}, "everySeconds": 3600, "task": task},
+    }
+
+
+@pytest.fixture
+def crowded(cluster: ControlPlane) -> Iterator[str]:
+    name = f"crowd-{uuid4().hex[:8]}"
+    make_namespace(cluster, name)
+    yield name
+    delete_namespace(cluster, name)
+
+
+def fill(cluster: ControlPlane, namespace: str, count: int) -> None:
+    path = delayqueues(namespace).replace("delayqueues", "delayschedules")
+    with ThreadPoolExecutor(8) as pool:
+        for made in [
+            pool.submit(cluster.rest.create, path, schedule(f"s-{number}")) for number in range(count)
+        ]:
+            made.result()
+
+
+def peak_mib(process: Process) -> float:
+    """The most memory that it has had."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (line,) = [each for each in status.splitlines() if each.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.usefixtures("crd")
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.full)])
+def test_large_schedules_of_one_namespace_bound_memory_and_leave_others_alone(
+    cluster: ControlPlane, namespace: str, crowded: str, count: int
+) -> None:
+    """While they are made, once they are there, and for an operator that starts then."""
+    with installed(cluster) as start:
+        with running(start()) as operator:
+            world = World(cluster, operator, namespace)
+            began = time.monotonic()
+            fill(cluster, crowded, count)
+            print(f"{count} schedules of 64 KiB in {time.monotonic() - began:.0f} s")
+            served(world, "beside")
+            print(f"peak RSS while they come: {peak_mib(operator.process):.0f} MiB")
+            assert peak_mib(operator.process) < LIMIT_MIB
+        with running(start()) as operator:
+            served(World(cluster, operator, namespace), "afterwards")
+            eventually(lambda: operator.metric("delayq_operator_workqueue_depth") == 0, timeout_s=60)
+            print(f"peak RSS of one that starts: {peak_mib(operator.process):.0f} MiB")
+            assert peak_mib(operator.process) < LIMIT_MIB
+
+
+def served(world: World, name: str) -> None:
+    """A new DelayQueue of another namespace has its Deployment at once."""
+    began = time.monotonic()
+    world.create(name)
+    eventually(lambda: world.there("deployments", f"{name}-worker"), timeout_s=60, every_s=0.05)
+    took = time.monotonic() - began
+    print(f"{name}: a Deployment after {took:.2f} s")
+    assert took < lenient(5.0)

@@ -11,7 +11,6 @@ from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
 from delayq.connection import SyncConnection
-from delayq.connection.address import MAX_CONNECTIONS
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
     Bulk,
@@ -49,10 +48,11 @@ class SyncClient(QueueClient):
             raise RuntimeError("this SyncClient is not open: use it inside `with`, or call open()")
         return self._open
 
-    def open(self, *, max_connections: int = MAX_CONNECTIONS) -> Self:
-        """See Client.open. It keeps at most `max_connections` to each server; a call waits for a free one."""
+    def open(self, *, max_connections: int | None = None) -> Self:
+        """See Client.open. It keeps at most `max_connections` to each server (20); a call waits for a free one."""
         if self._open is None:
-            self._open = SyncConnection(replace(self._patient, max_connections=max_connections))
+            most = max_connections or self._patient.max_connections
+            self._open = SyncConnection(replace(self._patient, max_connections=most))
         return self
 
     def close(self) -> None:

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cluster.chart import serve_prometheus_kinds
 from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.node import ProcessNode
 from tests.cluster.harness.resources import (
@@ -24,6 +23,7 @@ from tests.cluster.harness.resources import (
 )
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import install_rights
+from tests.cluster.prometheus import serve_prometheus_kinds
 from tests.cluster.world import World, serving
 from tests.forking import forking
 from tests.servers import PREFERRED, RedisServer

@@ -24,14 +24,6 @@ import yaml
 from delayq.contract.files import CONFIG_FILE
 from delayq_operator.base import names
 
-from tests.cluster.chart import (
-    CHART,
-    EVERYTHING,
-    LOCAL,
-    Values,
-    merged,
-    rendered,
-)
 from tests.cluster.harness.cluster import CommandFailed
 from tests.cluster.harness.resources import (
     CRD_FILES,
@@ -43,12 +35,20 @@ from tests.cluster.harness.resources import (
 )
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import QUEUES, queue
+from tests.offline.chart import (
+    CHART,
+    EVERYTHING,
+    LOCAL,
+    Values,
+    merged,
+    rendered,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cluster.chart import Object
     from tests.cluster.harness.control_plane import ControlPlane
+    from tests.offline.chart import Object
     from tests.servers import RedisServer
 
 pytestmark = pytest.mark.xdist_group("bare")

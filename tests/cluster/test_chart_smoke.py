@@ -17,18 +17,18 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
-from tests.cluster.chart import CHART, find, rendered
 from tests.cluster.harness.resources import delayqueues, found, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights
+from tests.offline.chart import CHART, find, rendered
 from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.chart import Values
     from tests.cluster.harness.cluster import Cluster
+    from tests.offline.chart import Values
 
 pytestmark = pytest.mark.usefixtures("crd")
 

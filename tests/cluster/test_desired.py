@@ -15,10 +15,10 @@ from delayq_operator.reconcile.drift import differences, foreign, stamped
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from tests.cluster.chart import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.cluster.harness.resources import delayqueues, delete_namespace, make_namespace
 from tests.cluster.harness.rest import APPLY
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.prometheus import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.unit.contract import documents
 from tests.unit.operator.queues import DOCUMENTS, SETTING, UID, Document, facts, queue
 from tests.unit.operator.templates import templates

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from tests.cluster.chart import CHART
 from tests.cluster.harness.resources import delayqueues, delete_namespace, make_namespace
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.world import World, installed, running
+from tests.offline.chart import CHART
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

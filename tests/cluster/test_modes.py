@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from delayq_operator.base import names
 
-from tests.cluster.chart import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator
+from tests.cluster.prometheus import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.cluster.world import RECONCILES, World, running
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from uuid import uuid4
 import pytest
 from delayq_operator.base import names
 
-from tests.cluster.chart import CHART, RELEASE
 from tests.cluster.harness.resources import delayqueues, delete_namespace, make_namespace
 from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, condition, install_rights, queue
 from tests.cluster.world import World, running
+from tests.offline.chart import CHART, RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

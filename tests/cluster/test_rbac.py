@@ -9,12 +9,12 @@ from uuid import uuid4
 import pytest
 from delayq_operator.base import names
 
-from tests.cluster.chart import rendered
 from tests.cluster.harness.resources import delayqueues, install_crd, make_namespace
 from tests.cluster.harness.rest import Refused, Rest
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import Operator, install_rights, queue
 from tests.cluster.world import ACCOUNT, KINDS, World, running
+from tests.offline.chart import rendered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

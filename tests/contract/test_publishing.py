@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.chart import DIGEST, released
+from tests.offline.chart import DIGEST, released
 
 ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
@@ -132,6 +132,7 @@ def test_every_place_that_names_a_version_of_delayq_names_this_one() -> None:
         "worker",
         "tests/node",
         "tests/cluster",
+        "tests/offline",
         "pyproject.toml",
     )
     files = [path for each in folders for path in (ROOT / each, *(ROOT / each).rglob("*")) if path.is_file()]

@@ -7,10 +7,10 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.cluster.chart import CHART, NAMESPACE, RELEASE
 from tests.cluster.harness.resources import found, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.exposition import samples
+from tests.offline.chart import CHART, NAMESPACE, RELEASE
 
 if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.chart import NAMESPACE
 from tests.cluster.harness.waiting import eventually
 from tests.node.release import PODS
 from tests.node.scaled import Scaled
 from tests.node.world import is_ready
+from tests.offline.chart import NAMESPACE
 
 if TYPE_CHECKING:
     from tests.node.world import NodeWorld

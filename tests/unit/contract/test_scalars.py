@@ -1,4 +1,4 @@
-"""scalars: what a plain word or number of YAML is on Kubernetes; tests/cluster/test_yaml.py asks kubectl."""
+"""scalars: what a plain word or number of YAML is on Kubernetes; tests/offline/test_kubectl_yaml.py asks kubectl."""
 
 from __future__ import annotations
 

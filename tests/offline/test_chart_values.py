@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.cluster.chart import CHART, EVERYTHING, Rejected, manifest, merged, nested
+from tests.offline.chart import CHART, EVERYTHING, Rejected, manifest, merged, nested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cluster.chart import Values
+    from tests.offline.chart import Values
 
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

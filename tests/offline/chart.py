@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.cluster.harness.binaries import ROOT, binary
-from tests.cluster.harness.resources import found
-from tests.cluster.harness.rest import Refused
-from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from tests.cluster.harness.cluster import Cluster
 
 CHART: Final = ROOT / "charts" / "delayq"
 RELEASE: Final = "delayq"
@@ -144,58 +139,3 @@ def merged(*layers: Mapping[str, Any]) -> Values:
             both = isinstance(value, dict) and isinstance(result.get(key), dict)
             result[key] = merged(result[key], value) if both else value
     return result
-
-
-def stub_crd(group: str, kind: str) -> Object:
-    """A kind that takes anything, in place of one that we do not ship."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    plural = f"{kind.lower()}s"
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [version],
-        },
-    }
-
-
-CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-PROMETHEUS_GROUP: Final = "monitoring.coreos.com"
-PROMETHEUS_KINDS: Final = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
-
-
-def serve_prometheus_kinds(cluster: Cluster) -> None:
-    """Install what the Prometheus operator would, as far as the API server is concerned; return when it is served."""
-    for kind in PROMETHEUS_KINDS:
-        if not found(cluster, f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}"):
-            cluster.rest.create(CRDS, stub_crd(PROMETHEUS_GROUP, kind))
-    _told(cluster, there=True)
-
-
-def serve_no_prometheus_kinds(cluster: Cluster) -> None:
-    """The opposite."""
-    for kind in PROMETHEUS_KINDS:
-        if found(cluster, path := f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}"):
-            cluster.rest.delete(path)
-    _told(cluster, there=False)
-
-
-def _told(cluster: Cluster, *, there: bool) -> None:
-    """Wait until objects can be listed, or cannot, and discovery, which is a moment behind, says so, too."""
-    group = f"/apis/{PROMETHEUS_GROUP}/v1"
-    plurals = {f"{kind.lower()}s" for kind in PROMETHEUS_KINDS}
-
-    def settled() -> bool:
-        here = {plural for plural in plurals if found(cluster, f"{group}/{plural}")}
-        try:
-            listed = {resource["name"] for resource in cluster.rest.get(group)["resources"]}
-        except Refused:  # the group is not served
-            listed = set()
-        return here == plurals & listed == (plurals if there else set())
-
-    eventually(settled, what=f"{PROMETHEUS_GROUP} is {'served' if there else 'gone'}")

@@ -10,7 +10,7 @@ import yaml
 from delayq_operator.base import names
 from delayq_operator.runtime.cli import delayq_operator as operator
 
-from tests.cluster.chart import (
+from tests.offline.chart import (
     CHART,
     DIGEST,
     EVERYTHING,
@@ -31,7 +31,7 @@ from tests.cluster.chart import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cluster.chart import Object, Values
+    from tests.offline.chart import Object, Values
 
 
 def test_lint_has_nothing_to_say() -> None:

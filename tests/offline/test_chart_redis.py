@@ -12,8 +12,8 @@ from delayq.contract.acl import rule
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
-from tests.cluster.chart import find, rendered
 from tests.cluster.harness.server import free_port
+from tests.offline.chart import find, rendered
 from tests.processes import Process
 from tests.servers import SPEAKS, binary
 

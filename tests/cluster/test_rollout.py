@@ -52,39 +52,58 @@ def test_a_change_of_what_pods_read_replaces_them_once_and_one_of_scale_none(wor
     assert world.events("Repaired") == []
 
 
-def test_a_rotated_secret_replaces_those_once_who_have_it_in_their_environment_and_shows_nowhere(
+def test_a_rotated_secret_replaces_no_pods_until_a_restart_is_asked_for_and_shows_nowhere(
     world: World, operator: Operator
 ) -> None:
-    """A password is read at each connect, from the file that the kubelet brings; envFrom only when a process starts."""
+    """What `kubectl rollout restart` writes into the pod template stays, whatever the operator writes there itself."""
     for name in ("login", "keys"):
         world.make("secrets", secret(name, PASSWORD))
     world.make("configmaps", {"metadata": {"name": "shop"}, "data": {"REGION": "eu"}})
     read = [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "shop"}}]
     template = {"spec": {"containers": [{"name": "worker", "envFrom": read}]}}
     world.start(redis=REDIS, worker={"template": template})
-    # Nobody is replaced for labels, for the password of Redis, nor for a Secret that goes and comes back.
-    world.patch("secrets", "keys", {"metadata": {"labels": {"rotated": "no"}}})
-    world.patch("secrets", "login", {"stringData": {"password": f"{PASSWORD}-2"}})
-    world.nudge()
-    world.delete("secrets", "login")
-    told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
-    assert f"Secret login not found in namespace {world.namespace}" in told
-    world.event("ReferenceNotFound", "Secret login")
-    world.make("secrets", secret("login", PASSWORD))
-    world.until("Accepted", "True")
+    for name in ("login", "keys"):
+        world.patch("secrets", name, {"stringData": {"password": f"{PASSWORD}-2"}})
+    world.patch("configmaps", "shop", {"data": {"REGION": "us"}})
     world.settle()
     assert [world.revisions(each) for each in ("scanner", "worker")] == [1, 1]
-    assert world.events("RolledOut") == []
 
-    world.patch("secrets", "keys", {"stringData": {"password": f"{PASSWORD}-2"}})
-    world.event("RolledOut", "orders-worker", "Secret keys changed")
-    world.patch("configmaps", "shop", {"data": {"REGION": "us"}})
-    world.event("RolledOut", "orders-worker", "ConfigMap shop changed")
+    world.kubectl("rollout", "restart", "deployment/orders-worker")
+    asked = restarted(world)
+    assert asked
     world.settle()
-    assert [world.revisions(each) for each in ("scanner", "worker")] == [1, 3]
+    for spec in ({"worker": {"image": "shop/worker:8"}}, {"shards": 2}):
+        world.edit(**spec)
+        world.settle()
+        assert restarted(world) == asked, spec
+    assert [world.revisions(each) for each in ("scanner", "worker")] == [2, 3]
+    assert world.events("Repaired") == []
     kinds = ("delayqueues", "deployments", "configmaps", "cronjobs", "events", "replicasets")
     seen = json.dumps([world.items(kind) for kind in kinds])
     for password in (PASSWORD, f"{PASSWORD}-2"):
         for text in (password, base64.b64encode(password.encode()).decode()[:-4]):
             assert text not in seen
             assert text not in operator.process.output
+
+
+def restarted(world: World) -> str | None:
+    """When `kubectl rollout restart` was last called, by the pod template of workers."""
+    metadata = world.get("deployments", "orders-worker")["spec"]["template"]["metadata"]
+    found: str | None = metadata["annotations"].get("kubectl.kubernetes.io/restartedAt")
+    return found
+
+
+def test_annotations_for_a_controller_that_restarts_pods_come_and_go(world: World) -> None:
+    """They are on the Deployment and on the CronJob, where such a controller looks, and replace no pod."""
+    ours = {"reloader.example/auto": "true"}
+    world.start(worker={"annotations": ours}, reaper={"annotations": ours})
+    for plural, name in (("deployments", "orders-worker"), ("cronjobs", "orders-reaper")):
+        assert world.get(plural, name)["metadata"]["annotations"].items() >= ours.items()
+    assert (
+        "reloader.example/auto" not in world.get("deployments", "orders-scanner")["metadata"]["annotations"]
+    )
+    world.edit(worker={"annotations": None}, reaper={"annotations": None})
+    world.settle()
+    for plural, name in (("deployments", "orders-worker"), ("cronjobs", "orders-reaper")):
+        assert ours.keys().isdisjoint(world.get(plural, name)["metadata"]["annotations"])
+    assert world.revisions("worker") == 1

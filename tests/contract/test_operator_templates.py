@@ -16,11 +16,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "templates.md").read_
 
 
 def test_the_example_merges() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    example, annotated = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     of = queue(**yaml.safe_load(example)["spec"])
     pod = worker(of, SETTING, facts(of))["spec"]["template"]["spec"]
     assert [container["name"] for container in pod["containers"]] == ["worker", "proxy"]
     assert pod["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "128Mi"}
+    of = queue(**yaml.safe_load(annotated)["spec"])
+    assert "reloader.stakater.com/auto" in worker(of, SETTING, facts(of))["metadata"]["annotations"]
 
 
 def test_the_children_are_those_that_are_made() -> None:

@@ -14,9 +14,8 @@ from delayq.contract import Limits, to_document
 from delayq.contract.record import write_record
 
 from delayq_operator.base import names
-from delayq_operator.desired import mounts, reads
+from delayq_operator.desired import mounts
 from delayq_operator.desired.config import asked_shards
-from delayq_operator.desired.mounts import CONFIG_MAP, SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from delayq_operator.base.names import Component
     from delayq_operator.desired.facts import Facts
-    from delayq_operator.desired.mounts import Named
 
 SCANNER_READS: Final = ("redis", "delivery", "durability")
 CHECK: Final = "spec.recovery.check"
@@ -45,9 +43,6 @@ SCHEDULES: Final = "DelaySchedules"
 IMAGE: Final = "image"
 TEMPLATE: Final = "pod template"
 SUSPEND: Final = "spec.suspend"
-MISSING: Final = "missing"
-KEYED: Final = "keyed:"
-"""Prefix of the digest of a Secret. Without its key, any reader of the annotation could guess passwords."""
 _DIGITS: Final = 12
 
 Inputs = dict[str, str]
@@ -100,43 +95,15 @@ def _limits(spec: Object, fields: tuple[str, ...]) -> Inputs:
     return {"spec.limits": _hash(given)} if given else {}
 
 
-def of_deployment(
-    own: Inputs, queue: DelayQueue, facts: Facts, *, template: Object, component: Component
-) -> Inputs:
-    """Return all inputs of a Deployment's pods: `own` of the document, those of the namespace, and the template.
+def of_deployment(own: Inputs, template: Object, component: Component) -> Inputs:
+    """Return all inputs of a Deployment's pods: `own` of the document, and the template.
 
-    The operator's own volume is not an input: it follows from the document, and pods re-read its Secrets.
+    The operator's own volume is not an input: it follows from the document. What Secrets and ConfigMaps contain is
+    none either: processes read most of them again, and `kubectl rollout restart` is for the rest.
     """
     volumes = [each for each in template["spec"]["volumes"] if each["name"] != mounts.VOLUME]
     template = {**template, "spec": {**template["spec"], "volumes": volumes}}
-    rest = {**own, **_of_template(template, component)}
-    return {**rest, **_of_pods(queue, facts, template, component)}
-
-
-def _of_pods(queue: DelayQueue, facts: Facts, template: Object, component: Component) -> Inputs:
-    """Hash what the pods of a merged template read from their namespace only once, when they start.
-
-    They re-read most of what the document names, which may rotate without a rollout: the Secrets of spec.redis at each
-    connect, signing keys and a database's URL when their file changes.
-    """
-    before = facts.inputs.get(component, {})
-    guard = queue.spec.guard if component == "worker" else None
-    read = reads.of_template(template) | set(mounts.mounted_keys(guard and guard.redlock))
-    read.discard((CONFIG_MAP, names.config(queue.metadata.name)))
-    return {" ".join(named): _content(facts, named, before) for named in sorted(read)}
-
-
-def _content(facts: Facts, named: Named, before: Mapping[str, str]) -> str:
-    """Return the digest, salted with the queue's UID: annotations do not reveal that two queues share a password.
-
-    A missing object causes no rollout: running pods have read it, and new ones would not start. If it returns with the
-    same content, nothing changes; with other content, pods are rolled out once.
-    """
-    kind, name = named
-    content = (facts.secrets if kind == SECRET else facts.config_maps).get(name)
-    if not content:
-        return before.get(" ".join(named), MISSING)
-    return (KEYED if kind == SECRET else "") + _hash([facts.uid, kind, name, content])
+    return {**own, **_of_template(template, component)}
 
 
 def _of_template(template: Object, component: str) -> Inputs:
@@ -165,7 +132,7 @@ def remembered(inputs: Mapping[str, str]) -> dict[str, str]:
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Name the changes: "Secret shop-db changed", "image changed from a to b". Empty without old inputs."""
+    """Name the changes: "spec.redis changed", "image changed from a to b". Empty without old inputs."""
     if not old:
         return []
     names_of_all = [*new, *(name for name in old if name not in new)]
@@ -180,7 +147,7 @@ def _change(name: str, old: str | None, new: str | None) -> str:
         return f"{name} added"
     if new is None:
         return f"{name} removed"
-    return f"{name} appeared" if old == MISSING else f"{name} changed"
+    return f"{name} changed"
 
 
 def _hash(value: object) -> str:

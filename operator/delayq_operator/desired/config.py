@@ -103,8 +103,10 @@ def for_pods(queue: DelayQueue) -> DelayQueue:
         queue,
         spec=replace(
             spec,
-            scanner=replace(spec.scanner, template=None, revision_history_limit=None),
-            worker=replace(spec.worker, template=None, revision_history_limit=None, replicas=1),
-            reaper=replace(spec.reaper, template=None),
+            scanner=replace(spec.scanner, template=None, revision_history_limit=None, annotations=None),
+            worker=replace(
+                spec.worker, template=None, revision_history_limit=None, annotations=None, replicas=1
+            ),
+            reaper=replace(spec.reaper, template=None, annotations=None),
         ),
     )

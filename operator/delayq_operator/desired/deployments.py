@@ -10,6 +10,7 @@ from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
+    from delayq.contract.processes import Scanner, Worker
     from delayq.kube.objects import Object
 
     from delayq_operator.desired.checksum import Inputs
@@ -28,7 +29,7 @@ def scanner(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         role=roles.scanner(queue, setting, watches_schedules=facts.schedules),
         own=checksum.of_scanner(queue, facts),
         surge=1,  # with maxUnavailable 0: there is always a candidate for leadership
-        revisions=queue.spec.scanner.revision_history_limit,
+        section=queue.spec.scanner,
         replicas=queue.spec.scanner.replicas,
     )
 
@@ -44,7 +45,7 @@ def worker(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         # Old workers stop only after new ones are ready: a handler that cannot be imported stops the rollout, and the
         # old workers keep running.
         surge="25%",
-        revisions=queue.spec.worker.revision_history_limit,
+        section=queue.spec.worker,
     )
 
 
@@ -56,19 +57,19 @@ def _deployment(
     role: Role,
     own: Inputs,
     surge: int | str,
-    revisions: int | None,
+    section: Scanner | Worker,
     **spec: int,
 ) -> Object:
-    name, component = queue.metadata.name, role.component
+    name, component, revisions = queue.metadata.name, role.component, section.revision_history_limit
     template = pod.template(name, setting, role)
-    inputs = checksum.of_deployment(own, queue, facts, template=template, component=component)
+    inputs = checksum.of_deployment(own, template, component)
     return child(
         names.DEPLOYMENT,
         queue,
         facts,
         name=names.deployment(name, component),
         component=component,
-        annotations=checksum.remembered(inputs),
+        annotations={**(section.annotations or {}), **checksum.remembered(inputs)},
         spec={
             **spec,
             "revisionHistoryLimit": REVISIONS_KEPT if revisions is None else revisions,

@@ -46,7 +46,15 @@ def reaper(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
             },
         },
     }
-    return child(names.CRON_JOB, queue, facts, name=names.reaper(name), component="reaper", spec=cron)
+    return child(
+        names.CRON_JOB,
+        queue,
+        facts,
+        name=names.reaper(name),
+        component="reaper",
+        annotations=spec.annotations,
+        spec=cron,
+    )
 
 
 def _schedule(queue: DelayQueue, key: names.Key) -> str:

@@ -18,7 +18,8 @@ OWN_HEADERS = (
     "headers and secretHeaders must not name what delayq sets itself: Content-Length, Content-Type, "
 )
 OWN_HEADERS += "Idempotency-Key, Transfer-Encoding and Delayq-*"
-LABELS = "expected names of labels, such as release or example.com/team"
+LABELS = "expected names such as release or example.com/team"
+RESERVED = "annotations must not begin with delayq.dev/, kubectl.kubernetes.io/ or deployment.kubernetes.io/"
 GUARDS = "expected exactly one of redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
 LEDGER = "recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
 LEDGER += "the last with select where it has update"
@@ -164,4 +165,15 @@ CASES: dict[tuple[str, str], Case] = {
         {"monitoring": {"podMonitor": {"labels": {"example.com/team": "a", "release": "b"}}}},
         {"monitoring": {"podMonitor": {"labels": {"-release": "b"}}}},
     ),
+    **{
+        (f"spec.{process}", RESERVED): Case(
+            {process: {"annotations": {"reloader.example/auto": "true", "delayq.dev": "§"}}},
+            {process: {"annotations": {f"{group}/restartedAt": "now"}}},
+        )
+        for process, group in (
+            ("scanner", "delayq.dev"),
+            ("worker", "kubectl.kubernetes.io"),
+            ("reaper", "deployment.kubernetes.io"),
+        )
+    },
 }

@@ -281,7 +281,7 @@ def test_portions_labels_and_lists_are_checked() -> None:
         ),
         "spec.networkPolicy.metricsFrom: expected a list of 1 to 32 items, got 0",
         (
-            "spec.monitoring.prometheusRule.labels: expected names of labels, such as release or example.com/team, "
+            "spec.monitoring.prometheusRule.labels: expected names such as release or example.com/team, "
             'got "-a"'
         ),
         (

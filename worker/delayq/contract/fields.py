@@ -90,6 +90,11 @@ def dictionary(*, name: Text, value: Text, most: int, doc: str) -> Mapping[str, 
     return field(default_factory=dict, metadata={"kind": kind, "doc": doc, "required": False})
 
 
+def optional_dictionary(*, name: Text, value: Text, most: int, doc: str) -> Mapping[str, str] | None:
+    """Declare a map from text to text, None when absent."""
+    return _declare(Dictionary(name=name, value=value, most=most), None, doc)
+
+
 def sections_by_name(record: type[R], *, name: Text, most: int, doc: str) -> Mapping[str, R] | None:
     """Declare a map from text to mappings with fields of their own, None when absent."""
     return _declare(Dictionary(name=name, value=Section(record), most=most), None, doc)

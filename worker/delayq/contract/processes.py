@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import gt
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from delayq.contract.fields import flag, pod_template, text, whole
-from delayq.contract.record import Rule, Shape
-from delayq.contract.words import IMAGE, SCHEDULE
+from delayq.contract.fields import flag, optional_dictionary, pod_template, text, whole
+from delayq.contract.record import Rule, Shape, without
+from delayq.contract.words import ANNOTATION_VALUE, IMAGE, LABEL_NAME, SCHEDULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +17,27 @@ if TYPE_CHECKING:
 REVISIONS = (
     "Replaced ReplicaSets to keep for comparison. To roll back, apply the earlier DelayQueue. Absent: 2."
 )
+RESERVED: Final = ("delayq.dev/", "kubectl.kubernetes.io/", "deployment.kubernetes.io/")
+"""Annotations that the operator, kubectl and Kubernetes write."""
+_ALLOWED: Final = without(
+    lambda annotations: [name for name in annotations or () if name.startswith(RESERVED)],
+    f"annotations must not begin with {', '.join(RESERVED[:-1])} or {RESERVED[-1]}",
+    "annotations",
+    cel="!has(self.annotations) || "
+    + " && ".join(f"!self.annotations.exists(name, name.startsWith('{each}'))" for each in RESERVED),
+)
+
+
+def _annotations(kind: str) -> Mapping[str, str] | None:
+    doc = f"Annotations of the {kind} itself, for controllers that restart pods when a Secret or ConfigMap changes."
+    return optional_dictionary(name=LABEL_NAME, value=ANNOTATION_VALUE, most=32, doc=doc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanner:
     """Scanners wake workers when tasks fall due, and measure the queue."""
+
+    SHAPE: ClassVar[Shape] = Shape(rules=(_ALLOWED,))
 
     replicas: int = whole(
         0,
@@ -31,6 +47,7 @@ class Scanner:
         "it stops, another takes over. 0: workers poll.",
     )
     revision_history_limit: int | None = whole(0, 100, default=None, doc=REVISIONS)
+    annotations: Mapping[str, str] | None = _annotations("Deployment")
     template: Mapping[str, object] | None = pod_template()
 
 
@@ -40,6 +57,7 @@ class Worker:
 
     SHAPE: ClassVar[Shape] = Shape(
         rules=(
+            _ALLOWED,
             Rule(
                 "terminationGracePeriodSeconds must exceed drainTimeoutSeconds",
                 ("termination_grace_period_seconds", "drain_timeout_seconds"),
@@ -73,6 +91,7 @@ class Worker:
         doc="How long running handlers may finish when a worker stops; then their tasks are handed back.",
     )
     revision_history_limit: int | None = whole(0, 100, default=None, doc=REVISIONS)
+    annotations: Mapping[str, str] | None = _annotations("Deployment")
     template: Mapping[str, object] | None = pod_template()
 
 
@@ -81,6 +100,7 @@ class Reaper:
     """The reaper recovers tasks of crashed workers and repairs the indexes; a CronJob."""
 
     SHAPE: ClassVar[Shape] = Shape(
+        rules=(_ALLOWED,),
         renamed=tuple(
             (field, "remove it, the operator has a fixed value")
             for field in (
@@ -90,7 +110,7 @@ class Reaper:
                 "failedJobsHistoryLimit",
                 "sweepPeriodSeconds",
             )
-        )
+        ),
     )
 
     schedule: str | None = text(
@@ -100,4 +120,5 @@ class Reaper:
         "namespace and name, or every minute while scanner.replicas is 0.",
     )
     suspend: bool = flag(default=False, doc="Start no further runs.")
+    annotations: Mapping[str, str] | None = _annotations("CronJob")
     template: Mapping[str, object] | None = pod_template()

@@ -114,7 +114,7 @@ STATEMENT: Final = Text(
     quiet=True,
 )
 LABEL_NAME: Final = Text(
-    expected="names of labels, such as release or example.com/team",
+    expected="names such as release or example.com/team",
     max_length=317,
     # [.] and not \.: this one stands in a CEL string, too.
     pattern=f"^({_LABEL}([.]{_LABEL})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$",
@@ -124,6 +124,12 @@ LABEL_VALUE: Final = Text(
     max_length=63,
     min_length=0,
     pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+)
+ANNOTATION_VALUE: Final = Text(
+    expected="text of at most 1024 characters without NUL",
+    max_length=1024,
+    min_length=0,
+    pattern=r"^[^\x00]*$",
 )
 IMAGE: Final = Text(expected="the name of a container image", max_length=1024, pattern="^[!-~]+$")
 SCHEDULE: Final = Text(

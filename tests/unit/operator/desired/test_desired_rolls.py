@@ -12,7 +12,7 @@ from delayq_operator.base import names
 from delayq_operator.desired import desired
 from delayq_operator.desired.checksum import changes
 
-from tests.unit.operator.queues import MINIMAL, SETTING, UID, facts, queue
+from tests.unit.operator.queues import MINIMAL, SETTING, facts, queue
 
 if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
@@ -80,11 +80,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
     ({"retention": {"finished": {"seconds": 60}}}, {"worker"}, {"spec.retention.finished added"}),
     ({"worker": worker(terminationGracePeriodSeconds=99)}, {"worker"}, {"pod template changed"}),
     ({"worker": worker(image="shop:8")}, {"worker"}, {CHANGED}),
-    (
-        {"worker": {}},
-        {"worker"},
-        {"pod template changed", "ConfigMap app removed", "Secret app-keys removed"},
-    ),
+    ({"worker": {}}, {"worker"}, {"pod template changed"}),
     *[
         (spec, set(), set())
         for spec in (
@@ -113,10 +109,6 @@ def test_a_change_of_the_document_rolls_those_who_read_it_and_is_named(
         assert set(changes(inputs(component), inputs(component, **spec))) == reasons
 
 
-def secrets(**contents: str) -> Object:
-    return {"known": {"secrets": {"shop-redis": "1", "signing": "1", "app-keys": "1", **contents}}}
-
-
 LEDGER: Spec = {
     "guard": {"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}},
     "recovery": {"check": {"guard": {}}},
@@ -133,69 +125,8 @@ def test_a_scanner_that_asks_the_guard_reads_the_guard() -> None:
     assert changes(before, after) == []
 
 
-TLS = {field: {"name": "redis-tls"} for field in ("caSecretRef", "certSecretRef", "keySecretRef")}
-SENTINEL = {"masterName": "m", "nodes": [{"host": "s"}], "auth": {"passwordSecretRef": {"name": "sentinels"}}}
-READ_AGAIN: dict[str, Any] = {
-    "shop-redis": {},
-    "redis-tls": {"redis": {"standalone": {"host": "redis"}, "tls": TLS}},
-    "sentinels": {"redis": {"sentinel": SENTINEL}},
-    "signing": {},
-    "shop-db": LEDGER,
-}
-
-
-@pytest.mark.parametrize("name", READ_AGAIN)
-def test_a_secret_that_is_read_again_while_pods_run_rolls_none(name: str) -> None:
-    """Kubernetes changes the mounted file, and the next connect, or the next use, is with what it holds then."""
-    for component in BOTH:
-        contents = ({"secrets": {name: content}} for content in ("1", "2"))
-        old, new = (inputs(component, **READ_AGAIN[name], known=known) for known in contents)
-        assert changes(old, new) == []
-
-
-REDLOCK: Any = {"guard": {"redlock": {"urlsSecretRef": {"name": "locks"}}}}
-
-
-def reading(*sources: Object) -> Spec:
-    """The spec of workers that have these in their environment."""
-    containers = [{"name": "worker", "envFrom": list(sources)}]
-    return {"worker": worker(template={"spec": {"containers": containers}})}
-
-
-@pytest.mark.parametrize(
-    ("spec", "field", "name"),
-    [
-        (REDLOCK, "secrets", "locks"),
-        ({}, "secrets", "app-keys"),
-        (reading(*ENV, *ENV), "secrets", "app-keys"),
-        (
-            reading({"secretRef": {"name": "shop-redis"}}),
-            "secrets",
-            "shop-redis",
-        ),  # though processes read it again for spec.redis
-        ({}, "config_maps", "app"),
-    ],
-)
-def test_what_workers_read_once_rolls_workers_alone(spec: Spec, field: str, name: str) -> None:
-    kind = "Secret" if field == "secrets" else "ConfigMap"
-    for component, reasons in (("worker", [f"{kind} {name} changed"]), ("scanner", [])):
-        old, new = (inputs(component, **spec, known={field: {name: content}}) for content in ("1", "2"))
-        assert changes(old, new) == reasons
-
-
 def _remembered(**given: Any) -> Object:  # noqa: ANN401 -- as above
     return {component: inputs(component, **given) for component in BOTH}
-
-
-@pytest.mark.parametrize(("again", "rolls"), [("1", [False, False]), ("2", [False, True])])
-def test_a_secret_that_is_gone_rolls_nothing_and_one_that_comes_back_if_it_is_another(
-    again: str, rolls: list[bool]
-) -> None:
-    """Pods made while it is away could not start: they would be rolled once in vain."""
-    gone = {"secrets": {"app-keys": "", "signing": "1"}, "inputs": _remembered(**secrets())}
-    back = {"secrets": {"app-keys": again, "signing": "1"}, "inputs": _remembered(known=gone)}
-    seen = [templates(**secrets()), templates(known=gone), templates(known=back)]
-    assert [a != b for a, b in pairwise(seen)] == rolls
 
 
 RUN: Spec = {"suspend": False}
@@ -221,11 +152,23 @@ def test_workers_are_rolled_to_hold_and_not_to_drain(specs: tuple[Spec, ...], ro
     assert [a != b for a, b in pairwise(seen)] == rolls
 
 
-def test_the_annotation_tells_nothing_of_a_secret_or_of_who_shares_it() -> None:
-    here, there = inputs(**secrets()), inputs(known={**secrets()["known"], "uid": "another"})
-    assert here["Secret app-keys"] != there["Secret app-keys"]
-    assert {len(value) for name, value in here.items() if name.startswith("Secret")} == {18}
-    assert UID not in json.dumps(here)
+ANNOTATIONS = {"reloader.stakater.com/auto": "true", "delayq.example/x": "§"}
+
+
+def test_annotations_are_those_of_the_objects_and_roll_nothing() -> None:
+    """Controllers that restart pods look at the Deployment, and kubectl writes into its pod template."""
+    spec: Spec = {
+        "scanner": {"annotations": ANNOTATIONS},
+        "worker": worker(annotations=ANNOTATIONS),
+        "reaper": {"annotations": ANNOTATIONS},
+    }
+    assert templates(**spec) == templates()
+    of = queue(MINIMAL, **{**SPEC, **spec})
+    made = [each for each in desired(of, SETTING, facts(of)) if each["kind"] in {"Deployment", "CronJob"}]
+    for each in made:
+        assert each["metadata"]["annotations"].items() >= ANNOTATIONS.items()
+    [written] = [each for each in desired(of, SETTING, facts(of)) if each["kind"] == "ConfigMap"]
+    assert "reloader" not in str(written), "a change would write two objects"
 
 
 # --- Which document is the newer one.

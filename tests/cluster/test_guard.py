@@ -11,7 +11,7 @@ from delayq.contract import parse
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.operator import condition, queue_with_code
+from tests.cluster.operator import queue_with_code
 from tests.databases import Postgres
 from tests.processes import delayq
 
@@ -34,22 +34,6 @@ async def handle(task, connection):
 
 def secret(world: World, name: str, **data: str) -> None:
     world.make("secrets", {"metadata": {"name": name}, "stringData": data})
-
-
-def test_a_guard_is_accepted_once_its_secret_is_there(world: World) -> None:
-    """Its pods would wait in ContainerCreating without a word; when the key comes, all is well."""
-    world.start()
-    eventually(lambda: condition(world.queue(), "GuardAvailable")["status"] == "")
-    secret(world, "shop-db", another="s3cret")
-    world.edit(guard=GUARD)
-    told = world.until("Accepted", "False", "ReferenceNotFound")["message"]
-    assert "key url of Secret shop-db not found" in told
-    assert "s3cret" not in str(world.queue())
-    world.event("ReferenceNotFound", "key url of Secret shop-db")
-    assert world.there("deployments", "orders-worker")
-    world.patch("secrets", "shop-db", {"stringData": {"url": "postgresql://db/shop"}})
-    world.until("Accepted", "True")
-    assert world.until("GuardAvailable", "Unknown", "MetricsUnavailable")
 
 
 @dataclass

@@ -125,9 +125,6 @@ def test_tasks_are_erased_before_it_goes_and_a_failure_is_told_with_ways_out(wor
     world.delete(names.PLURAL, "orders")
     rejected = world.until("Degraded", "True", "EraseFailed")["message"]
     assert "The API server rejects the Job that erases the tasks" in rejected
-    world.delete("secrets", "login")
-    assert "Secret login" in world.until("Accepted", "False", "ReferenceNotFound")["message"]
-    world.make("secrets", login)
     world.cluster.rest.delete(f"{quotas}/none")
     pod = eventually(lambda: world.pods("erase"), timeout_s=30, what="a pod of the Job")[0]
     assert not any(world.there("deployments", f"orders-{role}") for role in ("worker", "scanner"))

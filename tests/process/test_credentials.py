@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import ssl
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import trustme
 
 from tests.process.fleet import readiness, status, until, wait_said
 from tests.process.local_home import Home
+from tests.servers import PASSWORD, USER, RedisServer, free_port
 from tests.unit.cli.runner import run
 from tests.unit.connection.mounted import mount
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.process.fleet import NewFleet
+    from tests.process.fleet import NewFleet, Role
 
 SECRET = {"name": "shop", "key": "token", "scheme": "Bearer"}
 
@@ -106,6 +110,75 @@ def test_a_worker_waits_for_its_files_names_them_and_follows_their_rotation(
             until(lambda: ("later", 204) in service.answers, "accepted")
             until(lambda: client.counts().waiting + client.counts().in_flight == 0, "acked")
             assert client.counts().dead == 0
+
+
+LOGIN = {"usernameSecretRef": {"name": "login"}, "passwordSecretRef": {"name": "login"}}
+GUARD = {"sqlUnique": {"databaseSecretRef": {"name": "db"}}}
+MISSING = 'kind="Secret",name="{}",key="{}"}} 1.0'
+
+
+def test_processes_wait_for_the_keys_that_they_begin_with_name_them_and_begin_when_they_are_there(
+    new_fleet: NewFleet, flavour: str, tmp_path: Path
+) -> None:
+    """A kubelet mounts what is created late. Until then the kubelet and the operator are answered; nothing restarts."""
+    secrets, server = tmp_path / "secrets", RedisServer.start(flavour, dir=tmp_path / "redis")
+    secrets.mkdir()
+    redis = {"standalone": {"host": "127.0.0.1", "port": server.port}, "auth": LOGIN}
+    environment = {"DELAYQ_SECRETS_DIR": str(secrets)}
+    fleet = new_fleet({"redis": redis, "guard": GUARD}, environment=environment, server=server)
+    roles: tuple[Role, ...] = ("scanner", "worker", "reaper")
+    ports, asked = {role: free_port() for role in roles}, free_port()
+    own: dict[Role, tuple[str, ...]] = {"scanner": ("--horizons-port", str(asked))}
+    processes = {
+        role: fleet.start(role, "--port", str(port), *own.get(role, ()), ready=False)
+        for role, port in ports.items()
+    }
+    for role, process in processes.items():
+        base = f"http://127.0.0.1:{ports[role]}"
+        assert process.wait_http(f"{base}/healthz") == b"ok\n"
+        assert answer(f"{base}/readyz")[0] == 503
+        needed = ["key username of Secret login", "key password of Secret login"]
+        needed += [] if role == "scanner" else ["key url of Secret db"]
+        assert all(each in answer(f"{base}/readyz")[1] for each in needed)
+        told = [MISSING.format("login", "username"), MISSING.format("login", "password")]
+        told += [] if role == "scanner" else [MISSING.format("db", "url")]
+        lines = [line for line in answer(f"{base}/metrics")[1].splitlines() if line.startswith("delayq_")]
+        assert all(line.startswith(f'delayq_missing_references{{queue="{fleet.queue}",') for line in lines)
+        assert sorted(line.partition(",")[2] for line in lines) == sorted(told)
+    assert MISSING.format("login", "password") in answer(f"http://127.0.0.1:{asked}/metrics?horizon=1")[1]
+    mount(secrets, "login", username=USER.encode(), password=PASSWORD.encode())
+    fleet.wait_ready(processes["scanner"])
+    assert "not ready" in answer(f"http://127.0.0.1:{ports['worker']}/readyz")[1]
+    mount(secrets, "db", url=f"sqlite:///{tmp_path}/db".encode())
+    for role in ("worker", "reaper"):
+        assert wait_said(processes[role], "started")["port"] == ports[role]
+
+
+def answer(url: str) -> tuple[int, str]:
+    try:
+        with urlopen(url, timeout=10) as found:  # noqa: S310  our own process
+            return int(found.status), str(found.read(), "utf-8")
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_process_that_waits_ends_at_once_when_asked_and_an_eraser_after_its_patience(
+    new_fleet: NewFleet, tmp_path: Path
+) -> None:
+    """Neither has done its work, as the exit code says."""
+    redis = {"standalone": {"host": "127.0.0.1", "port": 1}, "auth": LOGIN}
+    fleet = new_fleet({"redis": redis}, environment={"DELAYQ_SECRETS_DIR": str(tmp_path)})
+    worker = fleet.start("worker", ready=False)
+    problem = wait_said(worker, "secret_awaited")["problem"]
+    assert problem.startswith(
+        f"spec.redis.auth.usernameSecretRef: expected key username of Secret login as the file {tmp_path}"
+    )
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 3
+    assert worker.lines[-1].startswith(problem)
+    options = ("--yes", "--patience", "100ms", "--port", "0")
+    done = run("erase", "--config", str(fleet.config), *options, DELAYQ_SECRETS_DIR=str(tmp_path))
+    assert (done.exit_code, problem in done.stderr) == (3, True)
 
 
 def test_a_run_on_a_laptop_ends_at_once_and_names_the_file(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tests.process.fleet import NewFleet, Role
     from tests.processes import Process
 
-BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS, m.AWAITED_FILES}
+BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS, m.MISSING_REFERENCES}
 BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_")} | BY_ALL
 BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
 # Reported only while there is trouble, or a change of shards, or tasks have kinds.
 SELDOM = {
     *(
-        m.AWAITED_FILES,
+        m.MISSING_REFERENCES,
         m.REDIS_DOWN,
         m.SHARD_DOWN,
         m.PARKED_TASKS,

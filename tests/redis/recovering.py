@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from delayq.contract import DelayQueue
+    from delayq.contract.files import Reference
     from delayq.protocol.envelope import Task
     from delayq.recovery.checks import Check
 
@@ -48,7 +49,7 @@ class Asked:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> dict[Reference, str]:
         return {}
 
     async def start(self) -> None:

@@ -220,8 +220,7 @@ def await_ready(api: Api, name: str, deadline: float) -> None:
     def ready() -> bool:
         conditions.update(conditions_of(api.get(name)))
         accepted = conditions.get("Accepted", {})
-        # The Secrets are copied after the DelayQueue, their owner, was created: for a moment they are missing.
-        if accepted.get("status") == "False" and accepted.get("reason") != "ReferenceNotFound":
+        if accepted.get("status") == "False":
             raise Failed(f"the operator refused it: {accepted.get('message')}")
         return conditions.get("Ready", {}).get("status") == "True"
 

@@ -11,7 +11,6 @@ from delayq.contract import SpecError
 
 from delayq_operator.desired import companions, config, deployments, jobs, monitoring, network
 from delayq_operator.desired.jobs import erase_job
-from delayq_operator.desired.reads import referenced
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Problem
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from delayq_operator.desired.facts import Facts, Setting
 
-__all__ = ["desired", "erase_job", "referenced"]
+__all__ = ["desired", "erase_job"]
 
 
 def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:

@@ -40,12 +40,6 @@ class Facts:
     """The operator's claim, which it writes into the ConfigMap; empty: none."""
     generation: int = 1
     """metadata.generation of the DelayQueue."""
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    """Name → hash of the content, of each Secret that the queue refers to; "" if it does not exist."""
-    lacking: tuple[tuple[str, str], ...] = ()
-    """Name and key of each Secret key that the document names and that does not exist."""
-    config_maps: Mapping[str, str] = field(default_factory=dict)
-    """The same for ConfigMaps."""
     kinds: frozenset[str] = frozenset()
     """Optional kinds that the API serves, and the operator may use: monitors, Role, RoleBinding, DelaySchedule."""
     schedules: bool = False

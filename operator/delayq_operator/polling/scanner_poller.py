@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.backlog import Backlog
     from delayq_operator.scrape.exposition import Client
-    from delayq_operator.status.awaited import AwaitedFiles
     from delayq_operator.status.guards import Guards
     from delayq_operator.status.lateness import Latenesses
+    from delayq_operator.status.missing import MissingReferences
 
 PERIOD_SECONDS: Final = 5.0
 """Period of a queue that is not autoscaled, and the longest period."""
@@ -73,13 +73,13 @@ class ScannerPoller:
         *,
         guards: Guards,
         lateness: Latenesses,
-        awaited: AwaitedFiles,
+        missing: MissingReferences,
         work: WorkQueue,
     ) -> None:
         """Enqueue a queue in `work` when a reading of it has changed."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._configs, self.autoscaler = configs, autoscaler
-        self.guards, self.lateness, self.awaited = guards, lateness, awaited
+        self.guards, self.lateness, self.missing = guards, lateness, missing
         self._caches: dict[Key, BacklogCache] = {}
         self._children, self._poller = inventory.children, Poller(self._queues, self._visit)
         self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
@@ -102,7 +102,7 @@ class ScannerPoller:
     def forget(self, key: Key) -> None:
         self.guards.forget(key)
         self.lateness.forget(key)
-        self.awaited.forget(key)
+        self.missing.forget(key)
         self._caches.pop(key, None)
 
     async def run(self) -> None:
@@ -176,7 +176,7 @@ class ScannerPoller:
             return cache.fail(result.read_error, now) if result.read_error else cache.expire(now)
         cache.leader = result.leader or cache.leader
         config = self._configs.of(key)
-        made = backlog(result.reading, now, config.check_files)
+        made = backlog(result.reading, now, config.references)
         erased = min(MOST_SHARDS, result.reading.total(table.ERASED_SHARDS))
         return cache.take(made, erased, config.lateness_seconds if made.due else math.inf)
 

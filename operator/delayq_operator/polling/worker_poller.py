@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scrape.exposition import Client
     from delayq_operator.scrape.worker_stats import WorkerStats
-    from delayq_operator.status.awaited import Awaited, AwaitedFiles
     from delayq_operator.status.guards import Guards, Watch
     from delayq_operator.status.lateness import Lateness, Latenesses
+    from delayq_operator.status.missing import Missing, MissingReferences
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +53,11 @@ class WorkerPoller:
         *,
         guards: Guards,
         lateness: Latenesses,
-        awaited: AwaitedFiles,
+        missing: MissingReferences,
     ) -> None:
-        """Feed the worker statistics of `autoscaler`, and `guards`, `lateness` and `awaited`."""
+        """Feed the worker statistics of `autoscaler`, and `guards`, `lateness` and `missing`."""
         self._configs, self._autoscaler = configs, autoscaler
-        self._guards, self._lateness, self._awaited = guards, lateness, awaited
+        self._guards, self._lateness, self._missing = guards, lateness, missing
         self._places = Limiter(*AT_ONCE)
         self._poller = Poller(inventory.queues, self._visit)
 
@@ -67,7 +67,7 @@ class WorkerPoller:
     async def _visit(self, client: Client, key: Key) -> float:
         known = None if self._configs.of(key).policy is None else self._autoscaler.stats(key)
         guarded = self._guards.watch(key)
-        watches = (known, guarded, self._lateness.watch(key), self._awaited.watch(key))
+        watches = (known, guarded, self._lateness.watch(key), self._missing.watch(key))
         consumers = [each for each in watches if each is not None]
         if not consumers:
             return IDLE_SECONDS
@@ -82,7 +82,7 @@ class WorkerPoller:
                 _take(consumers, pod, answer, key)
         self._guards.enqueue_on_change(key)
         self._lateness.enqueue_on_change(key)
-        self._awaited.enqueue_on_change(key)
+        self._missing.enqueue_on_change(key)
         if len(pods) >= worker_stats.MOST_AT_ONCE:
             return FULL_SECONDS
         return IDLE_SECONDS if known is None and guarded is None else worker_stats.SOON_SECONDS
@@ -110,7 +110,7 @@ class WorkerPoller:
 
 
 def _take(
-    consumers: Iterable[WorkerStats | Lateness | Watch | Awaited],
+    consumers: Iterable[WorkerStats | Lateness | Watch | Missing],
     pod: Pod,
     answer: Sequence[Sample],
     key: Key,

@@ -30,7 +30,6 @@ from delayq_operator.desired import erase_job
 from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.apply import REFUSED
 from delayq_operator.reconcile.drift import stamped
-from delayq_operator.reconcile.facts import missing
 from delayq_operator.reconcile.redis_change import left
 from delayq_operator.status.view import Erasing, View
 
@@ -165,7 +164,7 @@ class Deletion:
             return View(resource=resource, erasing=_failed(resource, why))
         try:
             queue = parse(resource.document)
-            facts = await self._referents.facts(resource, queue, self._children.of(resource.key))
+            facts = self._referents.facts(resource, self._children.of(resource.key))
             job = stamped(erase_job(queue, self._setting, facts))
             if forbidden := of_templates([job], self._setting.policy):
                 raise SpecError(forbidden)  # noqa: TRY301 -- the same end as a template that cannot be merged
@@ -173,7 +172,7 @@ class Deletion:
             erasing = _failed(resource, "The spec is invalid, so the tasks cannot be erased: correct it.")
             return View(resource=resource, erasing=erasing, problems=error.problems)
         erasing = await self._advance(resource, queue, job)
-        return View(resource=resource, erasing=erasing, missing=missing(facts))
+        return View(resource=resource, erasing=erasing)
 
     async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
         key = resource.key
@@ -228,6 +227,10 @@ class Deletion:
         backlog = self._scraper.backlog(resource.key)
         if not trouble and (outage := outage_of(job, backlog)):
             trouble = f"Job {job.name} cannot reach Redis, and tries again: {remedy(outage)}."
+        if backlog is not None and backlog.missing:
+            trouble = (
+                f"Job {job.name} waits for {listed([str(each) for each in backlog.missing])}: create it."
+            )
         if trouble:
             made = _failed(resource, trouble)
         return replace(made, erased_shards=erased, shards=shards)

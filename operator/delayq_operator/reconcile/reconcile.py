@@ -18,7 +18,7 @@ from delayq_operator.cache.workload import POD_SECONDS, podless_run_seconds, wor
 from delayq_operator.desired import desired
 from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.drift import stamped
-from delayq_operator.reconcile.facts import missing, unserved
+from delayq_operator.reconcile.facts import unserved
 from delayq_operator.reconcile.plan import Plan, claim, plan
 from delayq_operator.reconcile.redis_change import refusal
 from delayq_operator.scaling import scaling
@@ -139,7 +139,7 @@ class Reconciler:
         key, policy = resource.key, self._setting.policy
         try:
             queue = parse(resource.document)
-            facts = await self._referents.facts(resource, queue, self._children.of(key))
+            facts = self._referents.facts(resource, self._children.of(key))
             wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
         except SpecError as error:
             await self._report(View(resource=resource, problems=error.problems))
@@ -188,7 +188,6 @@ class Reconciler:
             queue=queue,
             scale=scale,
             rival=self._rivals.seen(resource.key, time.time()),
-            missing=missing(facts),
             unserved=unserved(queue, facts),
             sharing=described(resource.key.namespace, sharers),
             foreign=todo.foreign,
@@ -202,7 +201,7 @@ class Reconciler:
             return "refused"
         # A new run of the reaper may have no pod yet: check again.
         starting = (self._podless_run_seconds(resource.key) or POD_SECONDS) < POD_SECONDS
-        return "waiting" if view.leaving or view.missing or starting else "done"
+        return "waiting" if view.leaving or starting else "done"
 
     def _podless_run_seconds(self, key: Key) -> float | None:
         reaper = self._children.get(key, names.CRON_JOB, names.reaper(key.name))
@@ -249,7 +248,7 @@ class Reconciler:
             unread=self._scraper.read_error(key),
             guard_counts=self._scraper.guards.seen(key),
             started=self._scraper.lateness.seen(key),
-            awaited=self._scraper.awaited.seen(key),
+            missing_in_workers=self._scraper.missing.seen(key),
             observed=self._autoscaler.observed(key, time.time()),
         )
         await self._reporter.report(seen)

@@ -50,7 +50,7 @@ RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ReshardingComplete": "R
 """Condition → event when it becomes True, after it was False."""
 
 BY_REASON: Final = {
-    "Accepted": ("InvalidSpec", "PolicyViolation", "RedisNotEmpty", "ReferenceNotFound"),
+    "Accepted": ("InvalidSpec", "PolicyViolation", "RedisNotEmpty"),
     "Degraded": (
         "NameConflict",
         "OperatorConflict",
@@ -60,8 +60,8 @@ BY_REASON: Final = {
         "EraseFailed",
         "PodsRejected",
         "RolloutPaused",
+        "ReferenceNotFound",
         "PodsFailing",
-        "CheckUnusable",
         "InvalidAnnotation",
         "TasksParked",
     ),

@@ -34,10 +34,10 @@ from delayq_operator.runtime.health import Health
 from delayq_operator.scaling.autoscaler import Autoscaler
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scaling.victims import Victims
-from delayq_operator.status.awaited import AwaitedFiles
 from delayq_operator.status.events import Recorder
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
+from delayq_operator.status.missing import MissingReferences
 
 if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
@@ -102,16 +102,16 @@ class Operator:
         configs = ScalingConfigs(self.queues)
         autoscaler = Autoscaler(self.inventory, configs, self.work)
         guards = Guards(configs, self.work)
-        lateness, awaited = Latenesses(configs, self.work), AwaitedFiles(configs, self.work)
+        lateness, missing = Latenesses(configs, self.work), MissingReferences(configs, self.work)
         self.scraper = ScannerPoller(
             *(self.inventory, configs, autoscaler),
             guards=guards,
             lateness=lateness,
-            awaited=awaited,
+            missing=missing,
             work=self.work,
         )
         self.survey = WorkerPoller(
-            self.inventory, configs, autoscaler, guards=guards, lateness=lateness, awaited=awaited
+            self.inventory, configs, autoscaler, guards=guards, lateness=lateness, missing=missing
         )
         self.reconciler = self._reconciler()
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delayq.contract import SpecError, parse
-from delayq.contract.files import key_of
 from delayq.contract.queue import MOST_SHARDS
+from delayq.contract.references import references
 from delayq.scaling import Policy
 
-from delayq_operator.desired.mounts import awaited_keys
-
 if TYPE_CHECKING:
+    from delayq.contract.files import Reference
+
     from delayq_operator.base.names import Key
     from delayq_operator.cache.queues import Queues
     from delayq_operator.cache.resource import Resource
@@ -29,10 +29,8 @@ class ScalingConfig:
     """Whether mode Internal applies, also while the queue is on hold or paused."""
     guarded: bool = False
     """Whether the spec has a guard."""
-    awaited_files: frozenset[str] = frozenset()
-    """Files of HTTP handlers, for which workers wait."""
-    check_files: frozenset[str] = frozenset()
-    """Files of the recovery check, which scanners and reapers call."""
+    references: frozenset[Reference] = frozenset()
+    """The keys of Secrets and ConfigMaps that the spec names, templates aside."""
     lateness_seconds: float = math.inf
     percentile: float = 100.0
     shards: int = MOST_SHARDS
@@ -51,17 +49,11 @@ def scaling_config(resource: Resource) -> ScalingConfig:
         policy=Policy.of(spec) if ours and not kept else None,
         ours=ours,
         guarded=spec.guard is not None,
-        awaited_files=_files(spec.handler),
-        check_files=_files(spec.recovery.check),
+        references=frozenset(each for _, each in references(spec)),
         lateness_seconds=spec.objective.lateness_seconds,
         percentile=spec.objective.percent,
         shards=spec.shards,
     )
-
-
-def _files(section: object) -> frozenset[str]:
-    named = awaited_keys(section)
-    return frozenset(key_of(kind, name, key) for (kind, name), keys in named.items() for key in keys)
 
 
 class ScalingConfigs:

@@ -18,7 +18,9 @@ from delayq.contract.words import TASK_KIND
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from delayq.contract.files import Reference
 
     from delayq_operator.base.objects import Sample
 
@@ -40,7 +42,7 @@ _OF_ALL_SHARDS: Final = frozenset(
         table.ERASED_SHARDS,
         table.PARKED_TASKS,
         table.PARKED_OLDEST_DUE,
-        table.AWAITED_FILES,
+        table.MISSING_REFERENCES,
     )
 )
 NEEDED: Final = _OF_ALL_SHARDS | frozenset(
@@ -105,8 +107,10 @@ class Backlog:
     """One of contract.metrics.OUTAGES: why Redis does not serve; empty if it does, or if unknown."""
     risks: tuple[str, ...] = ()
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
-    awaited: tuple[str, ...] = ()
-    """Files of the recovery check that a scanner waits for, such as "key token of Secret shop"."""
+    missing: tuple[Reference, ...] = ()
+    """Keys of Secrets and ConfigMaps that a scanner, or the erase Job, waits for."""
+    begun: bool = True
+    """Whether a scanner has begun: it can without the keys of the recovery check only."""
     shards: Shards = field(default_factory=Shards)
     late_at: float = -math.inf
     """When a reading last found tasks later than allowed, Unix seconds."""
@@ -151,7 +155,7 @@ class Backlog:
     def _facts(self, allowed_seconds: float) -> tuple[object, ...]:
         due, late = self.whole and self.due > 0, self.late(allowed_seconds)
         redis = (self.redis_up, self.outage, self.risks)
-        return (*redis, self.awaited, self.whole, due, late, self.blind, *self.shards.facts)
+        return (*redis, self.missing, self.begun, self.whole, due, late, self.blind, *self.shards.facts)
 
     def moved(self, before: Backlog) -> bool:
         """Whether numbers or times changed significantly."""
@@ -265,13 +269,10 @@ class Reading:
         held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
         return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
 
-    def awaited(self, named: frozenset[str]) -> tuple[str, ...]:
-        """Return the files that any scanner waits for, of those that the spec names: labels are a tenant's text."""
-        return tuple(
-            sorted(
-                named.intersection(has.get("file", "") for has, _ in self._values[table.AWAITED_FILES.name])
-            )
-        )
+    def missing(self, named: Collection[Reference]) -> tuple[Reference, ...]:
+        """Return the keys that any scanner waits for, of those that the spec names: labels are a tenant's text."""
+        labels = (has for has, _ in self._values[table.MISSING_REFERENCES.name])
+        return missing_references(labels, named)
 
     def unknown_kinds(self) -> tuple[UnknownKind, ...]:
         """Return the kinds of parked tasks, those with the most tasks first. Scanners report at most MOST_PARKED."""
@@ -316,8 +317,16 @@ class Reading:
         return next((cause for cause in table.OUTAGES if cause in held), "")
 
 
-def backlog(reading: Reading, now: float, check_files: frozenset[str] = frozenset()) -> Backlog:
-    """Sum a reading up; `now` in Unix seconds. `check_files` are those that the spec names for the recovery check."""
+def missing_references(
+    labels: Iterable[Mapping[str, str]], named: Collection[Reference]
+) -> tuple[Reference, ...]:
+    """Return the references in the labels of a metric, of those that the spec names: labels are a tenant's text."""
+    found = {tuple(has.get(label, "") for label in table.MISSING_REFERENCES.labels[1:]) for has in labels}
+    return tuple(sorted(each for each in named if each in found))
+
+
+def backlog(reading: Reading, now: float, references: Collection[Reference] = ()) -> Backlog:
+    """Sum a reading up; `now` in Unix seconds. `references` are those that the spec names."""
     overdue = max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0)
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
     tasks = {state: reading.total(table.TASKS, state=state) for state in table.STATES}
@@ -332,6 +341,7 @@ def backlog(reading: Reading, now: float, check_files: frozenset[str] = frozense
         redis_up=up,
         outage="" if up else reading.outage(),
         risks=reading.risks(),
-        awaited=reading.awaited(check_files),
+        missing=reading.missing(references),
+        begun=bool(reading.values(table.REDIS_UP)) or not reading.missing(references),
         shards=reading.sharding(),
     )

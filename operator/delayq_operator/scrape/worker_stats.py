@@ -34,7 +34,7 @@ NEEDED: Final = frozenset(
     {
         table.WORKER_BUSY_SLOTS.name,
         table.WORKER_FIRST_CLAIM.name,
-        table.AWAITED_FILES.name,
+        table.MISSING_REFERENCES.name,
         table.WORKER_GUARD_UP.name,
         table.WORKER_KIND_RUNS.name,
         table.WORKER_KIND_HANDLER_SECONDS.name,
@@ -99,7 +99,7 @@ class WorkerStats:
         seconds = _by_kind(table.WORKER_KIND_HANDLER_SECONDS, samples)
         for kind, runs in _by_kind(table.WORKER_KIND_RUNS, samples).items():
             self.kinds.take(kind, pod.name, seconds.get(kind, 0.0), runs, older=pod.created_at < self._since)
-        if table.AWAITED_FILES.name in values:
+        if table.MISSING_REFERENCES.name in values:
             self._blocked.add(pod.name)
         first_claim = values.get(table.WORKER_FIRST_CLAIM.name)
         if first_claim is None:

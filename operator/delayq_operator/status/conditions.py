@@ -33,7 +33,7 @@ MOST_PROBLEMS: Final = 20
 
 
 def accepted(view: View) -> Condition:
-    """Whether the spec is valid and allowed, and the objects that it refers to exist."""
+    """Whether the spec is valid and allowed."""
     kind = "Accepted"
     if view.problems:
         return condition(
@@ -49,11 +49,7 @@ def accepted(view: View) -> Condition:
             "address to abandon its tasks."
         )
         return condition(kind, "RedisNotEmpty", message)
-    if view.missing:
-        namespace = view.resource.key.namespace
-        message = f"{listed(view.missing)} not found in namespace {namespace}. Running pods continue; new pods wait."
-        return condition(kind, "ReferenceNotFound", message)
-    return condition(kind, "Valid", f"The spec is valid and what it refers to exists.{_unserved(view)}")
+    return condition(kind, "Valid", f"The spec is valid.{_unserved(view)}")
 
 
 def _found(problems: Sequence[Problem]) -> str:
@@ -73,6 +69,8 @@ def backend_available(view: View) -> Condition:
     kind = "BackendAvailable"
     if view.backlog is not None and view.backlog.redis_up:
         return _served(view.backlog.shards)
+    if view.backlog is not None and not view.backlog.begun:
+        return condition(kind, "MetricsUnavailable", "Scanners wait for a Secret or ConfigMap.")
     if view.backlog is not None:
         message = f"Scanners cannot reach Redis: {remedy(view.backlog.outage)}."
         return condition(kind, "Unreachable", message)
@@ -225,11 +223,11 @@ def degraded(view: View) -> Condition:
         ("UnmanagedFields", conflict("UnmanagedFields", view.foreign)),
         ("PodsRejected", _rejected(view)),
         ("RolloutPaused", _rollout_paused(view)),
+        ("ReferenceNotFound", not_found(view)),
         (
             "PodsFailing",
             f"{listed(list(view.troubles.values()))}.{no_image(view)}" if view.troubles else "",
         ),
-        ("CheckUnusable", _check_unusable(view)),
         ("InvalidAnnotation", _invalid_annotation(view)),
         ("TasksParked", _parked(view)),
     ):
@@ -252,18 +250,23 @@ def _rejected(view: View) -> str:
     return " ".join(found)
 
 
-def _check_unusable(view: View) -> str:
-    """Say what a recovery check cannot be called without. Scanners work on: tasks run when they fall due."""
-    check = view.queue.spec.recovery.check if view.queue is not None else None
-    if view.queue is None or check is None or view.backlog is None or not view.backlog.awaited:
+def not_found(view: View) -> str:
+    """Name the keys of Secrets and ConfigMaps that processes wait for; empty if there is none."""
+    if not view.missing:
         return ""
-    what = f"Scanners cannot call spec.recovery.check of queue {view.queue.queue}"
-    scanner = names.deployment(view.resource.key.name, "scanner")
-    return (
-        f"{what}: they wait for {listed(view.backlog.awaited)}. Until then, onFailure ({check.on_failure}) decides "
-        "about each task whose lease expires. Create or correct the key: it is read within two minutes. "
-        f"`kubectl logs deployment/{scanner}` has what is wrong, as secret_awaited."
-    )
+    found = f"{listed([str(each) for each in view.missing])} not found, or not usable"
+    cure = "Create or correct it: the pods that wait for it read it within two minutes, without a restart."
+    return f"{found}, in namespace {view.resource.key.namespace}. {cure}{_check_unusable(view)}"
+
+
+def _check_unusable(view: View) -> str:
+    """Say what happens while a recovery check lacks a key. Scanners work on: tasks run when they fall due."""
+    check = view.queue.spec.recovery.check if view.queue is not None else None
+    lacks = view.backlog is not None and view.backlog.begun and view.backlog.missing
+    if check is None or not lacks:
+        return ""
+    decides = f"onFailure ({check.on_failure}) decides about each task whose lease expires"
+    return f" spec.recovery.check cannot be called without it: until then, {decides}."
 
 
 def _rollout_paused(view: View) -> str:

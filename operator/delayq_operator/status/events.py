@@ -36,7 +36,7 @@ _WARNING: Final = (
     "NotReady InvalidSpec ReferenceNotFound PolicyViolation RedisNotEmpty InvalidAnnotation"
     " NameConflict OperatorConflict QueueConflict UnmanagedFields ApplyFailed BackendUnavailable"
     " ReshardingStalled GuardUnavailable ObjectiveMissed CapacityShortfallExpected DurabilityAtRisk"
-    " ProgressDeadlineExceeded PodsRejected RolloutPaused PodsFailing CheckUnusable TasksParked EraseFailed"
+    " ProgressDeadlineExceeded PodsRejected RolloutPaused PodsFailing TasksParked EraseFailed"
 )
 REASONS: Final = dict.fromkeys(_NORMAL.split(), "Normal") | dict.fromkeys(_WARNING.split(), "Warning")
 """Reason → type. docs/reference/events.md says when each is posted."""

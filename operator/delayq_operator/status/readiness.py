@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names
-from delayq_operator.base.phrases import listed
 from delayq_operator.status import conditions, scaling_conditions, sharding_conditions
 from delayq_operator.status.conditions import (
     LEFT_ALONE,
@@ -14,6 +13,7 @@ from delayq_operator.status.conditions import (
     conflict,
     guard_available,
     no_image,
+    not_found,
     refused,
     suspended,
 )
@@ -45,9 +45,12 @@ def _obstacles(view: View) -> Iterator[tuple[str, str]]:
     """Yield reason and message of each obstacle; a cause comes before its effects."""
     if view.erasing is not None:
         yield "Deleting", view.erasing.message or "The DelayQueue was deleted."
-    for verdict in (accepted(view), backend_available(view)):
-        if verdict.status == "False":
-            yield verdict.reason, verdict.message
+    if (verdict := accepted(view)).status == "False":
+        yield verdict.reason, verdict.message
+    if _waits(view):
+        yield "ReferenceNotFound", not_found(view)
+    if (verdict := backend_available(view)).status == "False":
+        yield verdict.reason, verdict.message
     if not view.scanner.ready and not view.scanner.unwanted:
         yield "ScannersNotReady", _not_ready(view, "scanner", view.scanner)
     if (guard := guard_available(view)) is not None and guard.status == "False":
@@ -59,6 +62,12 @@ def _obstacles(view: View) -> Iterator[tuple[str, str]]:
     elif view.queue is None or view.queue.spec.autoscaling is None:
         # With autoscaling, zero workers can be right; a fixed number is what the user requires.
         yield "NoWorkers", "There is no worker, because spec.worker.replicas is 0."
+
+
+def _waits(view: View) -> bool:
+    """Whether no scanner, or no worker, has begun because a key is missing."""
+    scanners = view.backlog is not None and not view.backlog.begun and not view.scanner.ready
+    return scanners or (bool(view.missing_in_workers) and not view.worker.ready)
 
 
 def _waking(view: View) -> bool:
@@ -84,14 +93,12 @@ def _why(view: View, component: str, load: Workload) -> str:
         return f"{found.rstrip('.')}.{no_image(view) if component == 'worker' else ''}"
     if load.refused:
         return refused(component, load)
-    if component == "worker" and view.awaited:
-        return f"Workers wait for {listed(view.awaited)}."
     if found := view.waiting.get(component):
         return f"{found}."
     if not load.pods:
         name = names.deployment(view.resource.key.name, component)
         return f"It has no pod yet; see kubectl describe deployment {name}."
-    return "They have not started yet; see kubectl describe pod."
+    return "They have not started yet; see kubectl describe pod: a Secret or ConfigMap of the template may be missing."
 
 
 _DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (

@@ -22,13 +22,13 @@ def _reasons(*, true: str = "", false: str = "", unknown: str = "") -> Mapping[s
     return {reason: status for status, reasons in given for reason in reasons.split()}
 
 
-_REFUSED: Final = "InvalidSpec PolicyViolation RedisNotEmpty ReferenceNotFound"
+_REFUSED: Final = "InvalidSpec PolicyViolation RedisNotEmpty"
 
 REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "Ready": _reasons(
         true="AsExpected Suspended",
-        false=f"Deleting {_REFUSED} Unreachable PartiallyUnreachable ScannersNotReady GuardUnreachable"
-        " NoWorkers WorkersNotReady",
+        false=f"Deleting {_REFUSED} ReferenceNotFound Unreachable PartiallyUnreachable ScannersNotReady"
+        " GuardUnreachable NoWorkers WorkersNotReady",
     ),
     "Accepted": _reasons(true="Valid", false=_REFUSED),
     "BackendAvailable": _reasons(
@@ -56,7 +56,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     ),
     "Degraded": _reasons(
         true="NameConflict ApplyFailed OperatorConflict QueueConflict UnmanagedFields EraseFailed PodsRejected"
-        " RolloutPaused PodsFailing CheckUnusable InvalidAnnotation TasksParked",
+        " RolloutPaused ReferenceNotFound PodsFailing InvalidAnnotation TasksParked",
         false="AsExpected",
     ),
     "ScalingActive": {

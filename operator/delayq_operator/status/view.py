@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from delayq.contract import DelayQueue, Problem
+    from delayq.contract.files import Reference
     from delayq.scaling import Decision
 
     from delayq_operator.cache.resource import Resource
@@ -82,8 +83,6 @@ class View:
     """Violations of the operator's policy by a valid spec."""
     redis_not_empty: str = ""
     """Why a changed spec.redis is refused: the old Redis may hold tasks."""
-    missing: tuple[str, ...] = ()
-    """References of the spec that do not exist, such as "Secret shop-db", or a key of it."""
     unserved: tuple[str, ...] = ()
     """Optional kinds that the spec asks for and the cluster does not serve, such as "PodMonitor"."""
     scanner: Workload = field(default_factory=Workload)
@@ -94,8 +93,8 @@ class View:
     """Worker pods with something wrong."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Component → what a running pod of it that is not ready waits for."""
-    awaited: tuple[str, ...] = ()
-    """Files of HTTP handlers that workers wait for, such as "key token of Secret shop"."""
+    missing_in_workers: tuple[Reference, ...] = ()
+    """Keys of Secrets and ConfigMaps that workers wait for."""
     long_parked: bool = False
     """Whether tasks have been parked for so long that a person must act."""
     podless_run: bool = False
@@ -130,6 +129,11 @@ class View:
     def loads(self) -> tuple[tuple[str, Workload], ...]:
         """The Deployments, by component."""
         return ("scanner", self.scanner), ("worker", self.worker)
+
+    @property
+    def missing(self) -> tuple[Reference, ...]:
+        """Keys of Secrets and ConfigMaps that any process waits for."""
+        return tuple(sorted({*self.missing_in_workers, *(self.backlog.missing if self.backlog else ())}))
 
     @property
     def decision(self) -> Decision | None:

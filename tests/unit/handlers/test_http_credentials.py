@@ -65,7 +65,7 @@ def test_a_value_that_no_header_can_have_is_refused_and_not_quoted(
     mount(tmp_path, "shop", token=content)
     spec = HttpService(url="http://x", secret_headers={"X-Key": HeaderSecretRef(name="shop", key="token")})
     [(file, why)] = Credentials(spec, field="spec.handler.http", secrets_dir=tmp_path).lacks().items()
-    assert file == "key token of Secret shop"
+    assert str(file) == "key token of Secret shop"
     assert why.startswith(
         f'spec.handler.http.secretHeaders["X-Key"]: {tmp_path}/shop/token: expected one line'
     )
@@ -211,7 +211,7 @@ def test_a_file_without_a_certificate_is_refused(tmp_path: Path, content: bytes)
     spec = HttpService(url="https://x", ca_config_map_ref=CaConfigMapRef(name="trust"))
     credentials = Credentials(spec, field="spec.handler.http", secrets_dir=tmp_path)
     [(file, why)] = credentials.lacks().items()
-    assert file == "key ca.crt of ConfigMap trust"
+    assert str(file) == "key ca.crt of ConfigMap trust"
     assert why.startswith(
         f"spec.handler.http.caConfigMapRef: {maps}/trust/ca.crt: expected certificates of auth"
     )

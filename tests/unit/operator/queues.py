@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from delayq.contract import DelayQueue, parse
-from delayq_operator.desired import referenced
 from delayq_operator.desired.facts import Facts, Setting
 
 if TYPE_CHECKING:
@@ -156,12 +155,9 @@ def queue(text: str = MINIMAL, /, **spec: object) -> DelayQueue:
 
 def facts(of: DelayQueue, **more: Any) -> Facts:  # noqa: ANN401 -- the fields of Facts
     """Facts in which everything exists that the queue refers to."""
-    found = referenced(of)
     given: dict[str, Any] = {
         "uid": UID,
         "namespace": of.metadata.namespace or "default",
-        "secrets": {name: f"content of {name}" for name in found.secrets},
-        "config_maps": {name: f"content of {name}" for name in found.config_maps},
         "kinds": KINDS,
     }
     return Facts(**{**given, **more})

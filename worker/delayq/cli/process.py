@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.inputs import LOG_LEVEL, PORT, options
-from delayq.client.document import named, read_all
-from delayq.connection import Address
+from delayq.client.document import read_all
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
@@ -94,11 +93,7 @@ def settings_of(
     logs.configure(log_format, log_level)
     directory, found = secrets_dir(), []
     for _, name, document in chosen(read_all(config), queue):
-        try:
-            address = Address.of(document.spec.redis, directory, url=redis)
-        except InvalidDocument as error:
-            raise named(error, name) from error
-        found.append(Setting(document, address, directory, host, port, horizons_port, name))
+        found.append(Setting(document, redis, directory, host, port, horizons_port, name))
     return found
 
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from redis.exceptions import AuthenticationError
 
-from delayq.contract.files import config_map_path, secret_path
-from delayq.contract.references import CaConfigMapRef, SecretRef
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from delayq.contract.references import CaConfigMapRef, SecretRef
     from delayq.contract.store import Auth
 
 
@@ -47,9 +46,8 @@ class Mounted:
         """Return the file for a key of a Secret or ConfigMap; None without a reference."""
         if ref is None:
             return None
-        kind, path = ("Secret", secret_path) if isinstance(ref, SecretRef) else ("ConfigMap", config_map_path)
-        what = f"{kind} {ref.name}: expected its key {ref.key} as the file"
-        return cls(path(secrets_dir, ref.name, ref.key), what)
+        kind, name, key = ref.reference
+        return cls(ref.reference.file(secrets_dir), f"{kind} {name}: expected its key {key} as the file")
 
     def content(self) -> bytes:
         """Return its current content; Unreadable otherwise."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from delayq.contract.words import CONFIG_MAP_NAME, SECRET_KEY, SECRET_NAME
 
@@ -21,13 +21,25 @@ CONFIG_MAPS: Final = "_configmaps"
 """Each ConfigMap is a directory in this one, beside the Secrets; no Secret can have this name."""
 
 
-MOST_CHARACTERS: Final = 200
-"""Of `key_of`: the operator reads no longer lines of metrics."""
+DATABASE_URL: Final = "DELAYQ_DATABASE_URL"
+"""Environment variable that replaces the file with the URL of a guard's database."""
 
 
-def key_of(kind: str, name: str, key: str) -> str:
-    """Return what errors, metrics and conditions call a mounted key: `key token of Secret shop`."""
-    return f"key {key} of {kind} {name}"[:MOST_CHARACTERS]
+class Reference(NamedTuple):
+    """A key of a Secret or ConfigMap, which a pod has as a file."""
+
+    kind: Literal["Secret", "ConfigMap"]
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        """As errors and conditions call it: `key token of Secret shop`."""
+        return f"key {self.key} of {self.kind} {self.name}"
+
+    def file(self, secrets_dir: Path) -> Path:
+        """Return its file; ValueError for a name that could leave the directory."""
+        path = secret_path if self.kind == "Secret" else config_map_path
+        return path(secrets_dir, self.name, self.key)
 
 
 def secret_path(secrets_dir: Path, name: str, key: str) -> Path:

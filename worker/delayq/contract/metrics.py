@@ -350,13 +350,15 @@ ERASED_SHARDS: Final = _gauge("erased_shards", "Shards emptied by `delayq erase`
 
 REDIS_ERRORS: Final = _counter("redis_errors", "Failed calls to Redis.", "process")
 LOOP_ERRORS: Final = _counter("loop_errors", "Failed steps of a loop; the loop retries them.", "loop")
-MOST_AWAITED: Final = 16
-"""Most files that a process reports as awaited."""
-AWAITED_FILES: Final = _gauge(
-    "awaited_files",
-    "1 for each mounted file of an HTTP handler or recovery check that this process waits for, of the first 16; no "
+MOST_MISSING: Final = 16
+"""Most missing references that a process reports."""
+MISSING_REFERENCES: Final = _gauge(
+    "missing_references",
+    "1 for each key of a Secret or ConfigMap that the document names and this process waits for, of the first 16; no "
     "value once all are there.",
-    "file",
+    "kind",
+    "name",
+    "key",
 )
 
 METRICS: Final = tuple(

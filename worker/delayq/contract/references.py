@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import ClassVar
 
 from delayq.contract.fields import text
-from delayq.contract.record import Shape
+from delayq.contract.files import Reference
+from delayq.contract.record import Shape, camel
 from delayq.contract.words import CONFIG_MAP_KEY, CONFIG_MAP_NAME, HEADER_SCHEME, SECRET_KEY, SECRET_NAME
 
 
@@ -18,6 +20,11 @@ class SecretRef:
 
     name: str = text(SECRET_NAME, doc="Name of the Secret.")
     key: str = text(SECRET_KEY, doc="Key in the Secret.")
+
+    @property
+    def reference(self) -> Reference:
+        """What it refers to."""
+        return Reference("Secret", self.name, self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,11 @@ class CaConfigMapRef:
 
     name: str = text(CONFIG_MAP_NAME, doc="Name of the ConfigMap.")
     key: str = text(CONFIG_MAP_KEY, default="ca.crt", doc="Key of the certificates, PEM.")
+
+    @property
+    def reference(self) -> Reference:
+        """What it refers to."""
+        return Reference("ConfigMap", self.name, self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +107,18 @@ class DatabaseSecretRef(SecretRef):
     """Where the URL of a database is."""
 
     key: str = text(SECRET_KEY, default="url", doc="Key of the database's SQLAlchemy URL.")
+
+
+def references(part: object, path: str = "spec") -> Iterator[tuple[str, Reference]]:
+    """Yield what a part of a document refers to, each with its path in the document; `path` is that of the part."""
+    if isinstance(part, SecretRef | CaConfigMapRef):
+        yield path, part.reference
+    elif isinstance(part, Mapping):
+        for name, item in part.items():
+            yield from references(item, f'{path}["{name}"]')
+    elif isinstance(part, tuple):
+        for index, item in enumerate(part):
+            yield from references(item, f"{path}[{index}]")
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from references(getattr(part, field.name), f"{path}.{camel(field.name)}")

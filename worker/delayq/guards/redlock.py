@@ -24,7 +24,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from delayq.connection import Address, AsyncConnection
-from delayq.contract.files import secret_path
 from delayq.errors import DelayQError, GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.locking import LockGuard
 from delayq.guards.quorum import Poll, majority
@@ -76,7 +75,7 @@ class Redlock(LockGuard):
         del address, apart  # Redlock has its own servers, and no transaction
         spec: Any = queue.spec  # guards.build() has found spec.guard.redlock in it
         secret = spec.guard.redlock.urls_secret_ref
-        path = secret_path(secrets_dir, secret.name, secret.key)
+        path = secret.reference.file(secrets_dir)
         try:
             servers = checked(parsed(path.read_bytes()))
         except OSError:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import Delivery
     from delayq.contract import Guard as GuardSpec
+    from delayq.contract.files import Reference
     from delayq.guards import Guard
     from delayq.guards.coverage import Coverage
     from delayq.protocol.envelope import Task
@@ -76,7 +77,7 @@ class Handler:
         """Return `call` inside the guard's block: here, with effects elsewhere than in its transaction."""
         return apart(self.call, guard.for_effects_elsewhere())
 
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> dict[Reference, str]:
         """Return the mounted files that calls need and that cannot be used yet, and why: the worker waits for them."""
         return {}
 

@@ -10,8 +10,6 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from delayq.contract.files import config_map_path, key_of, secret_path
-from delayq.contract.references import SecretRef
 from delayq.errors import InvalidDocument
 from delayq.handlers import signature
 from delayq.service.mounted import Mounted
@@ -20,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from delayq.contract.files import Reference
     from delayq.contract.http_service import HttpService
-    from delayq.contract.references import CaConfigMapRef
+    from delayq.contract.references import CaConfigMapRef, SecretRef
 
 T = TypeVar("T")
 
@@ -50,10 +49,9 @@ class Credentials:
     ) -> Mounted[T] | None:
         if ref is None:
             return None
-        kind, path = ("Secret", secret_path) if isinstance(ref, SecretRef) else ("ConfigMap", config_map_path)
-        what = key_of(kind, ref.name, ref.key)
-        where = path(self._secrets_dir, ref.name, ref.key)
-        return Mounted(where, parse, field=f"{self._field}.{name}", what=what, awaited=True)
+        field, reference = f"{self._field}.{name}", ref.reference
+        where = reference.file(self._secrets_dir)
+        return Mounted(where, parse, field=field, reference=reference, awaited=True)
 
     @property
     def files(self) -> list[Mounted[Any]]:
@@ -66,12 +64,12 @@ class Credentials:
         """Whether calls carry what a service may refuse: a secret header, or a signature."""
         return bool(self._headers) or self._key is not None
 
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> dict[Reference, str]:
         """Return the files without which no call can be sent, and why each cannot be used.
 
         One that could be used once is not among them.
         """
-        return {each.what: why for each in self.files if (why := each.lack)}
+        return {each.reference: why for each in self.files if each.reference and (why := each.lack)}
 
     def headers(self) -> dict[str, str]:
         """Return the headers whose values are in files; InvalidDocument while one is lacking, as below."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from delayq.contract.files import Reference
     from delayq.contract.http_service import HttpService
     from delayq.protocol.envelope import Task
 
@@ -99,7 +100,7 @@ class Post:
         self._static = dict(spec.headers)
         self.credentials = Credentials(spec, field=field, secrets_dir=secrets_dir)
 
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> dict[Reference, str]:
         """Return the mounted files that no call can do without and that cannot be used yet, and why."""
         return self.credentials.lacks()
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from delayq.contract import Delivery
+    from delayq.contract.files import Reference
     from delayq.guards import Guard
     from delayq.guards.coverage import Coverage
     from delayq.handlers.base import Batch, HandlerCall
@@ -71,7 +72,7 @@ class RoutingHandler(Handler):
         batches = self.handlers[0].batches.items()
         return {kind: batch for kind, batch in batches if kind[0] not in self._routes}
 
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> dict[Reference, str]:
         """Return what any of them lacks."""
         return {file: why for each in self.handlers for file, why in each.lacks().items()}
 

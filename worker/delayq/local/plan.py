@@ -16,6 +16,7 @@ from delayq.errors import InvalidDocument
 from delayq.handlers.credentials import lacking
 from delayq.local import datadir
 from delayq.local.process import Command
+from delayq.processes.missing import Missing, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -183,8 +184,11 @@ def check_redis(documents: Iterable[Document]) -> None:
 
 
 def check_files(documents: Iterable[Document]) -> None:
-    """InvalidDocument for a mounted file that a worker would wait for: here nothing mounts it later."""
+    """InvalidDocument for a mounted file that a process would wait for: here nothing mounts it later."""
     for each in documents:
+        of_guard = {each.queue.queue: needed("worker", each.queue, redis=False)}
+        if problems := Missing("worker", of_guard, secrets_dir()).problems:
+            raise named(InvalidDocument("; ".join(problems)), each.name)
         if lacks := lacking(each.queue.spec.http_services, secrets_dir()):
             raise named(InvalidDocument("; ".join(lacks)), each.name)
 

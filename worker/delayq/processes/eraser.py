@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delayq.processes import missing
 from delayq.processes.runtime import counted, serve
 from delayq.reaper.eraser import Eraser
 from delayq.service import metrics
@@ -19,6 +20,7 @@ def run_eraser(setting: Setting, patience_seconds: float) -> None:
 
 
 async def _eraser(setting: Setting, patience_seconds: float) -> None:
+    await missing.wait("erase", [setting], patience_seconds)
     eraser = Eraser(setting.commands, setting.address, patience_seconds=patience_seconds)
     [loop] = eraser.loops
     families = counted(lambda: metrics.eraser_families(eraser.counters, eraser.erase.shards, loop.down))

@@ -1,4 +1,4 @@
-"""The common part of scanner, worker, reaper and eraser: signals, probes, exit codes.
+"""The common part of scanner, worker, reaper and eraser: settings, probes, exit codes.
 
 A process may serve several queues in one event loop.
 Not here: the processes. Each has its own module, and a process imports no other.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +17,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from delayq.client.document import named
+from delayq.connection import Address
 from delayq.errors import InvalidDocument
 from delayq.handlers import forked_children
+from delayq.processes import missing
+from delayq.processes.signals import signals
 from delayq.protocol.commands import Commands
 from delayq.service import logs
 from delayq.service.loop import STUCK_AFTER_SECONDS
@@ -28,11 +30,10 @@ from delayq.service.probes import Probes
 from delayq.service.shutdown import EXIT_SECONDS, end_within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from delayq.connection import Address
     from delayq.contract import DelayQueue
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-RESTORE_SECONDS = 1.0  # between two looks whether their handlers were replaced
 STOP_SECONDS = 10.0  # for a process without handlers to stop, in addition to its calls of Redis
 
 
@@ -65,7 +64,8 @@ class Setting:
     """The start parameters of a process."""
 
     queue: DelayQueue
-    address: Address
+    url: str | None
+    """Redis to use instead of spec.redis; None: spec.redis."""
     secrets_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
@@ -73,6 +73,11 @@ class Setting:
     """The port of a scanner's server for horizons; None: no server."""
     document: str = ""
     """Where the queue is described, for errors: `queue.yaml`, or `queues.yaml, document 2`."""
+
+    @cached_property
+    def address(self) -> Address:
+        """The Redis of the queue. InvalidDocument when a mounted file that it needs is missing or invalid."""
+        return Address.of(self.queue.spec.redis, self.secrets_dir, url=self.url)
 
     @cached_property
     def commands(self) -> Commands:
@@ -144,7 +149,11 @@ class Several:
 async def serve_queues(
     name: str, settings: Sequence[Setting], open_process: Open, *, seconds: float | None = None
 ) -> None:
-    """Serve one queue or several in one process; the host and the ports are those of the first setting."""
+    """Serve one queue or several in one process, once the keys are mounted that it reads when it begins.
+
+    The host and the ports are those of the first setting.
+    """
+    await missing.wait(name, settings)
     opened: list[Opened] = []
     async with AsyncExitStack() as stack:
         for setting in settings:
@@ -191,7 +200,7 @@ async def serve(
 ) -> None:
     """Run a process for `seconds`, or until a signal; stopping may take `stop_seconds` and three timeouts of Redis."""
     setting, timeout_seconds = settings[0], max(each.address.timeout_seconds for each in settings)
-    async with _signals() as (stop, hurry):
+    async with signals() as (stop, hurry):
         # A restart does not help while Redis hangs: a step may wait for an earlier batch, and then for its own.
         patience = max(STUCK_AFTER_SECONDS, 4 * timeout_seconds)
         probes = Probes(process, families, patience)
@@ -226,36 +235,3 @@ async def serve(
 async def _bounded(stop: asyncio.Event, seconds: float) -> None:
     await stop.wait()
     end_within(seconds + EXIT_SECONDS, 1)
-
-
-@asynccontextmanager
-async def _signals() -> AsyncIterator[tuple[asyncio.Event, asyncio.Event]]:
-    """The first SIGTERM or SIGINT sets `stop`, the second `hurry`."""
-    loop, stop, hurry = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-
-    def signalled() -> None:
-        if stop.is_set():
-            hurry.set()
-        stop.set()
-
-    for number in SIGNALS:
-        loop.add_signal_handler(number, signalled)
-    keeping = asyncio.create_task(_keep(signalled))
-    try:
-        yield stop, hurry
-    finally:
-        keeping.cancel()
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
-
-
-async def _keep(signalled: Callable[[], None]) -> None:
-    """Restore the handlers of signals that a coroutine of the user has replaced: the process must end when asked."""
-    ours = {number: signal.getsignal(number) for number in SIGNALS}
-    while True:
-        await asyncio.sleep(RESTORE_SECONDS)
-        for number in SIGNALS:
-            if signal.getsignal(number) is not ours[number]:
-                asyncio.get_running_loop().add_signal_handler(number, signalled)
-                ours[number] = signal.getsignal(number)
-                log.warning("signal_handler_restored", extra={"fields": {"signal": number.name}})

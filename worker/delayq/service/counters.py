@@ -13,6 +13,8 @@ from delayq.contract import metrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from delayq.contract.files import Reference
+
 
 class Buckets:
     """A histogram of seconds."""
@@ -67,7 +69,7 @@ class ProcessCounters:
     queue: str
     redis_errors: int = 0
     loop_errors: Counter[str] = field(default_factory=Counter)
-    lacks: Callable[[], Mapping[str, str]] = dict
+    lacks: Callable[[], Mapping[Reference, str]] = dict
     """Looks at the mounted files of HTTP services: those that cannot be used yet, and why."""
 
 

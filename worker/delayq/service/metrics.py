@@ -13,6 +13,7 @@ from delayq.service.exposition import Family, Sample
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from delayq.contract.files import Reference
     from delayq.contract.metrics import DurabilityRisk, Metric, Outage
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.results import Counts, ParkedKind
@@ -28,8 +29,15 @@ def process_families(counters: ProcessCounters) -> Iterable[Family]:
     yield _family(
         m.LOOP_ERRORS, {(counters.queue, loop): count for loop, count in counters.loop_errors.items()}
     )
-    files = islice(counters.lacks(), m.MOST_AWAITED)
-    yield _family(m.AWAITED_FILES, {(counters.queue, file): 1 for file in files})
+    yield missing_references({counters.queue: counters.lacks()})
+
+
+def missing_references(by_queue: Mapping[str, Iterable[Reference]]) -> Family:
+    """Return the keys that a process waits for, by queue."""
+    return _family(
+        m.MISSING_REFERENCES,
+        {(queue, *each): 1 for queue, found in by_queue.items() for each in islice(found, m.MOST_MISSING)},
+    )
 
 
 def eraser_families(counters: ProcessCounters, shards: int, outage: Outage | None) -> Iterable[Family]:

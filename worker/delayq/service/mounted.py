@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from os import stat_result
     from pathlib import Path
 
+    from delayq.contract.files import Reference
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -31,14 +33,14 @@ class Mounted(Generic[T]):
         parse: Callable[[bytes], T],
         *,
         field: str,
-        what: str = "the Secret",
+        reference: Reference | None = None,
         awaited: bool = False,
     ) -> None:
         """InvalidDocument when the first read fails, unless the file is `awaited`.
 
-        `parse` raises it, too, without quoting the value. Errors name the `field` of the document, and `what` to mount.
+        `parse` raises it, too, without quoting the value. Errors name the `field` of the document, and what to mount.
         """
-        self._path, self._parse, self._field, self.what = path, parse, field, what
+        self._path, self._parse, self._field, self.reference = path, parse, field, reference
         self._version: tuple[int, int, int] | None = None  # None: no value has been read yet
         self._problem = ""  # why the file cannot be read again, as the log has it
         if not awaited:
@@ -58,7 +60,8 @@ class Mounted(Generic[T]):
             version = _version(self._path.stat())
             self._value = self._parse(_content(self._path))
         except OSError as error:
-            hint = f"mount {self.what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
+            what = self.reference or "the Secret"
+            hint = f"mount {what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
             raise InvalidDocument(
                 f"{self._field}: cannot read {self._path}: {error.strerror} ({hint})"
             ) from error

@@ -14,6 +14,7 @@ from delayq.protocol.alarm import Alarm
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from delayq.contract.files import Reference
     from delayq.worker.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class AwaitedFiles:
 
     name, blocks = "awaited_files", False
 
-    def __init__(self, lacks: Callable[[], Mapping[str, str]], slots: Slots) -> None:
+    def __init__(self, lacks: Callable[[], Mapping[Reference, str]], slots: Slots) -> None:
         """`lacks` looks at the files, and returns those that cannot be used and why."""
         self._lacks, self._slots = lacks, slots
         self.waits_for = ""

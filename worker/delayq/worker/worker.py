@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import Spec
+    from delayq.contract.files import Reference
     from delayq.guards import Guard
     from delayq.guards.coverage import Coverage
     from delayq.handlers.base import Batch, Kinds
@@ -110,7 +111,7 @@ class Worker:
         self.services.add(Unparking(commands, self._renewal_connection, self.slots, kinds))
         self.services.open()
 
-    def await_files(self, lacks: Callable[[], Mapping[str, str]]) -> None:
+    def await_files(self, lacks: Callable[[], Mapping[Reference, str]]) -> None:
         """Claim nothing until `lacks`, which looks at the handler's mounted files, returns nothing."""
         if lacks():
             self.services.add(AwaitedFiles(lacks, self.slots))

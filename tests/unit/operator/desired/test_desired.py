@@ -16,12 +16,12 @@ import pytest
 import yaml
 from delayq.client.document import parse_text
 from delayq.contract import SpecError
+from delayq.processes.missing import needed
 from delayq_operator.base import names
 from delayq_operator.base.objects import at
-from delayq_operator.desired import desired, erase_job, referenced
+from delayq_operator.desired import desired, erase_job
 from delayq_operator.desired.config import config_map, for_pods, stamped
 from delayq_operator.desired.pod import LISTEN
-from delayq_operator.desired.reads import References
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -241,51 +241,35 @@ def test_the_key_of_a_routed_kind_goes_to_workers_alone() -> None:
     assert found == {"worker": KEY}
 
 
-def test_what_only_a_service_uses_is_awaited_by_the_process_and_not_read_by_the_operator() -> None:
-    """A path has one source: the key that Redis needs, too, is one that the kubelet waits for."""
+def test_every_key_is_optional_for_the_kubelet_and_processes_wait_for_it() -> None:
+    """Each object is one source, with the keys in use only: a private key beside a certificate is not mounted."""
     token, key = {"name": "shared", "key": "token"}, {"name": "shared", "key": "password"}
     service = {
         "url": "https://x",
         "secretHeaders": {"A": token, "B": key},
-        "caConfigMapRef": {"name": "trust"},
+        "caConfigMapRef": {"name": "shared"},
     }
     redis = {"standalone": {"host": "redis"}, "auth": {"passwordSecretRef": {"name": "shared"}}}
     of = queue(redis=redis, handler={**CODE, "kinds": {"push": {"http": service}}})
     _, *sources = pods(of)["worker"]["spec"]["volumes"][0]["projected"]["sources"]
-    assert [next(iter(each.values())) for each in sources] == [
-        {"name": "shared", "items": [{"key": "password", "path": "secrets/shared/password"}]},
-        {"name": "shared", "items": [{"key": "token", "path": "secrets/shared/token"}], "optional": True},
-        {
-            "name": "trust",
-            "items": [{"key": "ca.crt", "path": "secrets/_configmaps/trust/ca.crt"}],
-            "optional": True,
-        },
+    keys = [{"key": key, "path": f"secrets/shared/{key}"} for key in ("password", "token")]
+    trust = [{"key": "ca.crt", "path": "secrets/_configmaps/shared/ca.crt"}]
+    assert sources == [
+        {"configMap": {"name": "shared", "items": trust, "optional": True}},
+        {"secret": {"name": "shared", "items": keys, "optional": True}},
     ]
     assert _mounted(pods(of)["scanner"]) == {"shared/password"}
-    assert referenced(of) == References(
-        secrets=frozenset({"shared"}), awaited=frozenset({("ConfigMap", "trust")})
-    )
 
 
-def test_an_authority_in_a_config_map_is_mounted_where_processes_read_it() -> None:
-    redis = {"standalone": {"host": "redis"}, "tls": {"caConfigMapRef": {"name": "redis"}}}
-    for pod in pods(queue(redis=redis)).values():
-        _, source = pod["spec"]["volumes"][0]["projected"]["sources"]
-        item = {"key": "ca.crt", "path": "secrets/_configmaps/redis/ca.crt"}
-        assert source == {"configMap": {"name": "redis", "items": [item]}}
-    assert referenced(queue(redis=redis)) == References(config_maps=frozenset({"redis"}))
-
-
-def test_referenced_is_what_the_document_and_the_templates_name() -> None:
-    found = referenced(queue(RICH))
-    assert found.secrets == {"shop-redis", "sentinel-auth", "redis-tls", "shop-db"}
-    assert found.awaited == {("Secret", "signing")}
-    assert found.config_maps == {"app-env", "models"}
-    env = [
-        {"name": f"V{at}", "valueFrom": {"secretKeyRef": {"name": f"s{at}", "key": "a"}}} for at in range(101)
-    ]
-    with pytest.raises(SpecError, match="at most 100 Secrets and ConfigMaps"):
-        referenced(queue(worker={"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}))
+@pytest.mark.parametrize(("guard", "check", "_readers"), [*WHO_READS, (None, None, {})])
+def test_a_process_waits_only_for_what_its_pods_mount(
+    guard: Object | None, check: Object | None, _readers: object
+) -> None:
+    of = queue(RICH, guard=guard, recovery={"check": check} if check else {})
+    for component, made in pods(of).items():
+        waits = {f"{each.name}/{each.key}" for each in needed(component, of, redis=True)}
+        assert waits <= _mounted(made)
+        assert "shop-redis/password" in waits
 
 
 # --- Whose image scanners and reapers run.

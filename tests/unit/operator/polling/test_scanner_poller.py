@@ -16,9 +16,9 @@ from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape.worker_stats import WorkerStats
 from delayq_operator.status import guards
-from delayq_operator.status.awaited import AwaitedFiles
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import Latenesses
+from delayq_operator.status.missing import MissingReferences
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.scrape.test_backlog import scanner
@@ -114,10 +114,10 @@ def scraper(clock: Clock) -> ScannerPoller:  # noqa: ARG001 -- the clock first
     )
     configs = ScalingConfigs(queues)
     guards, lateness = Guards(configs, work), Latenesses(configs, work)
-    awaited = AwaitedFiles(configs, work)
+    missing = MissingReferences(configs, work)
     scaler = cast("Autoscaler", evaluations)
     return ScannerPoller(
-        inventory, configs, scaler, guards=guards, lateness=lateness, awaited=awaited, work=work
+        inventory, configs, scaler, guards=guards, lateness=lateness, missing=missing, work=work
     )
 
 
@@ -180,11 +180,11 @@ async def test_many_pods_that_do_not_answer_take_a_bounded_time(scraper: Scanner
     assert scraper.read_error(ORDERS) == "p000 does not answer"
 
 
-async def test_a_file_that_scanners_wait_for_is_reconciled_when_it_changes(scraper: ScannerPoller) -> None:
-    ref, file = {"name": "shop", "key": "token"}, "key token of Secret shop"
+async def test_a_key_that_scanners_wait_for_is_reconciled_when_it_changes(scraper: ScannerPoller) -> None:
+    ref = {"name": "shop", "key": "token"}
     http = {"url": "https://shop/", "secretHeaders": {"Authorization": ref}}
     scraper._queues.seen(known(ORDERS, 10, version=101, recovery={"check": {"http": http}}))
-    waits: list[Sample] = [("delayq_awaited_files", {"queue": "orders", "file": file}, 1.0)]
+    waits: list[Sample] = [("delayq_missing_references", {"queue": "orders", "kind": "Secret", **ref}, 1.0)]
     work, times = cast("Enqueued", scraper._work), []
     for answer in (LEADS, [*LEADS, *waits], [*LEADS, *waits], LEADS):
         await read(scraper, Answers(a=answer))

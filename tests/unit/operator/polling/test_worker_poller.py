@@ -15,9 +15,9 @@ from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scrape import worker_stats
 from delayq_operator.scrape.worker_stats import WorkerStats
 from delayq_operator.status import guards, lateness
-from delayq_operator.status.awaited import AwaitedFiles
 from delayq_operator.status.guards import Guards
 from delayq_operator.status.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
+from delayq_operator.status.missing import MissingReferences
 from delayq_operator.status.view import WINDOW_SECONDS, StartedTasks
 
 from tests.unit.operator.fakes import Clock
@@ -66,9 +66,9 @@ class World:
         configs, self.enqueued = ScalingConfigs(queues), Enqueued()
         work, scaler = cast("WorkQueue", self.enqueued), cast("Autoscaler", self.evaluations)
         guards, self.lateness = Guards(configs, work), Latenesses(configs, work)
-        awaited = AwaitedFiles(configs, work)
+        missing = MissingReferences(configs, work)
         self.survey = WorkerPoller(
-            inventory, configs, scaler, guards=guards, lateness=self.lateness, awaited=awaited
+            inventory, configs, scaler, guards=guards, lateness=self.lateness, missing=missing
         )
 
     async def visit(self) -> float:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.contract.files import Reference
 from delayq.contract.metrics import horizon_label
 from delayq.protocol.due_histogram import DueHistogram
 from delayq.protocol.results import Counts, ParkedKind
@@ -123,17 +124,24 @@ def test_kinds_of_parked_tasks_add_up_and_names_that_cannot_be_are_ignored() -> 
     )
 
 
-def test_files_that_a_scanner_lacks_count_if_the_spec_names_them_for_its_check() -> None:
+A = Reference("Secret", "shop", "a")
+
+
+def test_keys_that_a_scanner_lacks_count_if_the_spec_names_them() -> None:
     """A change is a state, and not a number: it is reported at once."""
     counters = ProcessCounters(
-        "scanner", "orders", lacks=lambda: {"key a of Secret shop": "", "call 555-0100": ""}
+        "scanner", "orders", lacks=lambda: {A: "", Reference("ConfigMap", "call", "555-0100"): ""}
     )
     lacking = list(samples(render(scanner_metrics.process_families(counters)).decode()))
     reading = Reading([scanner({0: True}), lacking])
-    found = backlog(reading, NOW, frozenset({"key a of Secret shop", "key b of Secret shop"}))
-    assert found.awaited == ("key a of Secret shop",)
-    assert found.turned(replace(found, awaited=()), allowed_seconds=10.0)
-    assert backlog(reading, NOW).awaited == ()
+    found = backlog(reading, NOW, frozenset({A, Reference("Secret", "shop", "b")}))
+    assert found.missing == (A,)
+    assert found.turned(replace(found, missing=()), allowed_seconds=10.0)
+    assert backlog(reading, NOW).missing == ()
+    waits = backlog(Reading([lacking]), NOW, [A])
+    assert (waits.missing, waits.begun, found.begun) == ((A,), False, True), (
+        "one that runs says whether Redis does"
+    )
 
 
 def test_a_scanner_exports_the_most_frequent_of_many_unknown_kinds() -> None:

@@ -9,8 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.contract.files import key_of
-from delayq.contract.metrics import DURABILITY_RISKS, KINDS_SAMPLED, MOST_AWAITED, MOST_KINDS, OUTCOMES
+from delayq.contract.files import Reference
+from delayq.contract.metrics import DURABILITY_RISKS, KINDS_SAMPLED, MOST_KINDS, MOST_MISSING, OUTCOMES
 from delayq.contract.queue import MOST_SHARDS
 from delayq.service.counters import WorkerCounters
 from delayq.service.exposition import render
@@ -158,13 +158,13 @@ async def test_a_worker_of_as_many_kinds_as_it_reports_fits() -> None:
     assert sum(name == "delayq_worker_kind_runs_total" for name, _, _ in found) == MOST_KINDS + 1
 
 
-async def test_files_of_the_longest_names_fit() -> None:
+async def test_references_of_the_longest_names_fit() -> None:
     name, key = ".".join(["s" * 63] * 4)[:253], "k" * 253
-    files = {key_of("ConfigMap", name, f"{number:02}{key[2:]}"): "" for number in range(MOST_AWAITED + 9)}
+    files = {Reference("ConfigMap", name, f"{number:02}{key[2:]}"): "" for number in range(MOST_MISSING + 9)}
     counters = WorkerCounters("worker", "q" * 253, lacks=lambda: files)
     found = await asked(body(render(process_families(counters))), OF_A_WORKER)
     assert isinstance(found, list)
-    assert [labels["file"] for _, labels, _ in found] == [*files][:MOST_AWAITED]
+    assert [(has["kind"], has["name"], has["key"]) for _, has, _ in found] == [*files][:MOST_MISSING]
 
 
 async def test_a_queue_of_all_shards_and_kinds_fits_and_one_of_one_shard_may_say_less() -> None:

@@ -131,8 +131,8 @@ def test_a_worker_that_waited_for_redis_does_not_teach_either() -> None:
 def test_a_worker_that_waited_for_a_secret_does_not_teach_either() -> None:
     """It claims when the Secret is there, however long that takes."""
     stats, waits = WorkerStats({}), worker("waits", 1000)
-    file = {"queue": "orders", "file": "key token of Secret shop"}
-    stats.take(waits, [("delayq_awaited_files", file, 1.0)], NOW - 500)
+    key = {"queue": "orders", "kind": "Secret", "name": "shop", "key": "token"}
+    stats.take(waits, [("delayq_missing_references", key, 1.0)], NOW - 500)
     stats.take(waits, says(NOW), NOW)
     assert stats.lead.seconds is None
 

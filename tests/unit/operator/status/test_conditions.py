@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.contract import Problem
+from delayq.contract.files import Reference
 from delayq.contract.metrics import DURABILITY_RISKS
 from delayq.contract.outages import REMEDIES
 from delayq.scaling import Sample
@@ -46,9 +47,12 @@ BY_OTHERS = Scale(replicas=0, reason="ExternalAutoscaler", message="0 workers")
 GUARDED = queue(guard={"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}})
 GUARD_DOWN = GuardCounts(unable=3)
 HTTP = {"url": "https://shop/", "secretHeaders": {"Authorization": {"name": "shop", "key": "token"}}}
+TOKEN, PASSWORD = Reference("Secret", "shop", "token"), Reference("Secret", "login", "password")
+UNBEGUN = replace(UNREACHED, missing=(PASSWORD,), begun=False)
+"""What scanners say that cannot begin without a key."""
 AWAITS_A_KEY: dict[str, Any] = {
     "queue": queue(recovery={"check": {"http": HTTP}}),
-    "backlog": replace(HEALTHY, awaited=("key token of Secret shop",)),
+    "backlog": replace(HEALTHY, missing=(TOKEN,)),
 }
 ERASING = Erasing(message="Job orders-erase erases the tasks.")
 LATE_AT_WORK = replace(LATE, in_flight=8)
@@ -99,7 +103,7 @@ PARKED = replace(
 OBSTACLES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Deleting", {"erasing": ERASING}),
     ("InvalidSpec", {"problems": PROBLEM}),
-    ("ReferenceNotFound", {"missing": ("Secret shop-db",)}),
+    ("ReferenceNotFound", {"backlog": UNBEGUN, "scanner": STARTING}),
     ("Unreachable", {"backlog": UNREACHED}),
     ("PartiallyUnreachable", {"backlog": PARTLY}),
     ("ScannersNotReady", {"scanner": STARTING}),
@@ -115,6 +119,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("AsExpected", view(worker=ASLEEP, queue=EXTERNAL, scale=BY_OTHERS)),  # an HPA may want none
         ("NoWorkers", view(worker=ASLEEP)),  # a fixed number stays there
         ("AsExpected", view(worker=ROLLING)),  # the old ones still work
+        ("ReferenceNotFound", view(missing_in_workers=(TOKEN,), worker=STARTING)),
+        ("AsExpected", view(missing_in_workers=(TOKEN,))),  # of a rollout: old workers run
         ("AsExpected", view(**AWAITS_A_KEY)),  # a check is asked after a crash only
         ("AsExpected", view(backlog=None)),  # unknown, but scanners are ready, which takes Redis
         ("PolicyViolation", view(forbidden=PROBLEM)),
@@ -145,10 +151,9 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ),
     ],
     "Accepted": [
-        ("InvalidSpec", view(problems=PROBLEM, missing=("Secret shop-db",))),
+        ("InvalidSpec", view(problems=PROBLEM)),
         ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
-        ("PolicyViolation", view(forbidden=PROBLEM, missing=("Secret shop-db",))),
-        ("ReferenceNotFound", view(missing=("Secret shop-db",))),
+        ("PolicyViolation", view(forbidden=PROBLEM)),
         ("Valid", view(unserved=("PodMonitor",))),
     ],
     "BackendAvailable": [
@@ -159,6 +164,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("ScannersReady", view(backlog=None, unread="no route")),
         ("NoScanners", view(backlog=None, scanner=ASLEEP)),
         ("MetricsUnavailable", view(backlog=None, scanner=STARTING)),
+        ("MetricsUnavailable", view(backlog=UNBEGUN, scanner=STARTING)),
     ],
     "DurabilityMet": [
         *[(reason, view(backlog=replace(HEALTHY, risks=(risk,)))) for risk, (reason, _) in RISKS.items()],
@@ -237,8 +243,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("PodsRejected", view(podless_run=True)),
         ("RolloutPaused", view(worker=replace(RUNNING, paused=True))),
         ("PodsFailing", view(troubles={"worker": "orders-worker-1: CrashLoopBackOff: no module"})),
-        ("CheckUnusable", view(**AWAITS_A_KEY)),
-        ("PodsFailing", view(**AWAITS_A_KEY, troubles={"worker": "orders-worker-1: CrashLoopBackOff"})),
+        ("ReferenceNotFound", view(**AWAITS_A_KEY)),
+        ("ReferenceNotFound", view(**AWAITS_A_KEY, troubles={"reaper": "orders-reaper-1: DeadlineExceeded"})),
         ("AsExpected", view(erasing=ERASING)),
         ("EraseFailed", view(erasing=replace(ERASING, failed=True))),
         ("NameConflict", view(taken=("Deployment orders-worker",), foreign=("container a",))),
@@ -442,7 +448,7 @@ def test_there_are_words_for_every_risk_that_scanners_tell_of() -> None:
 def test_a_check_without_its_key_is_named_with_what_decides_meanwhile_and_what_to_do() -> None:
     [told] = [each for each in readiness.everything(view(**AWAITS_A_KEY)) if each.type == "Degraded"]
     assert told.message == (
-        "Scanners cannot call spec.recovery.check of queue orders: they wait for key token of Secret shop. "
-        "Until then, onFailure (Wait) decides about each task whose lease expires. Create or correct the key: "
-        "it is read within two minutes. `kubectl logs deployment/orders-scanner` has what is wrong, as secret_awaited."
+        "key token of Secret shop not found, or not usable, in namespace shop. Create or correct it: the pods that "
+        "wait for it read it within two minutes, without a restart. spec.recovery.check cannot be called without it: "
+        "until then, onFailure (Wait) decides about each task whose lease expires."
     )

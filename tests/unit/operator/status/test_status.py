@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.contract.files import Reference
 from delayq.scaling import Sample, sentence
 from delayq_operator.base.phrases import timestamp
 from delayq_operator.cache.workload import Workload
@@ -155,7 +156,7 @@ BLIND = view(backlog=None, unread="orders-scanner-1: no route")
 AT_ONCE, NOW_AND_THEN, NEVER = 0.0, NUMBERS_SECONDS - 2, None
 WRITES: dict[str, tuple[View, View, float | None]] = {
     "a worker more": (view(), view(worker=replace(RUNNING, pods=2)), AT_ONCE),
-    "a missing Secret": (view(), view(missing=("Secret shop-db",)), AT_ONCE),
+    "a missing Secret": (view(), view(missing_in_workers=(Reference("Secret", "shop-db", "url"),)), AT_ONCE),
     "measured later": (view(backlog=BUSY), view(backlog=replace(BUSY, read_at=NOW + 5)), NEVER),
     "a task more": (view(backlog=BUSY), view(backlog=replace(BUSY, due=13)), NOW_AND_THEN),
     "one of 48,210": (view(backlog=BUSY), view(backlog=replace(BUSY, scheduled=48_211)), NEVER),

@@ -12,7 +12,7 @@ from delayq.cli.doctor.findings import Finding, failed, ok, skipped, unreachable
 from delayq.cli.exits import CommandError
 from delayq.cli.guarded import VARIABLE, need_sqlalchemy, place
 from delayq.connection.address import secrets_dir
-from delayq.contract.files import CONFIG_FILE, secret_path
+from delayq.contract.files import CONFIG_FILE
 from delayq.errors import DelayQError, GuardUnavailable, InvalidDocument, Retry
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _elsewhere(target: Target, spec: Guard) -> Finding | None:
     """Return a finding if the guard's Secret is not here: scanner pods and forwarded ports do not have it."""
     secret = spec.redlock.urls_secret_ref if spec.redlock else spec.sql and spec.sql.database_secret_ref
     by_variable = spec.sql is not None and os.environ.get(VARIABLE)
-    if not secret or by_variable or secret_path(secrets_dir(), secret.name, secret.key).exists():
+    if not secret or by_variable or secret.reference.file(secrets_dir()).exists():
         return None
     shown = "the condition GuardAvailable shows whether workers can use it"
     said = f"not checked, its Secret {secret.name} is not here: {shown}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from delayq.contract.files import secret_path
+from delayq.contract.files import DATABASE_URL
 from delayq.errors import InvalidDocument
 from delayq.guards.sql import urls
 from delayq.service.mounted import Mounted
@@ -68,26 +68,22 @@ def always(url: URL) -> Source:
     return lambda: url
 
 
-URL_VARIABLE: Final = "DELAYQ_DATABASE_URL"
-
-
 def source(spec: SqlGuard, secrets_dir: Path, url: str | None = None) -> Source:
     """Return the source of the URL: `url`, else $DELAYQ_DATABASE_URL, else the mounted Secret."""
     kind = type(spec).__name__
     field = f"spec.guard.{kind[0].lower()}{kind[1:]}.databaseSecretRef"
-    given = url or os.environ.get(URL_VARIABLE)
+    given = url or os.environ.get(DATABASE_URL)
     if given:
         try:
             found = urls.parse(given)
         except InvalidDocument as error:
-            raise InvalidDocument(f"{'--database' if url else '$' + URL_VARIABLE}: {error}") from None
+            raise InvalidDocument(f"{'--database' if url else '$' + DATABASE_URL}: {error}") from None
         if not url:
-            fields = {"variable": URL_VARIABLE, "instead_of": field}
+            fields = {"variable": DATABASE_URL, "instead_of": field}
             log.info("database_overridden", extra={"fields": {**fields, "where": urls.where(found)}})
         return always(found)
     secret = spec.database_secret_ref
-    path = secret_path(secrets_dir, secret.name, secret.key)
-    return Mounted(path, _usable, field=field).read
+    return Mounted(secret.reference.file(secrets_dir), _usable, field=field, reference=secret.reference).read
 
 
 def _usable(content: bytes) -> URL:

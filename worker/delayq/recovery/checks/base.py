@@ -10,6 +10,7 @@ from delayq.protocol.results import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from delayq.contract.files import Reference
     from delayq.protocol.envelope import Task
 
 
@@ -31,7 +32,7 @@ class Check(Protocol):
     def stuck(self) -> int:
         """The number of threads that still run cancelled checks; each reduces the concurrency by one."""
 
-    def lacks(self) -> Mapping[str, str]:
+    def lacks(self) -> Mapping[Reference, str]:
         """Return the mounted files without which it gives no verdict and that cannot be used yet, and why."""
 
     async def start(self) -> None:

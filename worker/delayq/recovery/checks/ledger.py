@@ -8,6 +8,7 @@ from delayq.protocol.results import Verdict
 from delayq.recovery.checks.base import Answer
 
 if TYPE_CHECKING:
+    from delayq.contract.files import Reference
     from delayq.guards import Guard
     from delayq.protocol.envelope import Task
 
@@ -27,7 +28,7 @@ class LedgerCheck:
         """The check closes the guard."""
         self._guard = guard
 
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> dict[Reference, str]:
         """Need no file of an HTTP service."""
         return {}
 

@@ -12,6 +12,7 @@ from delayq.handlers.threads import Threads
 from delayq.recovery.checks.base import Answer, verdict_of
 
 if TYPE_CHECKING:
+    from delayq.contract.files import Reference
     from delayq.handlers.base import HandlerCall
     from delayq.protocol.envelope import Task
 
@@ -37,7 +38,7 @@ class PythonCheck:
         """The number of threads that still run cancelled checks."""
         return self._threads.abandoned
 
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> dict[Reference, str]:
         """Need no file of an HTTP service."""
         return {}
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import redis
 import yaml
@@ -34,7 +33,7 @@ from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.resources import install_crd
 from tests.cluster.harness.rest import APPLY
 from tests.processes import Process
-from tests.servers import PREFERRED, RedisServer, free_port
+from tests.servers import PREFERRED, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -94,19 +93,18 @@ async def _measure(
     spec = {
         "redis": {"standalone": {"host": "127.0.0.1"}},
         "handler": {"python": {"callable": "benchmarks.handlers:noop"}},
+        "schedules": {},
     }
     head = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": QUEUE}}
     document.write_text(yaml.safe_dump({**head, "spec": spec}))
     argv = (sys.executable, "-m", "delayq", "scanner", "--config", str(document), "--redis", server.url)
-    scanner = Process.start(*argv, "--port", "0", "--horizons-port", str(port := free_port()))
+    scanner = Process.start(*argv, "--port", "0")
     apply = partial(_apply, cluster) if cluster else None
     try:
         scanner.wait_line('"leadership_acquired"')
         with redis.Redis(port=server.port) as counting:
             async with Client(server.url, queue=QUEUE) as client:
                 _print("no schedules", await _idle(counting, scanner.pid, options.seconds))
-                if cluster:
-                    urlopen(f"http://127.0.0.1:{port}/metrics?schedules=1").close()  # noqa: ASYNC210
                 began = time.perf_counter()
                 for first in range(0, options.schedules, 100):
                     some = range(first, min(first + 100, options.schedules))

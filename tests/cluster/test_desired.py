@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.cluster.harness.cluster import Cluster
 
 Object = dict[str, Any]
-KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
+KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL)}
 
 
 def path(body: Object) -> str:
@@ -134,10 +134,10 @@ def test_whatever_a_document_says_its_children_are_taken_and_do_not_differ(
     cluster: Cluster, namespace: str, spec: Document
 ) -> None:
     try:
-        of = parse(documents.document(spec))
+        bodies = children(parse(documents.document(spec)), namespace)
     except SpecError:
         reject()
-    for body in children(of, namespace):
+    for body in bodies:
         live = apply(cluster, body, dryRun="All")
         assert not [*differences(body, live)], body["kind"]
         assert foreign(body, live) == []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SILENCE_SECONDS: Final = 4.0  # of 90
 REFUSING_SECONDS: Final = 6.0
 CATCH_UP_SECONDS: Final = 5.0
-WATCHED: Final = {*names.REQUIRED, *names.OPTIONAL} - {*names.LISTED_ONLY}
+WATCHED: Final = {*names.REQUIRED}
 OTHERS: Final = 6
 """The names of Secrets, those of ConfigMaps, the list of everything, the Lease, and two DelayQueues."""
 MOST_A_SECOND: Final = 2 * (len(WATCHED) + OTHERS)

@@ -21,8 +21,6 @@ PLURALS = (
     names.PLURAL,
     names.DELAY_SCHEDULE.plural,
     *(kind.plural for kind in names.CHILDREN),
-    "roles",
-    "rolebindings",
 )
 
 
@@ -44,13 +42,13 @@ def test_after_a_restart_every_object_is_the_same_to_the_byte_and_none_has_anyth
         world = World(cluster, operator, namespace)
         for number in range(queues):
             policy = "Delete" if number % 2 else "Retain"
-            world.create(f"queue-{number}", reaper={"suspend": True}, deletionPolicy=policy)
+            world.create(f"queue-{number}", reaper={"suspend": True}, deletionPolicy=policy, schedules={})
         kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
         spec: dict[str, Any] = {"queueRef": {"name": "queue-0"}, "everySeconds": 3600}
         world.make(names.DELAY_SCHEDULE.plural, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
         patience = 30 + queues
         eventually(lambda: len(world.items("cronjobs")) == queues, timeout_s=patience, what="all are made")
-        eventually(lambda: world.there("roles", "queue-0-scanner"), what="the Role of the schedule")
+        eventually(lambda: world.there("rolebindings", "queue-0-scanner"), what="the rights of its scanners")
         for number in range(queues):
             world.settle(f"queue-{number}")
         eventually(lambda: operator.metric("delayq_operator_workqueue_depth") == 0, timeout_s=patience)
@@ -62,7 +60,7 @@ def test_after_a_restart_every_object_is_the_same_to_the_byte_and_none_has_anyth
         "deployments",
         "cronjobs",
         "configmaps",
-        "roles",
+        "rolebindings",
     }
     assert [path for path, text in before.items() if "kopf" in text] == []
     finalizers = {

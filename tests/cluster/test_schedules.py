@@ -1,6 +1,6 @@
 """DelaySchedules on a real API server: scanners watch them, and no occurrence is lost or doubled, whatever goes first.
 
-Scanners and workers are processes of this host (harness/node.py), with the token and the Role of their queue.
+Scanners and workers are processes of this host (harness/node.py), with the token of their account.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 import yaml
 from delayq import SyncClient
 from delayq_operator.base import names
+from delayq_operator.desired import token
 
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.rest import Refused
@@ -28,6 +29,7 @@ from tests.cluster.test_end_to_end import document
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.cluster.harness.container import Container
     from tests.cluster.harness.node import ProcessNode
     from tests.cluster.harness.rest import Object
     from tests.cluster.world import World
@@ -110,11 +112,12 @@ def test_a_schedule_runs_through_edits_deaths_of_scanners_and_the_deletion_of_it
     """The schedule is there before its queue. The queue goes, with its tasks kept, and comes back."""
     make(world, "poll", **POLL)
     until(world, "poll", "Ready False QueueNotFound")
-    orders = document(world, redis)
+    orders = document(world, redis, schedules={})
     world.make(names.PLURAL, orders)
     status = until(world, "poll", "Ready True Scheduled")
     assert len(status["nextTimes"]) == 5
-    assert [each["status"] for each in status["conditions"] if each["type"] != "Ready"] == ["False", "False"]
+    found = {each["type"]: each["reason"] for each in status["conditions"]}
+    assert found == {"Accepted": "Valid", "Ready": "Scheduled", "Suspended": "NotSuspended"}
     with each_second_once(redis, "poll"):
         edit(world, "poll", task={"payload": "2"})
         until(world, "poll", "Ready True Scheduled")
@@ -142,7 +145,7 @@ def test_suspending_and_deleting_remove_what_was_created_ahead(
     redis: RedisServer,
 ) -> None:
     """Also a deletion that no scanner saw. A change is applied within seconds of a document that is watched."""
-    world.make(names.PLURAL, document(world, redis))
+    world.make(names.PLURAL, document(world, redis, schedules={}))
     world.until("Ready", "True", timeout_s=40)
     for name in ("hourly", "daily", "unseen"):
         make(world, name, everySeconds=60, startTime="2026-01-01T00:00:00Z", task={"payload": f'"{name}"'})
@@ -170,7 +173,7 @@ def test_suspending_and_deleting_remove_what_was_created_ahead(
         "deleted; removed "
     )
     world.patch(names.PLURAL, "orders", {"spec": {"scanner": {"replicas": 0}}})
-    until(world, "unseen", "Ready False NoScanner", timeout_s=60)
+    until(world, "unseen", "Ready False NoScanners", timeout_s=60)
     eventually(lambda: not world.pods("scanner"), timeout_s=60, what="no scanner is left")
     world.delete(PLURAL, "unseen")
     world.delete(PLURAL, "hourly")
@@ -198,7 +201,7 @@ def test_what_is_wrong_is_told(
     ):
         with pytest.raises(Refused, match=words):
             make(world, "wrong", **spec)
-    world.make(names.PLURAL, document(world, redis))
+    world.make(names.PLURAL, document(world, redis, schedules={}))
     world.until("Ready", "True", timeout_s=40)
     make(world, "fine", everySeconds=3600)
     until(world, "fine", "Ready True Scheduled")
@@ -212,15 +215,15 @@ def test_what_is_wrong_is_told(
         ),
     ):
         make(world, name, **spec)
-        status = until(world, name, "InvalidSpec True InvalidSpec")
-        assert words in status["conditions"][-1]["message"]
+        status = until(world, name, "Accepted False InvalidSpec")
+        assert words in status["conditions"][0]["message"]
         assert words in eventually(partial(events, world, name, "InvalidSpec"), what="the event")[0]
     edit(world, "nowhere", timeZone="Europe/Lisbon")
-    until(world, "nowhere", "InvalidSpec False Valid")
+    until(world, "nowhere", "Accepted True Valid")
     with SyncClient(redis.url, queue="orders") as client:
         [record] = [each for each in client.schedules() if each.name == "fine"]
         assert record.owner == "kubernetes"
-        shown = world.kubectl("get", "dqs", "fine", "-o", "wide")
+        shown = world.kubectl("get", "dsched", "fine", "-o", "wide")
     plugin = Plugin(world.cluster, world.namespace)
     nights = plugin.run("schedules", "next", "nowhere", "--count=2", "--from=2026-03-27T12:00:00Z").stdout
     assert [line.split()[1:6] for line in nights.splitlines()[1:]] == [
@@ -228,6 +231,78 @@ def test_what_is_wrong_is_told(
         ["2026-03-29T00:00:00.000Z", "Sun", "2026-03-29", "00:00:00", "WET"],
     ]
     assert shown.splitlines()[1].split()[:3] == ["fine", "orders", "3600"]
+
+
+def waiting(redis: RedisServer, name: str) -> int:
+    with SyncClient(redis.url, queue="orders") as client:
+        return client.count_many(tag=f"@{name}").tasks
+
+
+def recorded(redis: RedisServer) -> list[str]:
+    with SyncClient(redis.url, queue="orders") as client:
+        return [each.name for each in client.schedules()]
+
+
+def test_a_queue_takes_schedules_only_while_its_document_says_so(
+    process_node: ProcessNode, world: World, redis: RedisServer
+) -> None:
+    """Without `schedules`, scanners have no token; what an earlier document let in is deleted from Redis."""
+    orders = document(world, redis)
+    world.make(names.PLURAL, orders)
+    make(world, "poll", **POLL)
+    status = until(world, "poll", "Accepted False NotAllowed")
+    until(world, "poll", "Ready False NotAllowed")
+    assert 'add "schedules: {}" to its spec' in status["conditions"][0]["message"]
+    world.until("Ready", "True", timeout_s=40)
+    assert recorded(redis) == []
+    world.patch(names.PLURAL, "orders", {"spec": {"schedules": {}}})
+    until(world, "poll", "Ready True Scheduled")
+    until_ran(redis, "poll", 2)
+    assert {container.spec["name"] for container in with_token(process_node)} == {"scanner"}
+    world.patch(names.PLURAL, "orders", {"spec": {"schedules": None}})
+    until(world, "poll", "Accepted False NotAllowed")
+    eventually(lambda: not recorded(redis), timeout_s=60, what="its record is gone")
+    assert waiting(redis, "poll") == 0
+    eventually(lambda: not with_token(process_node), timeout_s=60, what="no scanner has a token")
+    assert not world.there("rolebindings", "orders-scanner")
+    world.delete(PLURAL, "poll")
+    eventually(lambda: not world.there(PLURAL, "poll"), what="nothing holds it")
+
+
+def with_token(process_node: ProcessNode) -> list[Container]:
+    return [
+        container
+        for pod in process_node.pods.values()
+        for container in pod.containers
+        if container.process is not None and not container.finished
+        if any(each["name"] == token.VOLUME for each in container.spec["volumeMounts"])
+    ]
+
+
+def test_a_schedule_that_is_deleted_while_its_queue_does_not_exist_leaves_nothing(
+    process_node: ProcessNode,  # noqa: ARG001 -- runs the pods
+    world: World,
+    redis: RedisServer,
+) -> None:
+    """Neither one that has never seen a queue, nor one whose queue went with its tasks kept, and comes back."""
+    make(world, "early", **POLL)
+    until(world, "early", "Accepted False QueueNotFound")
+    world.delete(PLURAL, "early")
+    eventually(lambda: not world.there(PLURAL, "early"), what="nothing holds it")
+    orders = document(world, redis, schedules={})
+    world.make(names.PLURAL, orders)
+    make(world, "gone", everySeconds=60, task={"payload": "1"})
+    until(world, "gone", "Ready True Scheduled")
+    eventually(lambda: waiting(redis, "gone") > 9, what="occurrences")
+    world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
+    eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=60, what="the queue is gone")
+    until(world, "gone", "Accepted False QueueNotFound")
+    assert recorded(redis) == ["gone"]  # with the tasks of the queue, which are retained
+    world.delete(PLURAL, "gone")
+    eventually(lambda: not world.there(PLURAL, "gone"), what="nothing holds it")
+    world.make(names.PLURAL, orders)
+    eventually(lambda: not recorded(redis), timeout_s=60, what="its record is gone")
+    assert waiting(redis, "gone") == 0
 
 
 def test_the_page_shows_what_the_commands_say(world: World) -> None:
@@ -239,7 +314,7 @@ def test_the_page_shows_what_the_commands_say(world: World) -> None:
         if body["kind"] == names.DELAY_SCHEDULE.kind:
             world.make(PLURAL, body)
     _, head, *rows, command, times_head, times = shown.splitlines()
-    printed = world.kubectl("get", "dqs").splitlines()
+    printed = world.kubectl("get", "dsched").splitlines()
     assert printed[0].split() == head.split()
     for row, wanted in zip(printed[1:], rows, strict=True):
         assert row.split()[:2] == wanted.split()[:2]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.cluster.harness.rest import Object
 
 ACCOUNT: Final = "delayq-operator"
-KINDS: Final = {kind.plural: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
+KINDS: Final = {kind.plural: kind for kind in (*names.CHILDREN, *names.OPTIONAL)}
 CORE: Final = {
     names.DELAY_SCHEDULE.plural: names.API_VERSION,
     "pods": "v1",

@@ -69,12 +69,12 @@ def resolves(path: str, schema: Schema) -> bool:
     [
         (
             CRD,
-            "READY DUE SCHEDULED IN-FLIGHT DEAD WORKERS DESIRED NEXT-DUE AGE",
+            "READY DUE SCHEDULED IN-FLIGHT PARKED DEAD WORKERS DESIRED NEXT-DUE AGE",
             {".metadata.creationTimestamp", ".status.backlog.oldestDueTime"},
         ),
         (
             SCHEDULE_CRD,
-            "QUEUE CRON SUSPEND READY NEXT LAST AGE",
+            "QUEUE CRON SUSPEND READY NEXT LAST LATENESS-MS REASON AGE",
             {".metadata.creationTimestamp", ".status.lastRun.startTime"},
         ),
     ],

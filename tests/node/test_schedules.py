@@ -24,7 +24,7 @@ def test_workers_are_asked_for_before_an_hourly_schedule_is_due_though_there_wer
     world: NodeWorld,
 ) -> None:
     """Its occurrence begins as soon as it is due and one is ready; and none is left afterwards."""
-    orders = Scaled.begin(world, concurrency=10)
+    orders = Scaled.begin(world, concurrency=10, schedules={})
     lead = orders.learn_lead()
     orders.until_none()
     kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
@@ -41,7 +41,7 @@ def test_workers_are_asked_for_before_an_hourly_schedule_is_due_though_there_wer
     [entry] = world.wait_entries("start", [f"@hourly@{due}"])
     assert due_s * 1000 <= entry.at_ms < max(due_s * 1000, ready_ms) + 2000
     orders.until_none()
-    assert conditions(world) == {"Ready": "True", "Suspended": "False", "InvalidSpec": "False"}
+    assert conditions(world) == {"Accepted": "True", "Ready": "True", "Suspended": "False"}
 
     def told() -> bool:
         last = world.get(PLURAL, "hourly")["status"].get("lastRun", {})

@@ -42,7 +42,7 @@ def test_lint_has_nothing_to_say() -> None:
 def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_optional() -> None:
     made = {(each["kind"], each["metadata"]["name"]) for each in rendered()}
     assert made == {
-        *(("ClusterRole", f"delayq-{each}") for each in ("edit", "operator", "view")),
+        *(("ClusterRole", f"delayq-{each}") for each in ("edit", "operator", "scanner", "view")),
         ("ClusterRoleBinding", "delayq-operator"),
         *(("CustomResourceDefinition", f"delay{each}.delayq.dev") for each in ("queues", "schedules")),
         *((kind, "delayq-operator") for kind in ("Deployment", "Service", "ServiceAccount")),
@@ -194,9 +194,38 @@ def test_without_a_lease_an_update_stops_the_old_pod_first() -> None:
 def test_in_namespaced_mode_there_is_no_right_elsewhere_and_one_lease_to_change() -> None:
     objects = rendered({"watchNamespaces": ["a", "b"], "leaderElection": {"leaseName": "mine"}})
     assert "ClusterRoleBinding" not in kinds(objects)
-    assert ("ClusterRole", "delayq-operator") not in {(o["kind"], o["metadata"]["name"]) for o in objects}
+    made = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    for name in ("delayq-operator", "delayq-scanner"):
+        assert (made.count(("ClusterRole", name)), made.count(("Role", name))) == (0, 2)
+    of_operators = [
+        rule
+        for each in objects
+        if each["metadata"]["name"] == "delayq-operator"
+        for rule in each.get("rules", ())
+    ]
+    assert not any({"roles", "clusterroles"} & {*rule["resources"]} for rule in of_operators)
     named = find(objects, "Role", "delayq-operator-leader")["rules"]
     assert [rule.get("resourceNames") for rule in named] == [None, ["mine"]]
+
+
+def test_the_operator_may_bind_the_role_of_scanners_and_write_no_role() -> None:
+    rules = [
+        rule
+        for rule in find(rendered(), "ClusterRole", "delayq-operator")["rules"]
+        if {"roles", "clusterroles", "*"} & {*rule["resources"], *rule["verbs"]}
+    ]
+    group = ["rbac.authorization.k8s.io"]
+    wanted = {
+        "apiGroups": group,
+        "resources": ["clusterroles"],
+        "resourceNames": ["delayq-scanner"],
+        "verbs": ["bind"],
+    }
+    assert rules == [wanted]
+    args = find(rendered(), "Deployment", "delayq-operator")["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ]
+    assert "--scanner-role=delayq-scanner" in args
 
 
 # --- Redis.

@@ -34,9 +34,11 @@ EVERY_MINUTE = {
 }
 
 
-def apply(client: SyncClient, name: str, **spec: Any) -> None:  # noqa: ANN401
+def apply(client: SyncClient, name: str, **spec: Any) -> int:  # noqa: ANN401
+    """Write a schedule; returns how many occurrences that removed."""
     meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
-    client.apply_schedule(parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, **spec}}))
+    of = parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, **spec}})
+    return client.apply_schedule(of).removed
 
 
 def every_minute(name: str, after_ms: int, until_ms: int) -> set[str]:

@@ -29,7 +29,11 @@ def remind(order: int) -> None: ...
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "shoptasks.py").write_text(APP)
-    spec = {"redis": {"standalone": {"host": "redis"}}, "handler": {"python": {"app": "shoptasks:app"}}}
+    spec = {
+        "redis": {"standalone": {"host": "redis"}},
+        "handler": {"python": {"app": "shoptasks:app"}},
+        "schedules": {},
+    }
     head = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": "orders"}}
     (tmp_path / "queue.yaml").write_text(yaml.safe_dump(head | {"spec": spec}))
     return tmp_path

@@ -7,29 +7,40 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.contract.document import parse_schedule
 from delayq.scanner.schedule_keeper import PAGE, ScheduleKeeper
-from delayq.schedules.record import Definition, encode
+from delayq.schedules.record import CLIENT, KUBERNETES, Definition, encode
 from delayq.service.shard_groups import ShardGroup
 
 from tests.redis.state import NOW, Shard
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from delayq.connection import AsyncConnection
 
 MINUTE = 60_000
 
 
-def put(shard: Shard, name: str, **spec: Any) -> None:  # noqa: ANN401
+def put(
+    shard: Shard,
+    name: str,
+    *,
+    owner: str = CLIENT,
+    notes: Mapping[str, object] | None = None,
+    **spec: Any,  # noqa: ANN401
+) -> None:
     meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
     of = parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60, **spec}})
-    commands, record_id, body = shard.commands, f"@{name}", encode(Definition(of, {}))
+    commands, record_id, body = shard.commands, f"@{name}", encode(Definition(of, notes or {}))
     at, room = commands.shard_of(record_id), {"max_length": 10_000, "max_bytes": 0}
-    shard.run(commands.put_schedule(record_id, body, "client", shard=at, **room))
+    shard.run(commands.put_schedule(record_id, body, owner, shard=at, **room))
 
 
-async def look(shard: Shard, connection: AsyncConnection, max_length: int = 10_000) -> None:
+async def look(
+    shard: Shard, connection: AsyncConnection, max_length: int = 10_000, *, refuses: str | None = None
+) -> None:
     spec = document({"exec": {"command": ["true"]}}, limits={"maxLength": max_length}).spec
-    keeper = ScheduleKeeper(ShardGroup(shard.commands), connection, spec, lambda: {0})
+    keeper = ScheduleKeeper(ShardGroup(shard.commands), connection, spec, lambda: {0}, refuses=refuses)
     keeper.look(0)
     await keeper.step()
 
@@ -41,7 +52,7 @@ def created(shard: Shard) -> set[str]:
 async def test_a_schedule_that_this_image_cannot_compute_does_not_hold_up_the_others(
     shard: Shard, connection: AsyncConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    zone = {"everySeconds": None, "cron": "0 3 * * *", "timeZone": "Mars/Olympus"}
+    zone: dict[str, Any] = {"everySeconds": None, "cron": "0 3 * * *", "timeZone": "Mars/Olympus"}
     put(shard, "a-bad", **zone)
     put(shard, "b-good")
     await look(shard, connection)
@@ -123,3 +134,28 @@ async def test_many_schedules_share_the_bytes_ahead_of_a_queue(
     shard.seed(shard.whole().but(schedules={**others, "@large": NOW}))
     await look(shard, connection)
     assert len(shard.whole().delayed) == 2  # 64 MiB / 500
+
+
+async def test_of_a_queue_that_accepts_none_any_more_those_of_its_namespace_go_with_what_they_have_stored(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    """Also those that have no further look, and more than a page. Other owners and other namespaces stay."""
+    mine = {f"mine-{number:02}" for number in range(PAGE + 10)}
+    for name in mine:
+        put(shard, name, owner=KUBERNETES, notes={"namespace": "shop"}, everySeconds=3600)
+    put(
+        shard,
+        "over",
+        owner=KUBERNETES,
+        notes={"namespace": "shop"},
+        everySeconds=None,
+        times=["2020-01-01T00:00:00Z"],
+    )
+    put(shard, "others", owner=KUBERNETES, notes={"namespace": "bank"})
+    put(shard, "client", notes={"namespace": "shop"})
+    await look(shard, connection)
+    assert created(shard) >= {"others", "client"}
+    put(shard, "new", owner=KUBERNETES, notes={"namespace": "shop"})
+    await look(shard, connection, refuses="shop")
+    assert created(shard) == {"others", "client"}
+    assert set(shard.whole().schedules) == {"@others", "@client"}

@@ -30,6 +30,7 @@ from delayq.errors import (
     QueueFull,
     Refused,
     Retry,
+    ScheduleRefused,
     TaskExists,
     TasksRefused,
     Unavailable,
@@ -152,6 +153,7 @@ EXAMPLES = [
     TaskExists("a"),
     QueueFull("a", 1, "bytes", shards=2),
     DelayTooLong("a", 5000),
+    ScheduleRefused("schedule nightly belongs to a client", "NameConflict"),
     NoSuchSchedule("nightly"),
     TasksRefused({3: TaskExists("a"), 7: QueueFull("b", 1)}, [STORED]),
     NotConfirmed(

@@ -103,6 +103,7 @@ QUEUE: Final = Part(
             "integer",
             wide=True,
         ),
+        column("Parked", ".status.backlog.parked", "Tasks whose kind or version no worker knows.", "integer"),
         column("Dead", ".status.backlog.dead", "Dead letters.", "integer"),
         column("Workers", ".status.readyReplicas", "Worker pods that are ready.", "integer"),
         column("Desired", ".status.desiredReplicas", "Worker pods that there should be.", "integer"),
@@ -116,7 +117,7 @@ QUEUE: Final = Part(
             wide=True,
         ),
         column(
-            "Lateness",
+            "Oldest-Due",
             ".status.backlog.oldestDueTime",
             "How long the most overdue task has been due.",
             "date",
@@ -168,13 +169,13 @@ SCHEDULE: Final = Part(
             startTime=time("When its task started."),
             latenessMilliseconds=number("How long after its due time it started.", bits=64),
         ),
-        missedRuns=mapping(
+        runs=mapping(
             "Occurrences that did not run, by reason, since the schedule exists.",
-            tooLate=number(
+            missed=number(
                 "Those that could not start in time, see spec.misfire, also because no worker knew their kind.",
                 bits=64,
             ),
-            concurrent=number(
+            skipped=number(
                 "Those that did not start because another one ran, see spec.concurrencyPolicy.", bits=64
             ),
         ),
@@ -196,13 +197,19 @@ SCHEDULE: Final = Part(
         column("Next", ".status.nextTimes[0]", "When the next occurrence is due."),
         column("Last", ".status.lastRun.startTime", "Time since the last occurrence started.", "date"),
         column(
+            "Lateness-ms",
+            ".status.lastRun.latenessMilliseconds",
+            "How long after its due time the last occurrence started.",
+            "integer",
+        ),
+        column(
             "Missed",
-            ".status.missedRuns.tooLate",
+            ".status.runs.missed",
             "Occurrences that could not start in time.",
             "integer",
             wide=True,
         ),
+        column("Reason", of("Ready", "reason"), "Why it is ready or not."),
         column("Age", ".metadata.creationTimestamp", "Time since the DelaySchedule was created.", "date"),
-        column("Reason", of("Ready", "reason"), "Why it is ready or not.", wide=True),
     ],
 )

@@ -79,5 +79,5 @@ def text(crd: Schema) -> str:
 
 CRDS: Final = {
     "delayqueue.yaml": crd(DelayQueue, "dq", status.QUEUE),
-    "delayschedule.yaml": crd(DelaySchedule, "dqs", status.SCHEDULE),
+    "delayschedule.yaml": crd(DelaySchedule, "dsched", status.SCHEDULE),
 }

@@ -120,7 +120,14 @@ class DelayTooLong(Refused):
 
 
 class ScheduleRefused(DelayQError):
-    """A schedule was not changed: somebody else owns it, or there is no room."""
+    """A schedule was not changed: its task does not fit the limits, another owner has the name, or there is no room."""
+
+    def __init__(
+        self, message: str, reason: Literal["InvalidSpec", "NameConflict", "QueueFull"] = "InvalidSpec"
+    ) -> None:
+        """`reason` is the one of the conditions of a DelaySchedule."""
+        super().__init__(message)
+        self.reason = reason
 
 
 class NoSuchSchedule(ScheduleRefused):

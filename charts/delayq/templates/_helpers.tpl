@@ -15,6 +15,10 @@
 {{ include "delayq.fullname" . }}-operator
 {{- end }}
 
+{{- define "delayq.scannerRole" -}}
+{{ include "delayq.fullname" . }}-scanner
+{{- end }}
+
 {{- define "delayq.redisName" -}}
 {{ include "delayq.fullname" . }}-redis
 {{- end }}

@@ -97,7 +97,6 @@ DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 CRON_JOB: Final = Kind("batch/v1", "CronJob", "cronjobs")
 JOB: Final = Kind("batch/v1", "Job", "jobs")
 DISRUPTION_BUDGET: Final = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
-ROLE: Final = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
 ROLE_BINDING: Final = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
@@ -109,6 +108,7 @@ EVENT: Final = Kind("v1", "Event", "events")
 
 CHILDREN: Final = (
     SERVICE_ACCOUNT,
+    ROLE_BINDING,
     CONFIG_MAP,
     SERVICE,
     NETWORK_POLICY,
@@ -119,13 +119,11 @@ CHILDREN: Final = (
 )
 """Kinds of children that every cluster serves, in the order they are applied."""
 
-OPTIONAL_CHILDREN: Final = (POD_MONITOR, PROMETHEUS_RULE, ROLE, ROLE_BINDING)
-"""Kinds of children that may not be served, or that the operator may not be allowed to write."""
+OPTIONAL: Final = (POD_MONITOR, PROMETHEUS_RULE)
+"""Kinds of children that may not be served, or that the operator may not be allowed to write. They are only listed:
+they come and go with their CustomResourceDefinition, which would end kopf each time."""
 
-OPTIONAL: Final = (*OPTIONAL_CHILDREN, DELAY_SCHEDULE)
-REQUIRED: Final = (DELAY_QUEUE, *CHILDREN, POD)
-LISTED_ONLY: Final = (POD_MONITOR, PROMETHEUS_RULE)
-"""Kinds that come and go with their CustomResourceDefinition, which would end kopf each time."""
+REQUIRED: Final = (DELAY_QUEUE, DELAY_SCHEDULE, *CHILDREN, POD)
 
 
 def fitted(text: str, longest: int) -> str:
@@ -205,9 +203,10 @@ def children(queue_name: str) -> frozenset[tuple[str, str]]:
     """Kind and name of every child that a queue can have."""
     of_all, of_scanners, of_workers = pods(queue_name), scanner(queue_name), worker(queue_name)
     known = {
-        **dict.fromkeys((SERVICE_ACCOUNT, NETWORK_POLICY, POD_MONITOR, PROMETHEUS_RULE), (of_all,)),
+        **dict.fromkeys((NETWORK_POLICY, POD_MONITOR, PROMETHEUS_RULE), (of_all,)),
         **dict.fromkeys((DEPLOYMENT, DISRUPTION_BUDGET), (of_scanners, of_workers)),
-        **dict.fromkeys((ROLE, ROLE_BINDING), (of_scanners,)),
+        SERVICE_ACCOUNT: (of_all, of_scanners),
+        ROLE_BINDING: (of_scanners,),
         CONFIG_MAP: (config(queue_name),),
         SERVICE: (metrics_service(queue_name),),
         CRON_JOB: (reaper(queue_name),),

@@ -29,8 +29,8 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
     with_pods = _with_pods(queue, setting, facts)
     wanted = [
         companions.service_account(queue, facts),
-        companions.scanner_role(queue, facts),
-        companions.scanner_role_binding(queue, facts, with_pods[0]),
+        companions.scanner_account(queue, facts),
+        companions.scanner_binding(queue, setting, facts),
         config.config_map(queue, facts),
         companions.metrics_service(queue, facts),
         network.policy(queue, setting, facts),

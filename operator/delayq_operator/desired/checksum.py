@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq_operator.base.names import Component
     from delayq_operator.desired.facts import Facts
 
-SCANNER_READS: Final = ("redis", "delivery", "durability")
+SCANNER_READS: Final = ("redis", "delivery", "durability", "schedules")
 CHECK: Final = "spec.recovery.check"
 GUARD: Final = ("guard",)
 """What a scanner also reads for the check of expired leases."""
@@ -38,8 +38,6 @@ SIZE: Final = ("maxLength", "maxBytes")
 WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
 """Fields of spec.worker that the process reads; the others configure the Deployment."""
 
-SCHEDULES: Final = "DelaySchedules"
-"""Input of scanners that watch them, from the first one of the queue on."""
 IMAGE: Final = "image"
 TEMPLATE: Final = "pod template"
 SUSPEND: Final = "spec.suspend"
@@ -52,8 +50,6 @@ def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
     spec, check = _spec(queue), queue.spec.recovery.check
     own = {**_sections(spec, SCANNER_READS), **asked_shards(queue, facts), **_limits(spec, PACE + SIZE)}
-    if facts.schedules:
-        own[SCHEDULES] = "watched"
     if check is not None:
         own[CHECK] = _hash(spec["recovery"]["check"])
     if check is not None and check.guard is not None:

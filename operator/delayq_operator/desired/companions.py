@@ -1,4 +1,4 @@
-"""What stands beside the pods of a queue: ServiceAccount, Role, the Service of their metrics, PodDisruptionBudgets."""
+"""What stands beside the pods of a queue: ServiceAccounts, the Service of their metrics, PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -12,58 +12,45 @@ if TYPE_CHECKING:
     from delayq.kube.objects import Object
 
     from delayq_operator.base.names import Component
-    from delayq_operator.desired.facts import Facts
+    from delayq_operator.desired.facts import Facts, Setting
 
 
 def service_account(queue: DelayQueue, facts: Facts) -> Object:
-    """Return an identity: pods do not get the rights of the account `default`.
+    """Return an identity: pods do not get the rights of the account `default`, nor its token."""
+    return _account(queue, facts, names.pods(queue.metadata.name), "pods")
 
-    Only scanners that watch schedules have its token.
-    """
+
+def scanner_account(queue: DelayQueue, facts: Facts) -> Object | None:
+    """Return the identity of scanners that watch DelaySchedules."""
+    if queue.spec.schedules is None:
+        return None
+    return _account(queue, facts, names.scanner(queue.metadata.name), "scanner")
+
+
+def _account(queue: DelayQueue, facts: Facts, name: str, component: Component) -> Object:
     return child(
         names.SERVICE_ACCOUNT,
         queue,
         facts,
-        name=names.pods(queue.metadata.name),
-        component="pods",
+        name=name,
+        component=component,
         automountServiceAccountToken=False,
     )
 
 
-def scanner_role(queue: DelayQueue, facts: Facts) -> Object | None:
-    """Return what a scanner may do: read DelaySchedules, write their status, post events about them."""
-    if not facts.schedules or names.ROLE.kind not in facts.kinds:
+def scanner_binding(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
+    """Let scanners read the DelaySchedules of the namespace, write their status, and post events."""
+    if queue.spec.schedules is None:
         return None
-    group = [names.DELAY_SCHEDULE.group]
-    plural = names.DELAY_SCHEDULE.plural
-    return child(
-        names.ROLE,
-        queue,
-        facts,
-        name=names.scanner(queue.metadata.name),
-        component="scanner",
-        rules=[
-            {"apiGroups": group, "resources": [plural], "verbs": ["get", "list", "watch"]},
-            {"apiGroups": group, "resources": [f"{plural}/status"], "verbs": ["patch"]},
-            {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-        ],
-    )
-
-
-def scanner_role_binding(queue: DelayQueue, facts: Facts, scanner: Object) -> Object | None:
-    """Bind the Role to the ServiceAccount of the scanners, which their template may name. `scanner`: the Deployment."""
-    if not facts.role or names.ROLE_BINDING.kind not in facts.kinds:
-        return None
-    account = scanner["spec"]["template"]["spec"].get("serviceAccountName", "default")
-    name = names.scanner(queue.metadata.name)
+    name, group = names.scanner(queue.metadata.name), names.ROLE_BINDING.group
     return child(
         names.ROLE_BINDING,
         queue,
         facts,
         name=name,
         component="scanner",
-        roleRef={"apiGroup": names.ROLE.group, "kind": names.ROLE.kind, "name": name},
-        subjects=[{"kind": names.SERVICE_ACCOUNT.kind, "name": account, "namespace": facts.namespace}],
+        roleRef={"apiGroup": group, "kind": setting.scanner_role_kind, "name": setting.scanner_role},
+        subjects=[{"kind": names.SERVICE_ACCOUNT.kind, "name": name, "namespace": facts.namespace}],
     )
 
 

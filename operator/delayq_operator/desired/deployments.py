@@ -26,7 +26,7 @@ def scanner(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         queue,
         setting,
         facts,
-        role=roles.scanner(queue, setting, watches_schedules=facts.schedules),
+        role=roles.scanner(queue, setting),
         own=checksum.of_scanner(queue, facts),
         surge=1,  # with maxUnavailable 0: there is always a candidate for leadership
         section=queue.spec.scanner,

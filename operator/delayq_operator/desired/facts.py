@@ -17,6 +17,10 @@ class Setting:
 
     worker_image: str
     """Image of scanners and reapers, and of workers unless spec.worker.image says otherwise."""
+    scanner_role: str = "delayq-scanner"
+    """Name of the role with what scanners may do that watch DelaySchedules."""
+    scanner_role_kind: str = "ClusterRole"
+    """Role, if the operator serves only some namespaces: whoever installs it may lack rights in the whole cluster."""
     image_pull_policy: str | None = None
     """None: Kubernetes' default."""
     image_pull_secrets: tuple[str, ...] = ()
@@ -41,10 +45,6 @@ class Facts:
     generation: int = 1
     """metadata.generation of the DelayQueue."""
     kinds: frozenset[str] = frozenset()
-    """Optional kinds that the API serves, and the operator may use: monitors, Role, RoleBinding, DelaySchedule."""
-    schedules: bool = False
-    """Whether a DelaySchedule names the queue, or did: then scanners watch them, with a token and a Role."""
-    role: bool = False
-    """Whether the Role of the scanners exists, and is the operator's: before that, nothing is bound to it."""
+    """Optional kinds that the API serves, and the operator may use: those of monitors."""
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Component → the live inputs in its Deployment's annotation names.INPUTS."""

@@ -65,7 +65,7 @@ class Role:
     protected: Mapping[str, str] = field(default_factory=dict)
     """Additional pod fields that the user's template must not set → why."""
     under: Mapping[str, object] = field(default_factory=dict)
-    """The part of spec.worker.template that these pods use, merged before the user's template."""
+    """A template that is merged before the user's: a part of spec.worker.template, or what a token needs."""
     pod: Mapping[str, object] = field(default_factory=dict)
     """Further fields of the pod."""
     container: Mapping[str, object] = field(default_factory=dict)

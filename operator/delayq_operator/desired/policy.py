@@ -113,10 +113,10 @@ def _of_child(body: Object, policy: Policy) -> Iterator[Problem]:
 def _account(pod: Object, path: str, queue: str, policy: Policy) -> Iterator[Problem]:
     if "serviceAccountName" not in pod and not _has_token(pod):
         return  # as in erase Jobs: the account of a pod without a token gives it no rights
-    name = pod.get("serviceAccountName", _DEFAULT)
+    name, own = pod.get("serviceAccountName", _DEFAULT), (names.pods(queue), names.scanner(queue))
     if name == policy.own_service_account:
         yield Problem(path, f"{name} is the operator's own ServiceAccount")
-    elif name not in (names.pods(queue), *policy.service_accounts) and "*" not in policy.service_accounts:
+    elif name not in (*own, *policy.service_accounts) and "*" not in policy.service_accounts:
         allowed = ", ".join(policy.service_accounts) or "none but the queue's own"
         yield Problem(path, f"ServiceAccount {name} is not allowed to DelayQueues; allowed: {allowed}")
 

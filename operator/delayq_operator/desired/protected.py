@@ -12,7 +12,7 @@ from delayq.contract.queue import GROUP
 
 from delayq_operator.base import names
 from delayq_operator.base.objects import mapping
-from delayq_operator.desired import mounts
+from delayq_operator.desired import mounts, token
 from delayq_operator.desired.merge import deletes
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _POD: Final[Mapping[str, str]] = {
     "ephemeralContainers": "cannot stand in a template",
 }
 _CONTAINER: Final = ("command", "args")
+_VOLUMES: Final = (mounts.VOLUME, token.VOLUME)
 _LABELS: Final = frozenset(names.labels("any", "worker"))
 
 
@@ -61,8 +62,8 @@ def _kept(mapping: Mapping[str, object], place: Place, fields: tuple[str, ...]) 
 
 def _volumes(spec: Mapping[str, object], place: Place) -> None:
     for item, at in _items(spec, "volumes", place):
-        if item.get("name") == mounts.VOLUME:
-            at.refuse(f"the volume {mounts.VOLUME} {_OURS}")
+        if item.get("name") in _VOLUMES:
+            at.refuse(f"the volume {item['name']} {_OURS}")
 
 
 def _our_container(container: Mapping[str, object], place: Place) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base import names
 from delayq_operator.base.objects import mapping, mappings
-from delayq_operator.desired import pod
+from delayq_operator.desired import pod, token
 from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
@@ -36,9 +36,12 @@ PATIENCE: Final = 6
 # leaseDurationSeconds have expired: a restart loses nothing.
 
 
-def scanner(queue: DelayQueue, setting: Setting, *, watches_schedules: bool) -> Role:
-    """Return the role of leaders and standbys; they have a token if there are DelaySchedules to watch."""
-    return _with_check(
+def scanner(queue: DelayQueue, setting: Setting) -> Role:
+    """Return the role of leaders and standbys. To watch DelaySchedules, they have an account of their own, and a token.
+
+    The account is none that the template names: others may use that one, and would get its rights.
+    """
+    found = _with_check(
         queue,
         setting,
         "scanner",
@@ -47,11 +50,12 @@ def scanner(queue: DelayQueue, setting: Setting, *, watches_schedules: bool) -> 
         probes=_of_server(queue),
         # No argument: a check runs in the user's image, whose version may not have it.
         container={"env": [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]},
-        pod={
-            "automountServiceAccountToken": watches_schedules,
-            "topologySpreadConstraints": _spread(queue.metadata.name),
-        },
+        pod={"topologySpreadConstraints": _spread(queue.metadata.name)},
     )
+    if queue.spec.schedules is None:
+        return found
+    fixed = dict.fromkeys(token.PROTECTED, "cannot be set with spec.schedules")
+    return replace(found, under=token.template(names.scanner(queue.metadata.name)), protected=fixed)
 
 
 def worker(queue: DelayQueue, setting: Setting) -> Role:

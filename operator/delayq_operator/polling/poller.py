@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.scrape.exposition import Client
@@ -30,7 +30,7 @@ class Poller:
     def __init__(self, queues: Queues, visit: Callable[[Client, Key], Awaitable[float]]) -> None:
         """`visit` returns after how many seconds since it began the next one is due."""
         self._queues, self._visit = queues, visit
-        self._followed: dict[Key, asyncio.Event] = {}  # set to visit a queue now
+        self._followed: set[Key] = set()
         self.client: Client | None = None
         """None before run()."""
 
@@ -40,19 +40,13 @@ class Poller:
             while True:
                 for key in self._queues.keys():  # noqa: SIM118 -- a method, and a copy
                     if key not in self._followed:
-                        self._followed[key] = asyncio.Event()
-                        group.create_task(self._follow(self.client, key, self._followed[key]))
+                        self._followed.add(key)
+                        group.create_task(self._follow(self.client, key))
                 await asyncio.sleep(NEWCOMERS_SECONDS)
 
-    def hurry(self, key: Key) -> None:
-        """Visit a queue now, if it is visited at all."""
-        if key in self._followed:
-            self._followed[key].set()
-
-    async def _follow(self, client: Client, key: Key, now: asyncio.Event) -> None:
+    async def _follow(self, client: Client, key: Key) -> None:
         await asyncio.sleep(random.uniform(0, SPREAD_SECONDS))
         while self._queues.uid(key):
-            now.clear()
             started = time.monotonic()
             try:
                 pause = await self._visit(client, key)
@@ -60,6 +54,5 @@ class Poller:
                 pause = BROKEN_SECONDS
                 log.exception("scrape_crashed", extra={"fields": {"queue": str(key)}})
             taken = time.monotonic() - started
-            with suppress(TimeoutError):
-                await asyncio.wait_for(now.wait(), max(0.0, pause * random.uniform(0.9, 1.0) - taken))
-        del self._followed[key]
+            await asyncio.sleep(max(0.0, pause * random.uniform(0.9, 1.0) - taken))
+        self._followed.discard(key)

@@ -17,7 +17,6 @@ from delayq.contract import metrics as table
 from delayq.contract.queue import MOST_SHARDS
 from delayq.scaling import horizons
 
-from delayq_operator.base import names
 from delayq_operator.base.limiter import Limiter
 from delayq_operator.polling.poller import Poller
 from delayq_operator.scrape.backlog import Reading, backlog
@@ -81,7 +80,7 @@ class ScannerPoller:
         self._configs, self.autoscaler = configs, autoscaler
         self.guards, self.lateness, self.missing = guards, lateness, missing
         self._caches: dict[Key, BacklogCache] = {}
-        self._children, self._poller = inventory.children, Poller(self._queues, self._visit)
+        self._poller = Poller(self._queues, self._visit)
         self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
 
     def backlog(self, key: Key) -> Backlog | None:
@@ -109,10 +108,6 @@ class ScannerPoller:
         """Read until cancelled, each queue with its own period."""
         await self._poller.run()
 
-    def hurry(self, key: Key) -> None:
-        """Read a queue now."""
-        self._poller.hurry(key)
-
     async def _visit(self, client: Client, key: Key) -> float:
         await self._read(client, key)
         policy = self._configs.of(key).policy
@@ -121,9 +116,7 @@ class ScannerPoller:
     async def _read(self, client: Client, key: Key) -> None:
         asked, kinds_seconds = self._asked(key)
         shards = max(self._configs.of(key).shards, self._known(key).shards)
-        question = Question(
-            horizons=asked, kinds_seconds=kinds_seconds, schedules=self._has_schedules(key), shards=shards
-        )
+        question = Question(horizons=asked, kinds_seconds=kinds_seconds, shards=shards)
         result = await self._scanners(client, key, question)
         if not self._queues.uid(key):
             return  # it was deleted meanwhile
@@ -132,10 +125,6 @@ class ScannerPoller:
         if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)
         self._evaluate(key, cache, result.reading, asked)
-
-    def _has_schedules(self, key: Key) -> bool:
-        """Whether scanners may watch DelaySchedules: a Role for it is bound to them."""
-        return self._children.get(key, names.ROLE_BINDING, names.scanner(key.name)) is not None
 
     def _asked(self, key: Key) -> tuple[tuple[float, ...], float]:
         """Return the horizons that a decision needs, if maxReplicas workers start together.

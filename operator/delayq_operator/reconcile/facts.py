@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from delayq.kube.errors import NotFound
 
 from delayq_operator.base import names
-from delayq_operator.desired.checksum import SCHEDULES
 from delayq_operator.desired.facts import Facts
 from delayq_operator.reconcile.plan import inputs_of
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.queues import Queues
     from delayq_operator.cache.resource import Resource
-    from delayq_operator.cache.schedules import Schedules
     from delayq_operator.cache.versions import Versions
     from delayq_operator.kube.api import Api
 
@@ -31,27 +29,22 @@ UNREAD: Final = "unread"
 class Referents:
     """The Secrets and ConfigMaps that queues refer to; read only when new or changed."""
 
-    def __init__(self, api: Api, secrets: Versions, config_maps: Versions, schedules: Schedules) -> None:
+    def __init__(self, api: Api, secrets: Versions, config_maps: Versions) -> None:
         """Nothing is read yet."""
-        self._api, self._secrets, self._config_maps, self._schedules = api, secrets, config_maps, schedules
+        self._api, self._secrets, self._config_maps = api, secrets, config_maps
         self.versions: Mapping[Kind, Versions] = {names.SECRET: secrets, names.CONFIG_MAP: config_maps}
         self.kinds: frozenset[str] = frozenset()  # optional kinds that the API serves
         self.installation = ""  # written into ConfigMaps as this operator's claim
 
     def facts(self, resource: Resource, children: Mapping[tuple[str, str], Child]) -> Facts:
         """Gather the facts about one queue."""
-        inputs = started_with(resource.key.name, children)
-        role = children.get((names.ROLE.kind, names.scanner(resource.key.name)))
         return Facts(
             uid=resource.uid,
             namespace=resource.key.namespace,
             installation=self.installation,
             generation=resource.generation,
             kinds=self.kinds,
-            # Also after the last one: a scanner that was away has to see that it is gone.
-            schedules=bool(self._schedules.of(resource.key)) or SCHEDULES in inputs.get("scanner", {}),
-            role=role is not None and role.belongs_to(resource.uid),
-            inputs=inputs,
+            inputs=started_with(resource.key.name, children),
         )
 
     async def sharers(self, key: names.Key, queues: Queues) -> list[names.Key]:

@@ -62,7 +62,7 @@ class Lists:
     @property
     def watchable(self) -> frozenset[Kind]:
         """The kinds that kopf can watch, as the last lists found."""
-        return frozenset(self._served.difference(names.LISTED_ONLY))
+        return frozenset(self._served.difference(names.OPTIONAL))
 
     async def step(self) -> bool:
         """List every kind once; return whether all that is required was listed. Raises Denied if a right is missing."""
@@ -117,7 +117,7 @@ class Lists:
     async def _list(self, kind: Kind) -> None:
         self.tried_at = time.monotonic()
         early: list[Object] = []
-        held = kind in names.OPTIONAL_CHILDREN and kind not in self._served
+        held = kind in names.OPTIONAL and kind not in self._served
         selector = None if kind in UNLABELLED else LABELLED
         self._inventory.begin(kind)
         for namespace in self._namespaces:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from delayq_operator.cache.children import Child
 
-_KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL_CHILDREN)}
+_KINDS = {kind.kind: kind for kind in (*names.CHILDREN, *names.OPTIONAL)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,8 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
         live = children.get(reference)
         if live is not None and live.owner_uid is None and not live.ours:
             live = None  # an object of another owner: labels alone do not make it a child
+        if live is not None and "roleRef" in body and body["roleRef"] != live.body.get("roleRef"):
+            continue  # it cannot be changed, so the object is pruned first
         kept.add(reference)
         if live is not None and live.owner_uid not in (None, uid):
             leaving.append(live)

@@ -101,7 +101,7 @@ class Reconciler:
         if resource is None:
             await self._deletion.abandon(key)
             self._forget(key)
-            await self._reporter.unserved.report(key, None)
+            await self._reporter.unserved(key, None)
             return "done"
         if self._stance(resource) is Stance.YIELD:
             return "waiting"
@@ -194,9 +194,7 @@ class Reconciler:
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
         view = await self._carry_out(view, todo, scale)
-        await self._reporter.unserved.report(resource.key, queue)
-        if any(change.kind == names.ROLE_BINDING for change in todo.changes):
-            self._scraper.hurry(resource.key)  # so that scanners begin to watch
+        await self._reporter.unserved(resource.key, queue)
         if view.failures or view.taken:
             return "refused"
         # A new run of the reaper may have no pod yet: check again.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.kube.errors import NotFound
 
 from delayq_operator.base import metrics, names
-from delayq_operator.reconcile.unserved import UnservedSchedules
+from delayq_operator.reconcile.unserved import report_unserved
 from delayq_operator.status.long_parked import LongParked
 from delayq_operator.status.status import status, wait_seconds
 from delayq_operator.status.unready import NOW, Unready
@@ -87,7 +88,7 @@ class Reporter:
     def __init__(self, api: Api, inventory: Inventory, work: WorkQueue, recorder: Recorder) -> None:
         """Responses of the API server update the cache of DelayQueues at once, ahead of the watch."""
         self._api, self._queues, self._work, self._recorder = api, inventory.queues, work, recorder
-        self.unserved = UnservedSchedules(api, inventory.schedules)
+        self.unserved = partial(report_unserved, api, inventory.schedules)
         self._written_at: dict[Key, float] = {}
         self._ready: dict[Key, str] = {}
         self._unready = Unready()

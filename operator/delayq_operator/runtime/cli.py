@@ -43,6 +43,11 @@ def labels(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.option(
     "--worker-image", required=True, help="Image of scanners and reapers, and of workers by default."
 )
+@click.option(
+    "--scanner-role",
+    default="delayq-scanner",
+    help="ClusterRole of scanners that watch DelaySchedules; with --namespace a Role.",
+)
 @click.option("--image-pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="Of these.")
 @click.option(
     "--image-pull-secret", "pull_secrets", multiple=True, help="Secret to pull them with; repeatable."
@@ -118,6 +123,8 @@ def _setting(given: Mapping[str, Any]) -> Setting:
     serves_home = given["serve_own_namespace"] or set(given["namespaces"]) == {home}
     return Setting(
         worker_image=given["worker_image"],
+        scanner_role=given["scanner_role"],
+        scanner_role_kind="Role" if given["namespaces"] else "ClusterRole",
         image_pull_policy=given["image_pull_policy"],
         image_pull_secrets=given["pull_secrets"],
         own_namespace=home,

@@ -86,7 +86,7 @@ class Operator:
         self.queues = self.inventory.queues
         self.recorder = Recorder(api, identity)
         secrets, config_maps = Versions(self.work.enqueue), Versions(self.work.enqueue)
-        self.referents = Referents(api, secrets, config_maps, self.inventory.schedules)
+        self.referents = Referents(api, secrets, config_maps)
         self.lists = Lists(
             *(api, self.inventory, self.referents),
             namespaces=options.namespaces,

@@ -62,15 +62,12 @@ class Question:
     """Horizons that a scanner shall count; empty: the default metrics."""
     kinds_seconds: float = 0.0
     """With horizons: a scanner shall estimate the kinds of the tasks due within so long; 0: it shall not."""
-    schedules: bool = False
-    """Whether a scanner shall watch DelaySchedules."""
     shards: int = MOST_SHARDS
 
     @property
     def path(self) -> str:
         asked = [_horizons(self.horizons)] if self.horizons else []
         asked += [f"kinds_within={horizon_label(self.kinds_seconds)}"] if self.kinds_seconds else []
-        asked += ["schedules=1"] if self.schedules else []
         return f"/metrics?{'&'.join(asked)}" if asked else "/metrics"
 
     @property
@@ -129,7 +126,7 @@ class Client:
     async def _answer(self, pod: Pod, asked: Question) -> list[bytes]:
         """Fetch the needed lines. Redirects are not followed: they could reach addresses only the operator can."""
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
-        horizons = (asked.horizons or asked.schedules) and pod.component == "scanner"
+        horizons = asked.horizons and pod.component == "scanner"
         url = f"http://{host}:{self._horizons_port if horizons else self._port}{asked.path}"
         async with self._session.get(URL(url, encoded=True), allow_redirects=False) as response:
             if response.status != 200:  # noqa: PLR2004 -- HTTP's number for fine

@@ -92,7 +92,7 @@ def objective_met(view: View) -> Condition | None:
     if not (view.started + StartedTasks(waiting, waiting)).missed(objective.percent):
         return condition(kind, "WithinObjective", f"At most {late}.")
     reason, cure = _what_binds(view) if waiting else ("TasksLate", "No task waits for that long now.")
-    return condition(kind, reason, f"More than {late}, or still are (DUE, LATENESS). {cure}")
+    return condition(kind, reason, f"More than {late}, or still are (DUE, OLDEST-DUE). {cure}")
 
 
 def _what_binds(view: View) -> tuple[str, str]:

@@ -73,12 +73,10 @@ class Mounts:
         }
         if config := paths.get("/etc/delayq"):
             found["DELAYQ_SECRETS_DIR"] = f"{config}/secrets"
-        if TOKENS in paths and container["name"] == "scanner":  # as in a pod
-            server = urlsplit(self._cluster.url)
-            found["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
-            found["KUBERNETES_SERVICE_PORT"] = str(server.port)
-            found["DELAYQ_SERVICE_ACCOUNT_DIR"] = paths[TOKENS]
-        elif TOKENS in paths:
+        server = urlsplit(self._cluster.url)
+        found["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
+        found["KUBERNETES_SERVICE_PORT"] = str(server.port)
+        if TOKENS in paths:
             found["KUBECONFIG"] = str(self._cluster.kubeconfig_for(self._namespace, self._account))
         for variable in container.get("env", ()):
             value = variable.get("value", "")

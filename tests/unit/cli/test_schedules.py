@@ -70,6 +70,7 @@ metadata: {name: orders}
 spec:
   redis: {standalone: {host: redis}}
   handler: {python: {callable: "shop:handle"}, kinds: {mail: {exec: {command: [mail]}}}}
+  schedules: {}
 ---
 """
 
@@ -90,9 +91,13 @@ spec:
             ("everySeconds: 90", "everySeconds: 90, task: {kind: mial}"),
             "poll: spec.task.kind: no handler takes 'mial' version 1; did you mean mail?\n",
         ),
+        (
+            ("schedules: {}\n", "\n"),
+            'spec.queueRef.name: DelayQueue orders accepts no DelaySchedules: add "schedules: {}" to its spec',
+        ),
         (("everySeconds: 90", "everySeconds: 0"), "spec.everySeconds: expected a whole number from 1"),
     ],
-    ids=["queue", "name", "times", "kind", "field"],
+    ids=["queue", "name", "times", "kind", "not allowed", "field"],
 )
 def test_validate_checks_the_schedules_beside_a_queue(
     tmp_path: Path, change: tuple[str, str], problem: str
@@ -100,9 +105,17 @@ def test_validate_checks_the_schedules_beside_a_queue(
     file = tmp_path / "queue.yaml"
     file.write_text(QUEUE + DOCUMENT)
     assert run("validate", str(file)).exit_code == 0
-    file.write_text(QUEUE + DOCUMENT.replace(*change))
+    file.write_text((QUEUE + DOCUMENT).replace(*change))
     found = run("validate", str(file))
-    assert (found.exit_code, problem.format(file=file) in found.stdout) == (3, True), found.output
+    assert (found.exit_code, problem.replace("{file}", str(file)) in found.stdout) == (3, True), found.output
+
+
+def test_a_queue_that_accepts_no_schedules_does_not_run_with_them(tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text((QUEUE + DOCUMENT).replace("  schedules: {}\n", ""))
+    found = run("run", str(file))
+    assert found.exit_code == 3
+    assert "DelayQueue orders accepts no DelaySchedules" in found.stderr
 
 
 EVEN = "for an even interval, set everySeconds"

@@ -20,6 +20,10 @@ OWN_HEADERS = (
 OWN_HEADERS += "Idempotency-Key, Transfer-Encoding and Delayq-*"
 LABELS = "expected names such as release or example.com/team"
 RESERVED = "annotations must not begin with delayq.dev/, kubectl.kubernetes.io/ or deployment.kubernetes.io/"
+NO_CODE = (
+    "schedules and recovery.check.python exclude each other, for no code of users runs in scanners that "
+)
+NO_CODE += "may change DelaySchedules: use recovery.check.http or recovery.check.guard"
 GUARDS = "expected exactly one of redisLock, redlock, sqlUnique, sqlPessimistic, sqlOptimistic"
 LEDGER = "recovery.check.guard needs guard.sqlUnique, guard.sqlPessimistic or guard.sqlOptimistic, "
 LEDGER += "the last with select where it has update"
@@ -64,6 +68,10 @@ CASES: dict[tuple[str, str], Case] = {
             "guard": {"sqlOptimistic": DATABASE | {"update": "UPDATE orders SET done = true"}},
             "recovery": {"check": {"guard": {}}},
         },
+    ),
+    ("spec", NO_CODE): Case(
+        {"schedules": {}, "recovery": {"check": {"http": HTTP}}},
+        {"schedules": {}, "recovery": {"check": {"python": PYTHON}}},
     ),
     ("spec", GUARDED_KINDS): Case(
         {

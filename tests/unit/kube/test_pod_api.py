@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 from aiohttp import web
-from delayq.kube.api import PodApi, account_directory
+from delayq.kube.api import PodApi
 from delayq.kube.errors import Conflict, Denied, NoCluster, Unavailable
 from delayq.kube.objects import Kind
 
@@ -141,5 +141,3 @@ def test_without_a_pod_or_its_token_there_is_no_cluster(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     with pytest.raises(NoCluster, match="no token of a ServiceAccount"):
         PodApi.open(tmp_path)
-    monkeypatch.setenv("DELAYQ_SERVICE_ACCOUNT_DIR", str(tmp_path))
-    assert account_directory() == tmp_path

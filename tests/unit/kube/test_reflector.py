@@ -1,4 +1,4 @@
-"""A reflector's copy is exact, also about what vanished while nobody watched; only missing rights end it."""
+"""A reflector's copy is exact, also about what vanished while nobody watched, and without rights it is none."""
 
 from __future__ import annotations
 
@@ -99,6 +99,17 @@ async def test_an_outage_in_between_is_not_a_lack_of_rights(clock: Clock) -> Non
     _, script, _ = await play(*answers)
     assert len(script.asked) == len(answers) + 1
     assert clock.now - began > reflector.DENIED_SECONDS
+
+
+async def test_without_rights_for_long_the_copy_is_none_and_is_asked_for_rarely(clock: Clock) -> None:
+    began = clock.now
+    _, _, followed = await play([page(7)], GONE, *[DENIED] * 8)
+    assert followed.synced.is_set(), "an API server that just started denies until it has read its own roles"
+    _, _, followed = await play([page(7)], GONE, *[DENIED] * 40)
+    assert not followed.synced.is_set()
+    assert clock.now - began > 20 * reflector.DENIED_SECONDS
+    copy, _, followed = await play([page(7)], GONE, *[DENIED] * 40, [page(9, "a")])
+    assert (followed.synced.is_set(), copy.names) == (True, {"a"})
 
 
 async def test_an_api_server_that_is_away_is_asked_every_two_seconds(clock: Clock) -> None:

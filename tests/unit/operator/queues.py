@@ -105,6 +105,7 @@ spec:
         - {name: models, configMap: {name: models}}
   autoscaling: {minReplicas: 1, maxReplicas: 40}
   reaper: {schedule: "*/5 * * * *"}
+  schedules: {}
   recovery: {check: {guard: {}}}
   objective: {latenessMilliseconds: 5000}
   podDisruptionBudget: {maxUnavailable: 2}
@@ -134,6 +135,7 @@ spec:
   worker: {{replicas: 0}}
   scanner: {{replicas: 0}}
   podDisruptionBudget: {{enabled: false}}
+  schedules: {{}}
 """
 
 DOCUMENTS: Mapping[str, str] = {"minimal": MINIMAL, "rich": RICH, "hostile": HOSTILE}

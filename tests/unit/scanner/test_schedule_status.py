@@ -11,7 +11,7 @@ import pytest
 from delayq.contract.document import parse_schedule, parse_schedule_spec
 from delayq.protocol.results import ScheduleRecord
 from delayq.scanner.schedule_status import Refusal, next_times, status
-from delayq_operator.reconcile.unserved import NO_QUEUE, NO_SCANNER
+from delayq_operator.reconcile.unserved import REASONS
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/conditions.md").read_text().split("## DelaySchedule\n")[1]
 NOW_MS = 1_772_000_000_000
@@ -30,13 +30,13 @@ def poll(**spec: Any) -> Any:  # noqa: ANN401 -- parts of a document
 def test_every_reason_is_on_the_page_with_its_status() -> None:
     made = [
         told(schedule=poll(), times_ms=[1]),
-        told(schedule=poll(suspend=True)),
+        told(schedule=poll(suspend=True), suspended=True),
         told(schedule=poll()),
         told(refusal=Refusal("InvalidSpec", "spec.cron: no")),
-        told(refusal=Refusal("Refused", "schedule poll belongs to a client")),
+        told(refusal=Refusal("NameConflict", "schedule poll belongs to a client")),
+        told(refusal=Refusal("QueueFull", "schedule poll: it does not fit")),
         told(schedule=poll(), record=replace(RECORD, cursor_ms=NOW_MS - 180_000), times_ms=[1]),
-        {"Ready": ("False", NO_QUEUE)},
-        {"Ready": ("False", NO_SCANNER)},
+        *({"Accepted": (state, reason), "Ready": ("False", reason)} for reason, state in REASONS.items()),
     ]
     found = {(kind, reason, state) for each in made for kind, (state, reason) in each.items()}
     assert found == set(re.findall(r"^\| `(\w+)` \| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE))
@@ -56,17 +56,17 @@ def test_the_runs_of_before_stay_where_no_record_is_at_hand() -> None:
         "startTime": "2026-02-25T06:13:20.005Z",
         "latenessMilliseconds": 5,
     }
-    assert first["missedRuns"] == {"tooLate": 2, "concurrent": 1}
+    assert first["runs"] == {"missed": 2, "skipped": 1}
     second = status(2, first, NOW_MS, schedule=poll())
-    assert (second["lastRun"], second["missedRuns"]) == (first["lastRun"], first["missedRuns"])
+    assert (second["lastRun"], second["runs"]) == (first["lastRun"], first["runs"])
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     first = status(1, {}, NOW_MS, schedule=poll(), times_ms=[1])
-    second = status(2, first, NOW_MS + 60_000, refusal=Refusal("Refused", "x" * 5000))
+    second = status(2, first, NOW_MS + 60_000, refusal=Refusal("QueueFull", "x" * 5000))
     since = [each["lastTransitionTime"] for each in second["conditions"]]
-    assert since == ["2026-02-25T06:14:20Z", "2026-02-25T06:13:20Z", "2026-02-25T06:13:20Z"]
-    assert len(second["conditions"][0]["message"]) == 1024
+    assert since == ["2026-02-25T06:13:20Z", "2026-02-25T06:14:20Z", "2026-02-25T06:13:20Z"]
+    assert len(second["conditions"][1]["message"]) == 1024
 
 
 def test_a_document_of_the_api_server_is_parsed_by_its_spec() -> None:

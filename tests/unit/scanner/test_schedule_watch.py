@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
 from delayq.kube.errors import Denied, NotFound
 from delayq.kube.errors import Unavailable as Away
 from delayq.protocol.results import ParkedKind, SchedulePage, ScheduleRecord
-from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, ScheduleReporter
+from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known
 from delayq.scanner.schedule_watch import PAGE, PAGE_SECONDS, ScheduleWatch
 
 if TYPE_CHECKING:
@@ -72,10 +71,11 @@ class World:
             parked=lambda shard: (shard,),
         )
         unused: Any = self
-        self.watch = ScheduleWatch(QUEUE, unused, commands=commands, connection=unused, led=lambda: self.led)
-        self.watch._reporter = ScheduleReporter(unused)
-        self.watch._reflector = SimpleNamespace(synced=asyncio.Event())  # type: ignore[assignment]
-        self.watch._reflector.synced.set()  # type: ignore[union-attr]
+        self.watch = ScheduleWatch(
+            *(QUEUE, unused), commands=commands, connection=unused, led=lambda: self.led, api=unused
+        )
+        self.watch._reflector.synced.set()
+        self.watch._task = SimpleNamespace(done=lambda: False)  # type: ignore[assignment]
 
     def see(self, *bodies: dict[str, Any]) -> None:
         for each in bodies:
@@ -93,6 +93,12 @@ class World:
                 break
             self.watch._next_page = 0.0
         self.watch._next_page = 0.0
+
+    def wait_over(self, name: str) -> float:
+        """End the wait of a refused schedule; returns how long it was."""
+        found = self.watch._refused[name]
+        self.watch._refused[name] = found._replace(until=0.0)
+        return found.seconds
 
     # --- The client.
 
@@ -183,20 +189,19 @@ async def test_what_is_new_is_applied_and_what_is_gone_is_deleted_once() -> None
 
 async def test_one_that_cannot_be_does_not_hold_up_others_and_is_told_once() -> None:
     world = World()
-    world.error = {"full": ScheduleRefused("no room")}
+    world.error = {"full": ScheduleRefused("no room", "QueueFull")}
     world.see(body("never", everySeconds=None, cron="0 0 31 2 *"), body("full"), body("a"))
     world.error = {**world.error, "never": SpecError(())}
     for _ in range(3):
         await world.settle()
     assert world.applied == ["a"]
-    assert (ready(world, "never"), ready(world, "full")) == ("InvalidSpec", "Refused")
-    assert sorted(world.events) == [("a", "Created"), ("full", "Refused"), ("never", "InvalidSpec")]
+    assert (ready(world, "never"), ready(world, "full")) == ("InvalidSpec", "QueueFull")
+    assert sorted(world.events) == [("a", "Created"), ("full", "QueueFull"), ("never", "InvalidSpec")]
     assert world.tries.count("full") == 1, "each try computes the times of the schedule: not in every pass"
     world.error = {"never": SpecError(())}  # there is room, and nobody edits the other
     await world.settle()
     assert world.tries.count("full") == 1
-    seconds, _ = world.watch._waits["full"]
-    world.watch._waits["full"] = seconds, 0.0  # its time has come
+    world.wait_over("full")
     await world.settle()
     await world.settle()
     assert world.applied == ["a", "full"]
@@ -208,33 +213,30 @@ async def test_one_that_cannot_be_does_not_hold_up_others_and_is_told_once() -> 
 
 async def test_one_that_is_refused_again_and_again_is_tried_ever_less_often_until_it_is_edited() -> None:
     world = World()
-    world.error = {"full": ScheduleRefused("no room")}
+    world.error = {"full": ScheduleRefused("no room", "QueueFull")}
     world.see(body("full"))
     waits = []
     for _ in range(7):
         await world.settle()
         await world.settle()
-        seconds, _ = world.watch._waits["full"]
-        world.watch._waits["full"] = seconds, 0.0
-        waits.append(seconds)
+        waits.append(world.wait_over("full"))
     assert waits == [10, 20, 40, 80, 160, 300, 300]
     assert world.checked == [False, *[True] * (len(world.tries) - 1)], "its times are checked once"
     world.error = {}
     world.see(body("full", 2))
     await world.settle()
-    assert (world.applied, world.watch._waits) == (["full"], {})
+    assert (world.applied, world.watch._refused) == (["full"], {})
     assert world.checked[-1] is False, "another generation has other times"
 
 
 async def test_an_edit_while_another_generation_is_refused_has_its_times_checked() -> None:
     world = World()
-    world.error = {"full": ScheduleRefused("no room")}
+    world.error = {"full": ScheduleRefused("no room", "QueueFull")}
     world.in_call = lambda: world.see(body("full", 2))
     world.see(body("full"))
     await world.watch.step()
     world.in_call, world.error = lambda: None, {}
     await world.settle()
-    world.watch._waits.clear()
     world.watch._changed["full"] = None
     await world.settle()
     assert world.applied == ["full"]
@@ -248,7 +250,7 @@ async def test_a_spec_that_is_invalid_is_checked_in_each_try() -> None:
     world.see(body("never"))
     for _ in range(2):
         await world.settle()
-        world.watch._waits["never"] = 10.0, 0.0
+        world.wait_over("never")
         await world.settle()
     assert len(world.checked) > 1
     assert not any(world.checked)
@@ -375,7 +377,7 @@ async def test_runs_are_told_when_they_change_and_nothing_is_written_before() ->
     last = {"last_id": "@a@2026-02-25T06:13:00Z", "last_began_ms": NOW_MS, "last_late_ms": 4}
     world.records["a"] = replace(world.records["a"], missed=2, skipped=1, **last)  # type: ignore[arg-type]
     await world.settle()
-    assert world.statuses["a"]["missedRuns"] == {"tooLate": 2, "concurrent": 1}
+    assert world.statuses["a"]["runs"] == {"missed": 2, "skipped": 1}
     assert world.statuses["a"]["lastRun"]["latenessMilliseconds"] == 4
     assert world.events[-2:] == [("a", "RunsMissed"), ("a", "RunsSkipped")]
 
@@ -410,7 +412,7 @@ async def test_without_the_api_server_definitions_are_applied_and_told_later(err
     await world.settle()
     assert (world.applied, world.statuses) == (["a"], {})
     world.refuses = None
-    world.watch._reporter._away_until = 0.0  # type: ignore[union-attr]
+    world.watch._reporter._away_until = 0.0
     await world.settle()
     assert ready(world, "a") == "Scheduled"
 

@@ -18,7 +18,7 @@ from delayq.contract.document import parse_schedule
 from delayq.contract.queue import GROUP
 from delayq.contract.queue import KIND as QUEUE
 from delayq.contract.schedule import KIND as SCHEDULE
-from delayq.contract.schedule import DelaySchedule
+from delayq.contract.schedule import DelaySchedule, not_allowed
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
@@ -48,10 +48,13 @@ class Documents(NamedTuple):
     def by_queue(self) -> dict[str, list[tuple[str, DelaySchedule]]]:
         """Return the schedules by the name of the document in their queueRef.
 
-        InvalidDocument if there is none of that name, or a name is used twice.
+        InvalidDocument if there is none of that name, if it accepts none, or if a name is used twice.
         """
         found: dict[str, list[tuple[str, DelaySchedule]]] = {
             each.queue.metadata.name: [] for each in self.queues
+        }
+        accepting = {
+            each.queue.metadata.name for each in self.queues if each.queue.spec.schedules is not None
         }
         seen: dict[tuple[str, str], str] = {}
         for where, schedule in self.schedules:
@@ -59,6 +62,8 @@ class Documents(NamedTuple):
             if queue not in found:
                 there = ", ".join(found)
                 raise InvalidDocument(f"{where}: spec.queueRef.name: expected one of {there}, got {queue}")
+            if queue not in accepting:
+                raise InvalidDocument(f"{where}: spec.queueRef.name: {not_allowed(queue)}")
             if (queue, name) in seen:
                 raise InvalidDocument(
                     f"{where}: DelaySchedule {name} is in {seen[queue, name]} too; names must differ"

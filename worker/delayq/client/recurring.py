@@ -130,8 +130,11 @@ class RecurringSchedules:
         )
         if done.outcome == "not_found":
             raise NoSuchSchedule(name)
-        if done.outcome in ("owned", "full", "heavy"):
-            raise ScheduleRefused(_refusal(name, done))
+        if done.outcome == "owned":
+            owner = _OWNERS.get(done.owner, _KUBERNETES)
+            raise ScheduleRefused(f"schedule {name} belongs to {owner}", "NameConflict")
+        if done.outcome in ("full", "heavy"):
+            raise ScheduleRefused(f"schedule {name}: {_NO_ROOM}", "QueueFull")
         if done.outcome == "unchanged":
             return ScheduleChange("unchanged", 0)
         removed, cursor = 0, b""
@@ -219,8 +222,9 @@ class RecurringSchedules:
         outcome = yield from self._homes.find(record.id, create, lambda each: each == "changed")
         if isinstance(outcome, int):
             return outcome
-        why = _NO_ROOM if outcome == "full" else "it was changed meanwhile; try again"
-        raise ScheduleRefused(f"schedule {record.name}: {why}")
+        if outcome == "full":
+            raise ScheduleRefused(f"schedule {record.name}: {_NO_ROOM}", "QueueFull")
+        raise ScheduleRefused(f"schedule {record.name}: it was changed meanwhile; try again")
 
     def _one(self, name: str) -> Operation[tuple[ScheduleRecord, DelaySchedule, int]]:
         """Return a schedule, and Redis' time."""
@@ -233,12 +237,6 @@ class RecurringSchedules:
         if definition is None:
             raise ScheduleRefused(f"schedule {name}: a newer delayq wrote it; update this one")
         return record, definition.schedule, now_ms
-
-
-def _refusal(name: str, done: ScheduleWritten) -> str:
-    if done.outcome == "owned":
-        return f"schedule {name} belongs to {_OWNERS.get(done.owner, _KUBERNETES)}"
-    return f"schedule {name}: {_NO_ROOM}"
 
 
 def _times() -> Any:  # noqa: ANN401 -- a module

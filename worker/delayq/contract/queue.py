@@ -17,7 +17,7 @@ from delayq.contract.limits import Limits, Objective, Retention
 from delayq.contract.processes import Reaper, Scanner, Worker
 from delayq.contract.record import Rule, Shape, without
 from delayq.contract.store import Redis
-from delayq.contract.surroundings import Monitoring, NetworkPolicy, PodDisruptionBudget
+from delayq.contract.surroundings import Monitoring, NetworkPolicy, PodDisruptionBudget, Schedules
 from delayq.contract.words import OBJECT_NAME, QUEUE_NAME, UID
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ def _ledger_to_ask(recovery: Recovery, guard: Guard | None) -> bool:
         return not asked
     optimistic = guard.sql_optimistic
     return optimistic is None or optimistic.update is None or optimistic.select is not None
+
+
+def _no_code_beside_the_token(schedules: Schedules | None, recovery: Recovery) -> bool:
+    # Scanners of a queue with schedules have a token, with which they read and write DelaySchedules.
+    return schedules is None or recovery.check is None or recovery.check.python is None
 
 
 def _kinds_not_run(handler: Handler, guard: Guard | None) -> list[str]:
@@ -84,6 +89,13 @@ class Spec:
                 "!has(self.recovery.check) || !has(self.recovery.check.guard) || (has(self.guard) "
                 "&& (has(self.guard.sqlUnique) || has(self.guard.sqlPessimistic) || (has(self.guard.sqlOptimistic) "
                 "&& (!has(self.guard.sqlOptimistic.update) || has(self.guard.sqlOptimistic.select)))))",
+            ),
+            Rule(
+                "schedules and recovery.check.python exclude each other, for no code of users runs in scanners that "
+                "may change DelaySchedules: use recovery.check.http or recovery.check.guard",
+                ("schedules", "recovery"),
+                _no_code_beside_the_token,
+                "!has(self.schedules) || !has(self.recovery.check) || !has(self.recovery.check.python)",
             ),
             without(
                 _kinds_not_run,
@@ -161,6 +173,11 @@ class Spec:
         doc="How the number of workers follows the work. Absent: it stays as it is set.",
     )
     reaper: Reaper = section(Reaper, default=Reaper(), doc="The job that recovers tasks and repairs indexes.")
+    schedules: Schedules | None = section(
+        Schedules,
+        default=None,
+        doc="Accept DelaySchedules of the namespace: whoever may create one has any task run here. Absent: none.",
+    )
     recovery: Recovery = section(
         Recovery, default=Recovery(), doc="How tasks are recovered whose lease ran out."
     )

@@ -62,6 +62,11 @@ def read_instant(text: str) -> datetime:
     return at + timedelta(microseconds=1) if further and further[1].strip("0") else at
 
 
+def not_allowed(queue_name: str) -> str:
+    """Say what a DelayQueue lacks that accepts no DelaySchedules."""
+    return f'DelayQueue {queue_name} accepts no DelaySchedules: add "schedules: {{}}" to its spec'
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRef:
     """A DelayQueue in the namespace of the schedule."""

@@ -1,6 +1,6 @@
-"""spec.podDisruptionBudget, spec.networkPolicy and spec.monitoring: what the operator puts around the processes.
+"""spec.schedules, spec.podDisruptionBudget, spec.networkPolicy and spec.monitoring: what surrounds the processes.
 
-They mean something on Kubernetes only; `delayq run` reads them and leaves them alone.
+All but the first mean something on Kubernetes only; `delayq run` reads them and leaves them alone.
 """
 
 # ruff: noqa: RUF009 - fields.py's functions return dataclasses.field(...), as a default should be
@@ -22,6 +22,11 @@ def _labels() -> Mapping[str, str]:
     """Declare labels for Prometheus to select by: one or two are enough."""
     doc = "Labels to add, such as the one your Prometheus selects by."
     return dictionary(name=LABEL_NAME, value=LABEL_VALUE, most=32, doc=doc)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedules:
+    """DelaySchedules may name the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

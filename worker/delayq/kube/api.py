@@ -9,7 +9,6 @@ import json
 import os
 import ssl
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -20,6 +19,7 @@ from delayq.kube.watching import events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
 
     from delayq.kube.objects import Kind, Object
     from delayq.kube.watching import Event
@@ -28,13 +28,6 @@ APPLY: Final = "application/apply-patch+yaml"
 PAGE: Final = 20  # objects of at most 1.5 MiB each: a page must fit into the memory of a scanner
 TIMEOUT_SECONDS: Final = 10.0
 FAILED: Final = 400  # and above
-
-
-def account_directory() -> Path:
-    """Return the directory with the pod's token: the kubelet's, or $DELAYQ_SERVICE_ACCOUNT_DIR."""
-    return Path(
-        os.environ.get("DELAYQ_SERVICE_ACCOUNT_DIR") or "/var/run/secrets/kubernetes.io/serviceaccount"
-    )
 
 
 class PodApi:

@@ -89,7 +89,7 @@ class Reflector:
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
-        """Watch until cancelled. Raises Denied after a period of denials by RBAC."""
+        """Watch until cancelled. After a period of denials by RBAC, it is not synced, and tries rarely."""
         failures, denied_since = 0, None
         while True:
             try:
@@ -99,10 +99,11 @@ class Reflector:
                 self._version = ""
             except Denied as error:
                 denied_since = denied_since or time.monotonic()
-                if time.monotonic() - denied_since > DENIED_SECONDS:
-                    raise
                 self._version, failures = "", failures + 1
                 log.warning("watch_forbidden", extra=self._fields(error))
+                if time.monotonic() - denied_since > DENIED_SECONDS:
+                    self.synced.clear()  # its copy is getting older
+                    await asyncio.sleep(DENIED_SECONDS)
             except (ApiError, Unavailable) as error:
                 failures, denied_since = failures + 1, None
                 log.info("watch_interrupted", extra=self._fields(error))

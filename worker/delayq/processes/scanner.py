@@ -46,16 +46,13 @@ async def _scanner(setting: Setting) -> AsyncIterator[Opened]:
         )
         scrape = Exporter(scanner, setting.commands, connection, setting.queue.spec)
         try:
-            yield Opened(scanner, _shared(scanner, scrape))
+            yield Opened(scanner, _shared(scrape))
         finally:
             await connection.close()
 
 
-def _shared(scanner: Scanner, scrape: Exporter) -> Families:
-    """Cache scrapes without a query: any pod may send them, and each costs calls of Redis.
-
-    A query comes from the operator, and also says what it needs of schedules.
-    """
+def _shared(scrape: Exporter) -> Families:
+    """Cache scrapes without a query: any pod may send them, and each costs calls of Redis."""
 
     async def listed() -> list[Family]:
         return list(await scrape.families(ALWAYS))
@@ -65,7 +62,6 @@ def _shared(scanner: Scanner, scrape: Exporter) -> Families:
     async def families(horizons: DueHistogram) -> Iterable[Family]:
         if horizons is ALWAYS:
             return await recent.get()
-        await scanner.prepare(horizons)
         return await scrape.families(horizons)
 
     return families

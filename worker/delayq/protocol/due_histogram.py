@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract.metrics import LONGEST_HORIZON_SECONDS, MOST_HORIZONS, horizon_label
@@ -23,8 +23,6 @@ class DueHistogram:
     asked: bool
     kinds_ms: int = 0
     """The kinds of tasks that fall due within so long are wanted, too; 0: they are not."""
-    schedules: bool = False
-    """Whether there are DelaySchedules of Kubernetes to watch."""
 
     def samples(self, due_within: Mapping[int, int]) -> Iterable[tuple[str, int]]:
         """Yield label and tasks. Horizons of a query that add no task to the next smaller one are left out."""
@@ -35,19 +33,19 @@ class DueHistogram:
             before = due_within[ms]
 
 
-def asked(words: Sequence[str], kinds_within: Sequence[str] = (), *, schedules: bool = False) -> DueHistogram:
+def asked(words: Sequence[str], kinds_within: Sequence[str] = ()) -> DueHistogram:
     """Parse the horizons of a query, in any order, and a time for kinds; ValueError for an invalid one.
 
     A horizon is rounded to its label's six digits: 1234567 counts what falls due within 1.23457e+06 s. Without
     horizons, they are those of ALWAYS.
     """
     if not words:
-        return replace(ALWAYS, schedules=True) if schedules else ALWAYS
+        return ALWAYS
     if len(words) > MOST_HORIZONS:
         raise ValueError(f"horizon: expected at most {MOST_HORIZONS} of them, got {len(words)}")
     kinds_seconds = max((_seconds("kinds_within", word) for word in kinds_within), default=0.0)
     horizons = _ms(_seconds("horizon", word) for word in words)
-    return DueHistogram(horizons, asked=True, kinds_ms=round(kinds_seconds * 1000), schedules=schedules)
+    return DueHistogram(horizons, asked=True, kinds_ms=round(kinds_seconds * 1000))
 
 
 def _seconds(name: str, word: str) -> float:

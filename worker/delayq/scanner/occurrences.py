@@ -11,8 +11,8 @@ from delayq.protocol.commands import Move
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
 from delayq.protocol.shard_map import TaskMigrating
-from delayq.schedules.plan import AHEAD_MS, most_ahead, planned
-from delayq.schedules.record import alone, at_once, decode, flat, size
+from delayq.schedules.plan import most_ahead, planned
+from delayq.schedules.record import KUBERNETES, alone, at_once, decode, flat, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,17 +40,15 @@ class OccurrenceWriter:
         self._commands, self._connection = commands, connection
         self._limits, self._deadline_ms = spec.limits, spec.delivery.deadline_ms
 
-    async def tend(
-        self, shard: int, record: ScheduleRecord, now_ms: int, *, ahead_ms: int, schedules: int
-    ) -> bool:
-        """Create what a schedule needs now, as far ahead as asked, and at least AHEAD_MS.
+    async def tend(self, shard: int, record: ScheduleRecord, now_ms: int, *, schedules: int) -> bool:
+        """Create what a schedule needs now.
 
         `schedules`: how many the shard has. False if it was changed meanwhile: its look is due again.
         """
         try:
             if record.phase != "on":
                 return await self._clear(shard, record)
-            return await self._create(shard, record, now_ms, ahead_ms=ahead_ms, schedules=schedules)
+            return await self._create(shard, record, now_ms, schedules=schedules)
         except Unavailable:
             raise
         except TaskMigrating:  # another shard has it in a moment
@@ -60,9 +58,18 @@ class OccurrenceWriter:
             log.warning("schedule_failed", extra={"fields": fields})
             return await self._postpone(shard, record, now_ms + FAILED_MS)
 
-    async def _create(
-        self, shard: int, record: ScheduleRecord, now_ms: int, *, ahead_ms: int, schedules: int
-    ) -> bool:
+    async def delete_refused(self, shard: int, record: ScheduleRecord, namespace: str) -> bool:
+        """Delete what a DelaySchedule of this namespace has left; False if the record is of another owner."""
+        definition = decode(record) if record.owner == KUBERNETES else None
+        if definition is None or definition.notes.get("namespace") != namespace:
+            return False
+        space = room(self._limits, self._commands.shard_map.quota_shards(shard))
+        call = self._commands.put_schedule(record.id, b"", KUBERNETES, shard=shard, **space)
+        done = await self._connection.one(call)
+        log.info("schedule_applied", extra={"fields": {"schedule": record.name, "outcome": "deleted"}})
+        return await self._clear(shard, replace(record, version=done.version))
+
+    async def _create(self, shard: int, record: ScheduleRecord, now_ms: int, *, schedules: int) -> bool:
         definition = decode(record)
         if self._commands.shard_of(record.id) != shard:
             return await self._postpone(shard, record, now_ms + AWAY_MS)
@@ -71,7 +78,7 @@ class OccurrenceWriter:
             return await self._postpone(shard, record, now_ms + UNREADABLE_MS)
         schedule = definition.schedule
         most = most_ahead(size(schedule), schedules, self._commands.shard_map.quota_shards(shard))
-        plan = await planned(schedule, record.cursor_ms, now_ms, ahead_ms=max(AHEAD_MS, ahead_ms), most=most)
+        plan = await planned(schedule, record.cursor_ms, now_ms, most=most)
         return await self._carry_out(shard, record, schedule, plan)
 
     async def _postpone(self, shard: int, record: ScheduleRecord, look_ms: int) -> bool:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delayq.connection import AsyncConnection, BlockingReads
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue, Spec
     from delayq.contract.metrics import Outage
     from delayq.protocol.commands import Commands
-    from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery
     from delayq.resharding import ScanProgress
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ACCOUNT_DIRECTORY = "DELAYQ_SERVICE_ACCOUNT_DIR"  # has the token with which to watch DelaySchedules
 REST_SECONDS = 60.0  # sleep while another scanner leads the shard; becoming leader rings the alarm
 TICK_SECONDS = 5.0  # the longest sleep of a leader
 HELD_SECONDS = 0.005  # margin for the worker that a rate limit stopped to claim again by itself
@@ -67,11 +69,12 @@ class ShardScanner:
     ) -> None:
         """`reclaims`: whether it reclaims expired leases; False if the document names a check.
 
-        `on_look` is called with the shard while the time of a schedule of it has come.
+        `on_look` is called with the shard while the time of a schedule of it has come, and once when it leads it.
         """
         self._on_look = on_look
         self.name, self.shard, self.leads = f"scan-{shard}", shard, False
         self.scheduled = False  # the shard has schedules with further occurrences
+        self._looked = False
         self._commands, self._connection, self._reclaims = commands, connection, reclaims
         self._max_crashes = spec.delivery.max_crashes
         self._due_at = 0.0  # monotonic seconds
@@ -87,7 +90,8 @@ class ShardScanner:
         asked_at = time.monotonic()
         wait = await self._connection.one(self._commands.wake(self.shard))
         self.scheduled = wait.look_seconds is not None
-        if wait.look_seconds is not None and wait.look_seconds <= 0:
+        if not self._looked or (wait.look_seconds is not None and wait.look_seconds <= 0):
+            self._looked = True
             self._on_look(self.shard)
         lapses_in = self._lapses_in(wait, asked_at)
         if lapses_in is not None and lapses_in <= 0:
@@ -179,10 +183,10 @@ class Scanner:
         """Connect nothing before run(). `owner` is this process' unique name; the scanner runs and closes `recovery`.
 
         `wish` is the number of shards that the document requests; by default spec.shards, without a stamp. `document`
-        is what a watch of DelaySchedules needs.
+        says whether DelaySchedules are accepted, and of which namespace.
         """
-        self._document = document
-        self._schedules: ScheduleWatch | None = None
+        refused = document is not None and document.spec.schedules is None
+        self._refuses = document.metadata.namespace if document is not None and refused else None
         self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
         if recovery is not None:
             self.counters.lacks = recovery.lacks
@@ -205,6 +209,7 @@ class Scanner:
         )
         self.services.add(self._reshard)
         self.services.add(ShardMapSync(commands, self._moving, once=True))
+        self._schedules = None if document is None or refused else self._watch_schedules(document)
         self._durability_check = self._check_durability() if spec.durability.confirm == "Fsynced" else None
         self.services.open()
 
@@ -248,7 +253,7 @@ class Scanner:
             recovery=self._recovery,
             changed=self._reshard.alarm,
         )
-        keeper = ScheduleKeeper(group, self._connection, self._spec, self._led)
+        keeper = ScheduleKeeper(group, self._connection, self._spec, self._led, refuses=self._refuses)
         self._parts[group] = GroupParts(election, blocking_reads, keeper)
         for shard in group.shards:
             self._watch(group, shard)
@@ -316,33 +321,24 @@ class Scanner:
                 found.setdefault(service.shard, why)
         return found
 
-    async def prepare(self, asked: DueHistogram) -> None:
-        """Create occurrences as far ahead as the operator looks, and watch DelaySchedules if it says so."""
-        if asked.asked:
-            for parts in self._parts.values():
-                parts.keeper.ahead_ms = max(asked.ms.values())
-        if asked.schedules and self._document is not None:
-            await self._watch_schedules(self._document)
+    def _watch_schedules(self, document: DelayQueue) -> ScheduleWatch | None:
+        """Apply DelaySchedules, if the operator gave this process a token. Others do not pay for the libraries."""
+        if (directory := os.environ.get(ACCOUNT_DIRECTORY)) is None:
+            return None
+        from delayq.client.aio import Client  # noqa: PLC0415
+        from delayq.kube.api import PodApi  # noqa: PLC0415
+        from delayq.scanner.schedule_watch import ScheduleWatch  # noqa: PLC0415
 
-    async def _watch_schedules(self, document: DelayQueue) -> None:
-        """Apply DelaySchedules of Kubernetes from now on. A queue without them does not pay for the libraries."""
-        if self._schedules is None:
-            try:
-                from delayq.client.aio import Client  # noqa: PLC0415
-                from delayq.scanner.schedule_watch import ScheduleWatch  # noqa: PLC0415
-            except ModuleNotFoundError as error:  # an image of users, for a recovery check
-                hint = "install delayq[worker] into the image"
-                log.warning("schedules_not_watched", extra={"fields": {"error": str(error), "hint": hint}})
-                return
-            self._schedules = ScheduleWatch(
-                document,
-                Client.from_document(document, url=self._address),
-                commands=self._commands,
-                connection=self._connection,
-                led=self._led,
-            )
-            self.services.add(self._schedules)
-        await self._schedules.begin()
+        found = ScheduleWatch(
+            document,
+            Client.from_document(document, url=self._address),
+            commands=self._commands,
+            connection=self._connection,
+            led=self._led,
+            api=PodApi.open(Path(directory)),
+        )
+        self.services.add(found)
+        return found
 
     @property
     def connects(self) -> int:

@@ -23,6 +23,8 @@ BEHIND: Final = (
     "Occurrences are not created in time: most often the queue is full. The log of the scanner says why: "
     "occurrences_refused, schedule_failed or schedule_unreadable."
 )
+NOT_ACCEPTED: Final = ("InvalidSpec", "NameConflict")
+"""Reasons until the spec is edited, or another owner leaves the name; the others pass."""
 MOST_CHARACTERS: Final = 1024
 """Of a message."""
 
@@ -32,7 +34,7 @@ class Refusal:
     """Why a schedule is not applied."""
 
     reason: str
-    """InvalidSpec, Refused, or Behind."""
+    """InvalidSpec, NameConflict, QueueFull, or Behind."""
     message: str
 
 
@@ -56,29 +58,29 @@ def status(
     previous: Mapping[str, Any],
     now_ms: int,
     *,
+    suspended: bool = False,
     schedule: DelaySchedule | None = None,
     record: ScheduleRecord | None = None,
     times_ms: Sequence[int] = (),
     refusal: Refusal | None = None,
 ) -> dict[str, Any]:
     """Return the new status. `previous` is that of the object; without a `record`, it tells of the runs."""
-    suspended = schedule is not None and schedule.spec.suspend
     made: dict[str, Any] = {
         "observedGeneration": generation,
         "nextTimes": [iso(each) for each in times_ms],
-        "missedRuns": previous.get("missedRuns") or {"tooLate": 0, "concurrent": 0},
+        "runs": previous.get("runs") or {"missed": 0, "skipped": 0},
     }
     if record is not None:
-        made["missedRuns"] = {"tooLate": record.missed, "concurrent": record.skipped}
+        made["runs"] = {"missed": record.missed, "skipped": record.skipped}
     last = _last_run(record) or previous.get("lastRun")
     if last:
         made["lastRun"] = last
     if schedule is not None and record is not None and is_behind(schedule, record, now_ms):
         refusal = Refusal("Behind", BEHIND)
     found = (
+        _accepted(refusal),
         _ready(refusal, suspended=suspended, over=not times_ms),
         _suspended(suspended),
-        _invalid(refusal),
     )
     made["conditions"] = _dated(found, generation, previous.get("conditions") or (), now_ms)
     return made
@@ -101,6 +103,12 @@ def _last_run(record: ScheduleRecord | None) -> dict[str, Any] | None:
     }
 
 
+def _accepted(refusal: Refusal | None) -> tuple[str, str, str, str]:
+    if refusal is not None and refusal.reason in NOT_ACCEPTED:
+        return "Accepted", "False", refusal.reason, refusal.message
+    return "Accepted", "True", "Valid", "The spec is valid, and the queue accepts it."
+
+
 def _ready(refusal: Refusal | None, *, suspended: bool, over: bool) -> tuple[str, str, str, str]:
     if refusal is not None:
         return "Ready", "False", refusal.reason, refusal.message
@@ -115,12 +123,6 @@ def _suspended(suspended: bool) -> tuple[str, str, str, str]:  # noqa: FBT001 --
     if suspended:
         return "Suspended", "True", "SuspendRequested", "spec.suspend is true."
     return "Suspended", "False", "NotSuspended", "spec.suspend is false."
-
-
-def _invalid(refusal: Refusal | None) -> tuple[str, str, str, str]:
-    if refusal is not None and refusal.reason == "InvalidSpec":
-        return "InvalidSpec", "True", "InvalidSpec", refusal.message
-    return "InvalidSpec", "False", "Valid", "The spec is valid."
 
 
 def _dated(

@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from delayq.contract.document import parse_schedule_spec
 from delayq.contract.problems import SpecError
 from delayq.errors import NoSuchSchedule, ScheduleRefused, Unavailable
-from delayq.kube.api import PodApi, account_directory
-from delayq.kube.errors import KubernetesError, NoCluster
 from delayq.kube.reflector import Reflector
 from delayq.protocol.alarm import Alarm
 from delayq.scanner.schedule_report import DELAY_SCHEDULE, Known, Reported, ScheduleReporter, queue_of
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.contract import DelayQueue
     from delayq.contract.schedule import DelaySchedule
+    from delayq.kube.api import PodApi
     from delayq.kube.objects import Kind, Name, Object
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import ScheduleRecord
@@ -39,11 +38,24 @@ log = logging.getLogger(__name__)
 PAGE: Final = 50  # records of a call, and changes of a step
 PAGE_SECONDS: Final = 0.5  # between two pages of a pass
 PASS_SECONDS: Final = 10.0  # between two passes, unless one takes longer
-REST_SECONDS: Final = 3600.0
-AGAIN_SECONDS: Final = 30.0  # until a watch that ended begins again
-MOST_REFUSED_SECONDS: Final = (
-    300.0  # between two tries of a schedule that Redis refuses: each doubles the time
-)
+SYNC_SECONDS: Final = 0.25  # until the next look whether all objects are there
+MOST_REFUSED_SECONDS: Final = 300.0  # between two tries of a refused schedule: each doubles the time
+
+
+class RefusedDefinition(NamedTuple):
+    """Why a definition was refused."""
+
+    notes: Mapping[str, object]
+    """UID and generation of the object."""
+    refusal: Refusal
+    written: bool
+    """Whether the status says so."""
+    sound: bool
+    """Whether its times were checked, and Redis refused it."""
+    seconds: float
+    """How long it waits until the next try."""
+    until: float
+    """Until when, monotonic seconds."""
 
 
 class ScheduleWatch:
@@ -59,27 +71,19 @@ class ScheduleWatch:
         commands: Commands,
         connection: AsyncConnection,
         led: Callable[[], Collection[int]],
+        api: PodApi,
     ) -> None:
-        """Send nothing before begin(). `client` writes definitions; `led` returns the shards that the scanner leads."""
+        """Send nothing before step(). `client` writes definitions; `led` returns the shards that the scanner leads."""
         self._queue_name, self._client = queue.metadata.name, client
         self._commands, self._connection, self._led = commands, connection, led
         self._objects: dict[str, Known] = {}
         self._changed: dict[str, None] = {}  # names of schedules to apply, in order
         self._deleted: dict[str, str] = {}  # the UID of each of those that is gone
         self._reported: dict[str, Reported] = {}
-        self._refused: dict[str, Refusal] = {}
-        self._waits: dict[
-            str, tuple[float, float]
-        ] = {}  # refused by Redis: how long it waits, and until when
-        self._sound: dict[
-            str, Mapping[str, object]
-        ] = {}  # notes of those refused by Redis whose times are right
-        self._api: PodApi | None = None
-        self._reporter: ScheduleReporter | None = None
-        self._reflector: Reflector | None = None
+        self._refused: dict[str, RefusedDefinition] = {}
+        self._api, self._reporter = api, ScheduleReporter(api)
+        self._reflector = Reflector(api, DELAY_SCHEDULE, self, namespace=api.namespace)
         self._task: asyncio.Task[None] | None = None
-        self._no_token = False  # and logged
-        self._begin_at = 0.0  # not before, monotonic seconds
         self._pages: AsyncGenerator[None, None] | None = None  # of the pass that is under way
         self._passed: Collection[int] = ()  # the shards of the last pass
         self._pass_began = self._next_page = 0.0  # monotonic seconds
@@ -87,48 +91,13 @@ class ScheduleWatch:
 
     # --- The watch.
 
-    async def begin(self) -> None:
-        """Watch from now on, unless it does already."""
-        if (self._task is not None and not self._task.done()) or time.monotonic() < self._begin_at:
-            return
-        self._begin_at = time.monotonic() + AGAIN_SECONDS
-        if self._api is None:
-            try:
-                self._api = PodApi.open(account_directory())
-            except NoCluster as error:
-                if not self._no_token:
-                    self._log_unwatched(
-                        error, "the operator gives pods of scanners a token: is this one older?"
-                    )
-                self._no_token = True
-                return
-        await self._client.open()
-        if self._reflector is None:  # else it goes on, and finds what was deleted meanwhile
-            self._reporter = ScheduleReporter(self._api)
-            self._reflector = Reflector(self._api, DELAY_SCHEDULE, self, namespace=self._api.namespace)
-        self._task = asyncio.create_task(self._watch(self._reflector))
-
-    async def _watch(self, reflector: Reflector) -> None:
-        waiting = asyncio.create_task(reflector.synced.wait())
-        waiting.add_done_callback(lambda _: self.alarm.ring())
-        try:
-            await reflector.run()
-        except KubernetesError as error:  # the next scrape of the operator begins again
-            self._log_unwatched(error, "compare the Role of the queue with what the operator writes")
-        finally:
-            waiting.cancel()
-
-    def _log_unwatched(self, error: KubernetesError, hint: str) -> None:
-        log.warning("schedules_not_watched", extra={"fields": {"error": str(error), "hint": hint}})
-
     async def close(self) -> None:
         """End the watch, and close the connections."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._api is not None:
-            await self._api.close()
-            await self._client.close()
+        await self._api.close()
+        await self._client.close()
 
     def seen(self, _kind: Kind, body: Object) -> None:
         """Take an object of the watch. If only its status has changed, which is ours, there is nothing to do."""
@@ -155,8 +124,6 @@ class ScheduleWatch:
         """Note a change, or with `uid` a deletion. Those of other shards are found by the pass of their next leader."""
         self._reported.pop(name, None)
         self._refused.pop(name, None)
-        self._waits.pop(name, None)
-        self._sound.pop(name, None)
         if self._shard(name) in self._led():
             self._changed[name] = None
             if uid:
@@ -167,18 +134,19 @@ class ScheduleWatch:
 
     async def step(self) -> float:
         """Apply some changes, and go through a page of the records; returns the seconds until the next step."""
-        if self._reporter is None or self._reflector is None or not self._reflector.synced.is_set():
-            return REST_SECONDS
-        if self._task is not None and self._task.done():  # its copy is getting older
-            return REST_SECONDS
-        reporter, led, failed = self._reporter, set(self._led()), list[Exception]()
+        if self._task is None or self._task.done():
+            await self._client.open()
+            self._task = asyncio.create_task(self._reflector.run())
+        if not self._reflector.synced.is_set():
+            return SYNC_SECONDS
+        led, failed = set(self._led()), list[Exception]()
         for name in [*self._changed][:PAGE]:
             del self._changed[name]  # before the call: it may change again meanwhile
             if self._shard(name) not in led:
                 self._deleted.pop(name, None)
                 continue
             try:
-                await self._apply(name, reporter)
+                await self._apply(name)
             except Exception as error:
                 self._changed[name] = None
                 if isinstance(error, Unavailable):
@@ -187,7 +155,7 @@ class ScheduleWatch:
         if not led.issubset(self._passed):
             self._pages, self._next_page = None, 0.0
         if time.monotonic() >= self._next_page:
-            await self._go_on(led, reporter)
+            await self._go_on(led)
         if failed:
             raise failed[0]
         return 0.0 if self._changed else max(0.0, self._next_page - time.monotonic())
@@ -195,37 +163,44 @@ class ScheduleWatch:
     def _shard(self, name: str) -> int:
         return self._commands.shard_of(record_id(name))
 
-    async def _apply(self, name: str, reporter: ScheduleReporter) -> None:
+    async def _apply(self, name: str) -> None:
         """Write or delete the definition of a schedule, and say what came of it."""
         known = self._objects.get(name)
         if known is None:
-            await self._delete(name, reporter)
+            await self._delete(name)
             return
         try:
             schedule = parse_schedule_spec(name, known.spec)
-            notes = {**known.notes, "namespace": reporter.namespace}
-            checked = self._sound.get(name) == known.notes
+            notes = {**known.notes, "namespace": self._reporter.namespace}
+            before = self._refused_before(known)
             change = await self._client.apply_schedule(
-                schedule, owner=KUBERNETES, notes=notes, checked=checked
+                schedule, owner=KUBERNETES, notes=notes, checked=before is not None and before.sound
             )
         except (SpecError, ScheduleRefused) as error:
-            if isinstance(error, ScheduleRefused):
-                self._sound[name] = known.notes
-            refusal = Refusal("InvalidSpec" if isinstance(error, SpecError) else "Refused", str(error))
-            seconds = min(MOST_REFUSED_SECONDS, 2 * self._waits.get(name, (PASS_SECONDS / 2, 0.0))[0])
-            self._waits[name] = seconds, time.monotonic() + seconds
-            if self._refused.get(name) != refusal:
-                self._keep(known, written := await reporter.refused(known, refusal))
-                if written is not None:
-                    self._refused[name] = refusal
+            await self._refuse(known, error)
             return
         self._refused.pop(name, None)
-        self._waits.pop(name, None)
-        self._sound.pop(name, None)
-        self._keep(known, await reporter.applied(known, schedule))
-        await reporter.changed(name, known.uid, change)
+        self._keep(known, await self._reporter.applied(known, schedule))
+        await self._reporter.changed(name, known.uid, change)
 
-    async def _delete(self, name: str, reporter: ScheduleReporter) -> None:
+    async def _refuse(self, known: Known, error: SpecError | ScheduleRefused) -> None:
+        """Remember why a definition was refused, and report it unless the status says so."""
+        before, sound = self._refused_before(known), isinstance(error, ScheduleRefused)
+        refusal = Refusal(error.reason if isinstance(error, ScheduleRefused) else "InvalidSpec", str(error))
+        written = before is not None and before.written and before.refusal == refusal
+        if not written:
+            self._keep(known, done := await self._reporter.refused(known, refusal))
+            written = done is not None
+        seconds = PASS_SECONDS if before is None else min(MOST_REFUSED_SECONDS, 2 * before.seconds)
+        until = time.monotonic() + seconds
+        self._refused[known.name] = RefusedDefinition(known.notes, refusal, written, sound, seconds, until)
+
+    def _refused_before(self, known: Known) -> RefusedDefinition | None:
+        """Return why this generation of an object was refused."""
+        found = self._refused.get(known.name)
+        return found if found is not None and found.notes == known.notes else None
+
+    async def _delete(self, name: str) -> None:
         uid = self._deleted.get(name, "")
         try:
             change = await self._client.delete_schedule(name, owner=KUBERNETES)
@@ -233,7 +208,7 @@ class ScheduleWatch:
             if not isinstance(error, NoSuchSchedule):
                 log.info("schedule_not_deleted", extra={"fields": {"schedule": name, "error": str(error)}})
         else:
-            await reporter.changed(name, uid, change)
+            await self._reporter.changed(name, uid, change)
         self._deleted.pop(name, None)
 
     def _keep(self, known: Known, written: Known | None) -> None:
@@ -241,17 +216,17 @@ class ScheduleWatch:
         if written is not None and self._objects.get(known.name) is known and written.notes == known.notes:
             self._objects[known.name] = written
 
-    async def _go_on(self, led: Collection[int], reporter: ScheduleReporter) -> None:
+    async def _go_on(self, led: Collection[int]) -> None:
         """Go through one more page; after the last one, a new pass begins in time."""
         if self._pages is None:
-            self._passed, self._pass_began, self._pages = led, time.monotonic(), self._pass(led, reporter)
+            self._passed, self._pass_began, self._pages = led, time.monotonic(), self._pass(led)
         pages, self._pages = self._pages, None  # an error ends this pass
         async for _ in pages:
             self._pages, self._next_page = pages, time.monotonic() + PAGE_SECONDS
             return
         self._next_page = max(self._pass_began + PASS_SECONDS, time.monotonic() + PAGE_SECONDS)
 
-    async def _pass(self, led: Collection[int], reporter: ScheduleReporter) -> AsyncGenerator[None, None]:
+    async def _pass(self, led: Collection[int]) -> AsyncGenerator[None, None]:
         """Compare the records of the shards that this scanner leads with the objects; yields after each full page."""
         found = set[str]()
         for shard in led:
@@ -262,7 +237,7 @@ class ScheduleWatch:
                 for record in page.records:
                     if self._shard(record.name) in led:  # else it migrates
                         found.add(record.name)
-                        await self._compare(record, page.now_ms, reporter)
+                        await self._compare(record, page.now_ms)
                 offset += page.entries
                 if not page.entries:  # a page is also short if its records are large
                     break
@@ -273,17 +248,19 @@ class ScheduleWatch:
 
     def _again(self, name: str) -> None:
         """Apply a schedule once more, unless its spec is invalid until it is edited, or it was refused lately."""
-        refusal, (_, until) = self._refused.get(name), self._waits.get(name, (0.0, 0.0))
-        if (refusal is None or refusal.reason != "InvalidSpec") and time.monotonic() >= until:
+        known = self._objects.get(name)
+        found = None if known is None else self._refused_before(known)
+        over = found is not None and found.written and found.refusal.reason == "InvalidSpec"
+        if found is None or (not over and time.monotonic() >= found.until):
             self._changed[name] = None
 
-    async def _compare(self, record: ScheduleRecord, now_ms: int, reporter: ScheduleReporter) -> None:
+    async def _compare(self, record: ScheduleRecord, now_ms: int) -> None:
         """Apply a schedule again that differs from its record; else report its runs."""
         name, known = record.name, self._objects.get(record.name)
         before, definition = self._reported.get(name), None
         if known is None:
             notes = _notes(record)
-            if record.phase != "deleting" and await reporter.is_gone(name, notes, self._queue_name):
+            if record.phase != "deleting" and await self._reporter.is_gone(name, notes, self._queue_name):
                 self._deleted[name], self._changed[name] = str(notes.get("uid", "")), None
             return
         if record.owner == KUBERNETES:
@@ -294,13 +271,15 @@ class ScheduleWatch:
             if definition is None or not known.is_older_than(definition.notes):
                 self._again(name)
             return
-        told = await reporter.ran(known, definition.schedule, record, now_ms)
+        told = await self._reporter.ran(known, definition.schedule, record, now_ms)
         if told is not None:
             written, self._reported[name] = told
             self._keep(known, written)
             if before is not None:
                 parked = before.record.missed < record.missed and await self._is_parked(definition.schedule)
-                await reporter.missed(known, before.record, record, definition.schedule if parked else None)
+                await self._reporter.missed(
+                    known, before.record, record, definition.schedule if parked else None
+                )
 
     async def _is_parked(self, schedule: DelaySchedule) -> bool:
         """Whether tasks of its kind are parked, as those of its occurrences are until they are missed."""

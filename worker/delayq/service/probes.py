@@ -76,13 +76,10 @@ class Probes:
         return _exposition(list(await self.families(due_histogram.ALWAYS)))
 
     async def horizons(self, query: Query) -> Response:
-        """Return what `?horizon=` and `?kinds_within=` ask for, one request at a time; 400 when it is invalid.
-
-        `?schedules=1` says that there are DelaySchedules.
-        """
+        """Return what `?horizon=` and `?kinds_within=` ask for, one request at a time; 400 when it is invalid."""
         words, kinds_within = query.get("horizon", []), query.get("kinds_within", ())
         try:
-            wanted = due_histogram.asked(words, kinds_within, schedules="schedules" in query)
+            wanted = due_histogram.asked(words, kinds_within)
         except ValueError as error:
             return Response(f"{error}\n", 400)
         async with self.turn:

@@ -7,6 +7,7 @@ golden files anew; `git diff` then shows what the change does to every object.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from delayq.contract import SpecError
 from delayq.processes.missing import needed
 from delayq_operator.base import names
 from delayq_operator.base.objects import at
-from delayq_operator.desired import desired, erase_job
+from delayq_operator.desired import desired, erase_job, token
 from delayq_operator.desired.config import config_map, for_pods, stamped
 from delayq_operator.desired.pod import LISTEN
 from hypothesis import given
@@ -265,7 +266,7 @@ def test_every_key_is_optional_for_the_kubelet_and_processes_wait_for_it() -> No
 def test_a_process_waits_only_for_what_its_pods_mount(
     guard: Object | None, check: Object | None, _readers: object
 ) -> None:
-    of = queue(RICH, guard=guard, recovery={"check": check} if check else {})
+    of = queue(RICH, schedules=None, guard=guard, recovery={"check": check} if check else {})
     for component, made in pods(of).items():
         waits = {f"{each.name}/{each.key}" for each in needed(component, of, redis=True)}
         assert waits <= _mounted(made)
@@ -364,35 +365,51 @@ def test_the_operator_may_always_read_the_metrics_it_decides_by(
     assert horizons["ports"] == [{"port": names.HORIZONS_PORT, "protocol": "TCP"}]
 
 
-def test_scanners_may_watch_schedules_where_there_are_some_with_the_account_that_their_template_names() -> (
-    None
-):
-    """Without schedules, and where the operator may write no Role, there is none."""
-    both = frozenset({"Role", "RoleBinding"})
-    shop = queue(RICH)
-    assert not kinds(shop, kinds=both) & both
-    assert kinds(shop, kinds=both, schedules=True) & both == {"Role"}  # bound when it is known to be ours
-    there = {"kinds": both, "schedules": True, "role": True}
-    role, binding = (child(kind, "-scanner", shop, **there) for kind in sorted(both))
-    verbs = {tuple(rule["resources"]): rule["verbs"] for rule in role["rules"]}
-    assert verbs == {
-        ("delayschedules",): ["get", "list", "watch"],
-        ("delayschedules/status",): ["patch"],
-        ("events",): ["create"],
+def test_scanners_of_a_queue_with_schedules_have_an_account_that_is_bound_to_the_charts_role() -> None:
+    """Without `schedules`, there is neither. No other pod has this account."""
+    named = {(each["kind"], each["metadata"]["name"]) for each in everything(queue())}
+    assert not named & {("ServiceAccount", "orders-scanner"), ("RoleBinding", "orders-scanner")}
+    of = queue(schedules={})
+    binding = child("RoleBinding", "-scanner", of)
+    assert binding["roleRef"]["kind"] == "ClusterRole"
+    assert binding["roleRef"]["name"] == SETTING.scanner_role
+    [subject] = binding["subjects"]
+    account = child("ServiceAccount", "-scanner", of)
+    assert (subject["name"], account["automountServiceAccountToken"]) == (account["metadata"]["name"], False)
+    using = [
+        name for name, each in pods(of).items() if each["spec"].get("serviceAccountName") == subject["name"]
+    ]
+    assert using == ["scanner"]
+
+
+def test_the_token_is_in_the_container_scanner_and_in_no_other() -> None:
+    sidecars = {
+        "containers": [{"name": "side", "image": "x"}],
+        "initContainers": [{"name": "init", "image": "x"}],
     }
-    assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    template = pods(shop)["scanner"]["spec"]
-    assert [each["name"] for each in binding["subjects"]] == [template["serviceAccountName"]]
-    other = queue(scanner={"template": {"spec": {"serviceAccountName": "reads-redis"}}})
-    binding = child("RoleBinding", "-scanner", other, **there)
-    assert [each["name"] for each in binding["subjects"]] == ["reads-redis"]
+    either: tuple[Object | None, ...] = (None, {})
+    for schedules in either:
+        of = queue(schedules=schedules, scanner={"template": {"spec": sidecars}}, worker={"image": "code"})
+        with_token = [
+            (component, container["name"])
+            for component, each in pods(of).items()
+            for container in (*each["spec"]["containers"], *each["spec"].get("initContainers", ()))
+            if any(mount["name"] == token.VOLUME for mount in container.get("volumeMounts", ()))
+        ]
+        assert with_token == ([] if schedules is None else [("scanner", "scanner")])
+        assert not any(each["spec"]["automountServiceAccountToken"] for each in pods(of).values())
 
 
-def test_only_scanners_that_watch_schedules_have_a_token() -> None:
-    def mounted(**more: Any) -> dict[str, bool]:  # noqa: ANN401 -- facts
-        made = pods(queue(), **more)
-        return {component: each["spec"]["automountServiceAccountToken"] for component, each in made.items()}
-
-    none = dict.fromkeys(("scanner", "worker", "reaper", "erase"), False)
-    assert mounted() == none
-    assert mounted(schedules=True) == {**none, "scanner": True}
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        ("serviceAccountName", {"serviceAccountName": "mine"}),
+        ("serviceAccountName", {"serviceAccountName": None}),
+        ("automountServiceAccountToken", {"automountServiceAccountToken": True}),
+        ("volumes[0]", {"volumes": [{"name": token.VOLUME, "emptyDir": {}}]}),
+    ],
+)
+def test_a_template_cannot_take_the_account_or_the_token_of_scanners(path: str, spec: Object) -> None:
+    of = queue(schedules={}, scanner={"template": {"spec": spec}})
+    with pytest.raises(SpecError, match=re.escape(f"spec.scanner.template.spec.{path}")):
+        pods(of)

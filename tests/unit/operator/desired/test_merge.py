@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from tests.unit.operator.templates import templates
 
 Object = dict[str, Any]
 ROLES: dict[str, Any] = {
-    "scanner": partial(roles.scanner, watches_schedules=False),
+    "scanner": roles.scanner,
     "worker": roles.worker,
     "reaper": roles.reaper,
 }

@@ -79,14 +79,3 @@ async def test_a_queue_that_comes_is_visited_and_one_that_goes_is_not() -> None:
         await visits.until(lambda: visits.of[ORDERS] >= 1)
         visits.queues.gone(ORDERS, "another")
         await visits.until(lambda: set(visits.rounds._followed) == {MAILS})
-
-
-async def test_a_queue_in_a_hurry_is_visited_now() -> None:
-    visits = Visits()
-    visits.pause = 3600.0
-    async with visits.running():
-        await visits.until(lambda: visits.of[ORDERS] == visits.of[MAILS] == 1)
-        visits.rounds.hurry(MAILS)
-        visits.rounds.hurry(Key("shop", "unknown"))
-        await visits.until(lambda: visits.of[MAILS] == 2)
-    assert visits.of[ORDERS] == 1

@@ -48,7 +48,7 @@ class Cluster:
         monkeypatch.setattr(lists, "RETRY_SECONDS", 0.0)
         self.inventory, api = Inventory(lambda _: None), _as_any(self)
         self.secrets = Versions(lambda _: None)
-        self.referents = Referents(api, self.secrets, Versions(lambda _: None), self.inventory.schedules)
+        self.referents = Referents(api, self.secrets, Versions(lambda _: None))
         self.enqueued = 0
         self.lists = Lists(
             api, self.inventory, self.referents, namespaces=namespaces, enqueue_all=self.enqueue_all
@@ -86,7 +86,7 @@ async def test_all_is_listed_and_what_went_is_dropped(cluster: Cluster) -> None:
     cluster.objects.clear()
     assert await cluster.lists.step()
     assert cluster.inventory.queues.keys() == []
-    assert cluster.lists.watchable.isdisjoint(names.LISTED_ONLY)
+    assert cluster.lists.watchable.isdisjoint(names.OPTIONAL)
     assert cluster.lists.watchable >= set(names.REQUIRED)
 
 
@@ -155,17 +155,16 @@ async def test_an_optional_kind_that_is_denied_ends_nothing_but_itself(
     cluster.errors[names.POD_MONITOR] = DENIED
     for _ in range(2):
         assert await cluster.lists.step()
-    assert cluster.referents.kinds == {"PrometheusRule", "Role", "RoleBinding", "DelaySchedule"}
+    assert cluster.referents.kinds == {"PrometheusRule"}
     assert [record.message for record in caplog.records].count("kind_forbidden") == 1
-    cluster.errors = {names.ROLE: DENIED}
+    cluster.errors = {names.PROMETHEUS_RULE: DENIED}
     assert await cluster.lists.step()
-    assert cluster.referents.kinds >= {"Role", "PodMonitor"}
+    assert cluster.referents.kinds == {"PrometheusRule", "PodMonitor"}
     cluster.clock.now += PATIENCE_SECONDS + 1
     before = cluster.enqueued
     assert await cluster.lists.step()
-    assert "Role" not in cluster.referents.kinds
+    assert cluster.referents.kinds == {"PodMonitor"}
     assert cluster.enqueued == before + 1
-    assert names.ROLE not in cluster.lists.watchable
 
 
 async def test_a_kind_is_wanted_in_one_step_once_all_namespaces_are_listed(

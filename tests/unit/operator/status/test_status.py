@@ -188,7 +188,7 @@ WRITES: dict[str, tuple[View, View, float | None]] = {
         view(backlog=None, unread="orders-scanner-2: timed out"),
         NOW_AND_THEN,
     ),
-    # Where no worker claims, the oldest task gets later for ever: the column LATENESS shows it without a write.
+    # Where no worker claims, the oldest task gets later for ever: the column OLDEST-DUE shows it without a write.
     "late for hours": (view(backlog=LATE), view(backlog=replace(LATE, read_at=NOW + 7200)), NEVER),
     # A busy queue claims something in one look and nothing in the next.
     "why tasks are late": (view(backlog=LATE), view(backlog=replace(LATE, in_flight=0)), NOW_AND_THEN),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-Mood = Literal["tells", "refuses", "hangs", "breaks", "empty", "nan", "inf", "standby", "unserved", "foreign"]
+Mood = Literal["tells", "refuses", "hangs", "breaks", "nan", "standby"]
 
 
 class Liar:
@@ -90,17 +91,5 @@ class Liar:
                 ms: max(number for at, number in due_within.items() if at <= max(ms, min(due_within)))
                 for ms in asked
             }
-        text = scanner_text({0: self.mood != "standby"}, None if self.mood == "unserved" else (), **tasks)
-        match self.mood:
-            case "empty":
-                return b""
-            case "foreign":
-                return b"<html>It works!</html>"
-            case "nan" | "inf":
-                value = "NaN" if self.mood == "nan" else "+Inf"
-                lines = [
-                    line.rpartition(" ")[0] + f" {value}" if "_tasks{" in line else line
-                    for line in text.decode().splitlines()
-                ]
-                return "\n".join([*lines, ""]).encode()
-        return text
+        text = scanner_text({0: self.mood != "standby"}, (), **tasks)
+        return re.sub(rb"(_tasks\{.*) \S+", rb"\1 NaN", text) if self.mood == "nan" else text

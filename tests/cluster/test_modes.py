@@ -1,4 +1,4 @@
-"""Kinds of monitors that come and go while the operator runs, and rights for some of them only."""
+"""Kinds of monitors that come and go while the operator runs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 MONITORING: Final = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
 MONITORS: Final = {("podmonitors", "orders-delayq"), ("prometheusrules", "orders-delayq")}
-ROLE: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/delayq-operator"
-PATIENCE_SECONDS: Final = 20  # for which a kind is denied before it is given up
 
 
 @pytest.fixture
@@ -80,44 +78,3 @@ def test_monitors_come_and_go_with_their_kinds(
         assert world.events("Created") == created
         world.edit(monitoring=None)
         eventually(lambda: not world.children() & MONITORS, what="monitors go when they are not wanted")
-
-
-def restrict(cluster: ControlPlane, namespace: str, *verbs: str) -> None:
-    """Leave these verbs on PodMonitors in the operator's Role."""
-    path = ROLE.format(namespace)
-    rules = [rule for rule in cluster.rest.get(path)["rules"] if "podmonitors" not in rule["resources"]]
-    group = "monitoring.coreos.com"
-    rules += [
-        {"apiGroups": [group], "resources": ["prometheusrules"], "verbs": ["*"]},
-        *([{"apiGroups": [group], "resources": ["podmonitors"], "verbs": list(verbs)}] if verbs else []),
-    ]
-    cluster.rest.patch(path, {"rules": rules})
-
-
-@pytest.mark.usefixtures("monitors")
-def test_without_rights_for_a_kind_of_monitor_all_else_goes_on(
-    cluster: ControlPlane, kubeconfig: Path, namespace: str
-) -> None:
-    """It is said once; rights given are used at the next list, rights withdrawn end nothing but these monitors."""
-    restrict(cluster, namespace)
-    args = ("--list-seconds=2",)
-    with running(Operator.fork(kubeconfig, namespace, *args)) as operator:
-        world = World(cluster, operator, namespace)
-        world.start(monitoring=MONITORING)
-        eventually(lambda: world.there("prometheusrules", "orders-delayq"), what="the other kind")
-        world.until("Degraded", "False", "AsExpected")
-        assert len(lines(operator, "kind_forbidden", "PodMonitor")) == 1
-        assert not world.there("podmonitors", "orders-delayq")
-        restrict(cluster, namespace, "*")
-        eventually(lambda: world.there("podmonitors", "orders-delayq"), what="its monitor")
-        restrict(cluster, namespace)
-        dropped = eventually(
-            lambda: lines(operator, "kind_unserved", "PodMonitor"), timeout_s=PATIENCE_SECONDS + 10
-        )
-        assert len(dropped) == 1
-        world.edit(worker={"replicas": 3})
-        world.settle()
-        world.until("Degraded", "False", "AsExpected")
-        assert len(lines(operator, "kind_forbidden", "PodMonitor")) == 2
-        assert world.there("podmonitors", "orders-delayq")  # it may not be touched
-        assert operator.process.alive

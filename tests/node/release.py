@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 READY_SECONDS: Final = 60
 PORT: Final = 8080
+LOGIN, USER, PASSWORD = "test-redis", "helm-test", "pass/word"
+"""What `helm test` logs in with."""
 DEPLOYMENT: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-operator"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
@@ -36,10 +38,15 @@ class Release:
         """Install it, and return when its operator leads."""
         make_namespace(node.cluster, NAMESPACE)
         redis = node.redis(NAMESPACE)
+        with redis.client() as connection:
+            connection.execute_command("ACL", "SETUSER", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all")
+        login = {"metadata": {"name": LOGIN}, "stringData": {"username": USER, "password": PASSWORD}}
+        node.cluster.rest.create(f"/api/v1/namespaces/{NAMESPACE}/secrets", login)
+        auth = {each: {"name": LOGIN} for each in ("usernameSecretRef", "passwordSecretRef")}
         values = {
             "image": _image(images["operator"]),
             "worker": {"image": _image(images["worker"])},
-            "test": {"redis": redis.spec},
+            "test": {"redis": {**redis.spec, "auth": auth}},
             "log": {"level": "debug"},
             "replicas": 1,  # whose pod and metrics the tests read
         }
@@ -84,7 +91,7 @@ class Release:
         (one,) = [each for each in pods if "deletionTimestamp" not in each["metadata"]]
         return one
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """The sum of one of the operator's metrics over all label values but those given; 0 without a sample."""
         url = f"http://{self.pod['status']['podIP']}:{PORT}/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.plugin import Plugin
@@ -36,6 +38,9 @@ SCREEN_SECONDS = 60
 HOUR_MS = 3_600_000
 PAYLOAD = "card 4111 of Ada"
 PASSWORD = "hunter2-at-the-node"  # noqa: S105  the test's own
+LITERAL, NOTE = "Wv-literal-value", "An-of-the-queue"
+PLANTED = (PAYLOAD, PASSWORD, base64.b64encode(PASSWORD.encode()).decode(), LITERAL, NOTE)
+"""Secrets where authors put one: tests/unit/kubectl/test_allowed.py has the other places."""
 TALKATIVE = """
 import os, sys
 def handle(task):
@@ -194,24 +199,22 @@ def is_running(pod: dict[str, Any]) -> bool:
     return any("running" in each["state"] for each in statuses)
 
 
-def test_a_report_has_logs_and_metrics_without_payloads(
-    own: Plugin, world: NodeWorld, tmp_path: Path
-) -> None:
+def test_a_report_has_what_helps_and_no_secret(own: Plugin, world: NodeWorld, tmp_path: Path) -> None:
     """Of a handler that tells everything, after a crash; the Secret's value is in its log, too."""
-    world.make(
-        "secrets", {"metadata": {"name": "shop-db"}, "stringData": {"url": f"db://shop:{PASSWORD}@db/x"}}
-    )
+    world.make("secrets", {"metadata": {"name": "shop-db"}, "stringData": {"url": PASSWORD}})
     world.make_code(TALKATIVE)
     reference = {"name": "DATABASE", "valueFrom": {"secretKeyRef": {"name": "shop-db", "key": "url"}}}
     worker = world.worker()
-    worker["template"]["spec"]["containers"][0]["env"].append(reference)
+    worker["template"]["metadata"] = {"annotations": {"vault.example/token": NOTE}}
+    worker["template"]["spec"]["containers"][0]["env"] += [reference, {"name": "CARD", "value": LITERAL}]
     world.begin(handler={"python": {"callable": "recorder:handle"}}, worker={**worker, "replicas": 1})
+    world.kubectl("annotate", "delayqueue/orders", f"shop.example/note={NOTE}")
     with world.client as client:
         client.schedule({"pay": PAYLOAD}, delay_ms=0, task_id="order-7")
     (pod,) = world.running()
     eventually(lambda: "declined" in log(world, pod), what="the handler has told it all")
-    assert PASSWORD in log(world, pod)
-    assert PAYLOAD in log(world, pod)
+    everything = world.kubectl("get", "delayqueues,pods,secrets", "-o", "json") + log(world, pod)
+    assert [each for each in PLANTED if each not in everything] == []
     os.kill(world.pid(pod), signal.SIGKILL)
     eventually(lambda: restarted(world), timeout_s=60, what="the container is started again")
     world.wait_running(1)
@@ -221,9 +224,8 @@ def test_a_report_has_logs_and_metrics_without_payloads(
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "everything could be gathered"
     files = unpacked(file)
-    everything = "\n".join(files.values())
-    assert PASSWORD not in everything
-    assert PAYLOAD not in everything
+    assert done.stdout == f"wrote {file}: {len(files)} files, without secrets; read it before you send it\n"
+    assert planted(files) == []
     name = pod["metadata"]["name"]
     previous = files[f"pods/{name}/worker.previous.log"]
     assert '"event": "handler_failed"' in previous
@@ -235,6 +237,40 @@ def test_a_report_has_logs_and_metrics_without_payloads(
     assert operators
     assert '"event": "leadership_acquired"' in files[operators[0]]
     assert "delayq_operator_leader" in files[operators[0].replace("operator.log", "metrics.txt")]
+    has_the_resource_its_children_and_events(files)
+    needs_no_right_to_read_secrets(world, tmp_path / "another.tar.gz")
+
+
+def planted(files: dict[str, str]) -> list[str]:
+    return [each for each in PLANTED if each in "\n".join(files.values())]
+
+
+def has_the_resource_its_children_and_events(files: dict[str, str]) -> None:
+    assert yaml.safe_load(files["delayqueue.yaml"])["status"]["conditions"]
+    for kind in ("deployment.apps", "replicaset.apps", "configmap", "cronjob.batch", "service"):
+        assert f"\n{kind}/orders-" in f"\n{files['children.txt']}"
+    assert [line for line in files["pods.txt"].splitlines() if "-worker-" in line]
+    events = [line.split() for line in files["events.txt"].splitlines()]
+    assert "Created" in {event[4] for event in events if event[:2] == ["orders", "DelayQueue"]}
+    assert "serverVersion" in json.loads(files["versions.json"])
+
+
+def needs_no_right_to_read_secrets(world: NodeWorld, file: Path) -> None:
+    """Nothing is taken out, for only what the allow-list names gets in; what is missing is named."""
+    world.kubectl("create", "serviceaccount", "viewer")
+    resources = "--resource=pods,events,delayqueues.delayq.dev"
+    world.kubectl("create", "role", "look", "--verb=get,list", resources)
+    world.kubectl(
+        "create", "rolebinding", "look", "--role=look", f"--serviceaccount={world.namespace}:viewer"
+    )
+    viewer = world.cluster.kubeconfig_for(world.namespace, "viewer")
+    done = Plugin(world.cluster, world.namespace, viewer).run("report", "orders", "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    files = unpacked(file)
+    assert planted(files) == []
+    assert "children.txt" not in files
+    assert "not gathered: children.txt: not allowed" in done.stderr
+    assert "Not gathered: " in files["README.txt"]
 
 
 def log(world: NodeWorld, pod: dict[str, Any]) -> str:

@@ -271,6 +271,17 @@ def test_the_test_makes_its_queue_where_queues_are_allowed() -> None:
         assert any("request.namespace" in each["expression"] for each in policy["validations"]) is closed
 
 
+def test_the_test_leaves_its_pod_to_look_at() -> None:
+    """Whether it passed or failed; the next run replaces it, and what it needs goes when it has passed."""
+    hooks = [each for each in rendered() if each["metadata"]["name"] == "delayq-test"]
+    policies = {
+        each["kind"]: each["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+        for each in hooks
+    }
+    assert policies.pop("Pod") == ["before-hook-creation"]
+    assert all(set(each) == {"before-hook-creation", "hook-succeeded"} for each in policies.values())
+
+
 def test_the_test_reads_the_secrets_that_its_redis_refers_to() -> None:
     login = {"name": "login"}
     redis = {

@@ -91,6 +91,20 @@ def test_an_event_shows_names_and_numbers_and_quotes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        f"GET https://ada:{SECRET}@pay/x failed",
+        f"https://hooks/{SECRET}",
+        f"Authorization: Bearer {SECRET}",
+        f"the proxy said Cookie: {SECRET}",
+        f"it ended\n{SECRET}",
+    ],
+)
+def test_what_a_message_quotes_is_left_out(message: str) -> None:
+    assert SECRET not in sentence(message)
+
+
+@pytest.mark.parametrize(
     "text", ["-" * 200_000, "a" * 200_000, "x://" * 50_000, "A." * 100_000, "[" * 100_000]
 )
 def test_long_lines_take_no_longer_than_their_length(text: str) -> None:

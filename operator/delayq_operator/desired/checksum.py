@@ -35,6 +35,8 @@ PACE: Final = ("ratePerSecond", "burst", "maxInFlight")
 """Fields of spec.limits that limit starts."""
 SIZE: Final = ("maxLength", "maxBytes")
 """Fields that limit what a queue holds. Clients read them, and scanners, which create the occurrences of schedules."""
+TASK: Final = ("maxPayloadBytes", "maxHeaderBytes")
+"""Fields that limit a task. Clients read them, and scanners that store definitions of DelaySchedules."""
 WORKER_FIELDS: Final = ("concurrency", "drainTimeoutSeconds")
 """Fields of spec.worker that the process reads; the others configure the Deployment."""
 
@@ -49,7 +51,8 @@ Inputs = dict[str, str]
 def of_scanner(queue: DelayQueue, facts: Facts) -> Inputs:
     """Hash the parts of the document that a scanner reads."""
     spec, check = _spec(queue), queue.spec.recovery.check
-    own = {**_sections(spec, SCANNER_READS), **asked_shards(queue, facts), **_limits(spec, PACE + SIZE)}
+    limits = PACE + SIZE + (() if queue.spec.schedules is None else TASK)
+    own = {**_sections(spec, SCANNER_READS), **asked_shards(queue, facts), **_limits(spec, limits)}
     if check is not None:
         own[CHECK] = _hash(spec["recovery"]["check"])
     if check is not None and check.guard is not None:

@@ -65,6 +65,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
     ({"limits": {"ratePerSecond": 9}}, BOTH, {"spec.limits added"}),
     ({"limits": {"maxInFlight": 9}}, BOTH, {"spec.limits added"}),
     ({"limits": {"maxLength": 9, "maxBytes": 1 << 20}}, {"scanner"}, {"spec.limits added"}),
+    ({"schedules": {}}, {"scanner"}, {"spec.schedules changed", "pod template changed"}),
     ({"delivery": {"leaseDurationSeconds": 7}}, BOTH, {"spec.delivery changed"}),
     ({"durability": {"confirm": "Replicated"}}, {"scanner"}, {"spec.durability changed"}),
     ({"recovery": {"check": CHECK}}, {"scanner"}, {"spec.recovery.check added"}),
@@ -89,7 +90,7 @@ CHANGES: list[tuple[Spec, set[str], set[str]]] = [
             {"scanner": {"replicas": 5}},
             {"suspend": True, "suspendPolicy": "Drain"},
             {"objective": {"latenessMilliseconds": 9000}},
-            {"limits": {"maxDelaySeconds": 9}},
+            {"limits": {"maxDelaySeconds": 9, "maxPayloadBytes": 1 << 19}},
             {"reaper": {"suspend": True}},
             {"networkPolicy": {"enabled": True}},
             {"monitoring": {"podMonitor": {"enabled": True}}},
@@ -107,6 +108,14 @@ def test_a_change_of_the_document_rolls_those_who_read_it_and_is_named(
     assert {component for component in before if before[component] != after[component]} == components
     for component in components:
         assert set(changes(inputs(component), inputs(component, **spec))) == reasons
+
+
+def test_a_scanner_that_stores_definitions_of_schedules_reads_how_large_a_task_may_be() -> None:
+    """Else a schedule that was too large would stay refused after the limit was raised."""
+    before, after = (
+        inputs("scanner", schedules={}, limits={"maxPayloadBytes": size}) for size in (1 << 18, 1 << 19)
+    )
+    assert changes(before, after) == ["spec.limits added"]
 
 
 LEDGER: Spec = {

@@ -132,7 +132,7 @@ async def test_names_of_secrets_are_listed_and_missing_rights_are_no_reason_to_w
         await asyncio.wait_for(following, 20)
 
 
-@pytest.mark.parametrize("kind", [names.DELAY_QUEUE, names.POD])
+@pytest.mark.parametrize("kind", [names.DELAY_QUEUE, names.DELAY_SCHEDULE, names.ROLE_BINDING, names.POD])
 async def test_a_right_that_is_missing_for_long_ends_the_operator(cluster: Cluster, kind: Kind) -> None:
     """An API server that just started denies everything until it has read its own roles."""
     cluster.errors[kind] = DENIED

@@ -173,11 +173,11 @@ images: $(SERVERS_READY) ## Build the images, as tests on a node run them, into 
 cluster: $(SERVERS_READY) $(KUBERNETES_READY) ## Start a Kubernetes of one node with delayq on it, in the background (takes root)
 	@tools/setup-node
 	@tools/build-images
-	@$(BIN)/python -m tests.node up
+	@$(BIN)/python -m tools.cluster up
 
 .PHONY: cluster-down
 cluster-down: $(PYTHON_READY) ## Remove the Kubernetes of `make cluster`
-	@$(BIN)/python -m tests.node down
+	@$(BIN)/python -m tools.cluster down
 
 .PHONY: build
 build: $(PYTHON_READY) ## Build the wheel into dist/
@@ -186,7 +186,7 @@ build: $(PYTHON_READY) ## Build the wheel into dist/
 # With what there is: nothing is made in order to be removed.
 .PHONY: clean
 clean: ## Remove what make made in this checkout, and the cluster; what checkouts share stays, see clean-caches
-	@if [ -e .cache/cluster ] && ! $(BIN)/python -m tests.node down; then \
+	@if [ -e .cache/cluster ] && ! $(BIN)/python -m tools.cluster down; then \
 		echo "the cluster is still there: make cluster-down"; exit 1; fi
 	rm -rf $(VENV) .cache dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 

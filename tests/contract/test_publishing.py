@@ -133,6 +133,7 @@ def test_every_place_that_names_a_version_of_delayq_names_this_one() -> None:
         "tests/node",
         "tests/cluster",
         "tests/offline",
+        "tools/cluster",
         "pyproject.toml",
     )
     files = [path for each in folders for path in (ROOT / each, *(ROOT / each).rglob("*")) if path.is_file()]

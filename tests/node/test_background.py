@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,46 +13,18 @@ import pytest
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.waiting import eventually
 from tests.node.harness import cgroups, leftovers, owners, pause
-from tests.node.harness.state import State
+from tools.cluster.state import Keeper, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 START_SECONDS = 300
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 
-def members(pid: int) -> set[tuple[int, int]]:
-    """Who is in the namespaces of a node that this process made: numbers on this machine, and when they began."""
-    own = owners.prefix(pid)
-    spaces = {space for space, line in everybody() if own in line} - {namespace_of(os.getpid())}
-    return {
-        (each, began) for each in pids() if namespace_of(each) in spaces and (began := owners.started(each))
-    }
-
-
-def everybody() -> Iterator[tuple[str, str]]:
-    for pid in pids():
-        try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        yield namespace_of(pid), line
-
-
-def pids() -> list[int]:
-    return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
-
-
-def namespace_of(pid: int) -> str:
-    try:
-        return str(Path(f"/proc/{pid}/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-def alive(members: set[tuple[int, int]]) -> set[int]:
-    return {pid for pid, began in members if owners.started(pid) == began}
+def alive(keeper: Keeper) -> bool:
+    """Whether the first process of its namespaces is: the kernel ends all others in there with it."""
+    return owners.started(keeper.sandbox) is not None
 
 
 def traces(pid: int) -> list[str]:
@@ -64,7 +35,7 @@ def traces(pid: int) -> list[str]:
 
 def cluster(command: str, state: State, *args: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.node", command, *args, f"--state={state.dir}", "--bare"],
+        [sys.executable, "-m", "tools.cluster", command, *args, f"--state={state.dir}", "--bare"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -82,17 +53,16 @@ def test_a_cluster_in_the_background_comes_stays_comes_back_after_a_kill_and_goe
         assert keeper is not None
         assert "up already" in cluster("up", state)
         assert cluster("load", state, str(pause.write(tmp_path / "pause.tar"))).strip() == pause.IMAGE
-        inside = members(keeper.pid)
+        assert alive(keeper)
         os.kill(keeper.pid, signal.SIGKILL)
-        eventually(lambda: alive(inside) == set(), what="it dies with its keeper")
+        eventually(lambda: not alive(keeper), what="it dies with its keeper")
         assert "up already" not in cluster("up", state)
         second = state.keeper()
         assert second is not None
         assert traces(keeper.pid) == []
-        inside = members(second.pid)
-        assert alive(inside)
+        assert alive(second)
         assert "is gone" in cluster("down", state)
-        assert alive(inside) == set()
+        assert not alive(second)
         assert traces(second.pid) == []
         assert not state.dir.exists()
     finally:

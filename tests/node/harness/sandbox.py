@@ -46,17 +46,8 @@ class Sandbox:
     @classmethod
     def start(cls, run_dir: Path, logs: Path) -> Sandbox:
         log = logs / "sandbox.log"
-        command = [
-            *TIED,
-            "unshare",
-            *KINDS,
-            "--fork",
-            "--kill-child",
-            "--",
-            str(SCRIPT),
-            str(run_dir),
-            str(logs),
-        ]
+        shell = (str(SCRIPT), str(run_dir), str(logs))
+        command = [*TIED, "unshare", *KINDS, "--fork", "--kill-child", "--", *shell]
         with log.open("wb") as errors:
             popen = subprocess.Popen(
                 command,

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.node.harness import keeper, owners
-from tests.node.harness.state import Keeper
+from tests.node.harness import owners
+from tools.cluster import keeper
+from tools.cluster.state import Keeper
 
 if TYPE_CHECKING:
     import pytest

@@ -14,11 +14,12 @@ from typing import IO, TYPE_CHECKING, Final
 
 from tests.cluster.harness import kubeconfig
 from tests.cluster.harness.binaries import ROOT
-from tests.node.harness import demo, images, leftovers, owners
+from tests.node.harness import images, leftovers, owners
 from tests.node.harness.node import Node, tell
 from tests.node.harness.sandbox import Sandbox
-from tests.node.harness.state import Keeper, State
-from tests.node.harness.waiting import waiting
+from tools.cluster import demo
+from tools.cluster.state import Keeper, State
+from tools.cluster.waiting import waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ def _spawn(state: State, *, bare: bool) -> None:
     command = [
         sys.executable,
         "-m",
-        "tests.node",
+        "tools.cluster",
         "keep",
         f"--state={state.dir}",
         *(["--bare"] if bare else []),

@@ -8,19 +8,20 @@ from pathlib import Path
 
 from tests.cluster.harness.binaries import ROOT
 from tests.cluster.harness.cluster import CommandFailed
-from tests.node.harness import demo, keeper, requirements
+from tests.node.harness import requirements
 from tests.node.harness.cgroups import CgroupError
 from tests.node.harness.network import NetworkError
 from tests.node.harness.sandbox import SandboxError
-from tests.node.harness.state import State
 from tests.processes import Gone
+from tools.cluster import demo, keeper
+from tools.cluster.state import State
 
 REFUSALS = (keeper.KeeperError, requirements.UnfitError, SandboxError, NetworkError, CgroupError)
 EXPECTED = (*REFUSALS, Gone, CommandFailed, AssertionError)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.node", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.cluster", description=__doc__)
     parser.add_argument("command", choices=["up", "down", "load", "keep"])
     parser.add_argument("archives", nargs="*", type=Path, help="images to load")
     parser.add_argument(

@@ -1,0 +1,1 @@
+"""`make cluster`: the Kubernetes of one node that tests/node has, in the background, with delayq on it."""

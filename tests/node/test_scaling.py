@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.node.release import PODS
-from tests.node.scaled import Scaled
-from tests.node.world import is_ready
+from tests.node.scaled import WORKER, Scaled
+from tests.node.world import QUEUE, is_ready
 from tests.offline.chart import NAMESPACE
 
 if TYPE_CHECKING:
@@ -23,14 +26,16 @@ pytestmark = pytest.mark.timeout(900)
 def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld) -> None:
     """Killed while workers start, and its pod deleted while handlers run: nothing is lost, and the lead is kept.
 
-    Workers are asked for before the tasks fall due, and none is left after them.
+    Workers are asked for before the tasks fall due, when status said they would be, and none is left after them.
     """
     orders = Scaled.begin(world, concurrency=50)
     orders.until_none()
     lead = orders.learn_lead()
     first = {f"first-{nth}": {"do": "sleep", "seconds": 3} for nth in range(100)}
-    due_ms = orders.now_ms + (lead + 10) * 1000
+    due_ms = orders.now_ms + (lead + 25) * 1000
     orders.schedule_at(due_ms, dict(first))
+    wake = datetime.fromisoformat(orders.until_told("wakeTime")).timestamp()
+    assert abs(wake - (due_ms / 1000 - lead - 4)) < 8
     orders.until_number(lambda number: number >= 1)
     assert orders.now_ms < due_ms
     kill(world)
@@ -44,8 +49,45 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
     world.wait_entries("end", first)
     orders.until_none()
     assert orders.told["leadTimeSeconds"] >= lead
+    metric = partial(world.operator.metric, namespace=world.namespace, name=QUEUE)
+    assert metric("delayq_operator_worker_lead_seconds") == pytest.approx(
+        orders.told["leadTimeSeconds"], abs=1
+    )
+    assert metric("delayq_operator_worker_handler_seconds") > 0
     stats = world.account()
     assert stats.get("reclaimed", 0) == 0
+
+
+def test_the_idle_workers_go_and_the_busy_ones_stay(world: NodeWorld) -> None:
+    """Four workers, two of them with a long task each, are to be two: nothing is interrupted.
+
+    With nothing else due these stay, too, for as long as they hold a lease.
+    """
+    orders = Scaled.begin(world, concurrency=1, autoscaling={"minReplicas": 4, "maxReplicas": 4})
+    there = {pod["metadata"]["name"] for pod in world.wait_running(4)}
+    world.schedule({f"held-{nth}": {"do": "hold"} for nth in range(2)})
+    busy = {entry.pod for entry in world.wait_entries("start", world.payloads)}
+    assert len(busy) == 2
+    mark = world.enqueue()
+    world.edit(autoscaling={"minReplicas": 2, "maxReplicas": 2})
+    left = {pod["metadata"]["name"]: pod for pod in world.wait_running(2)}
+    assert left.keys() == busy
+    for pod in left.values():
+        assert names.DELETION_COST not in pod["metadata"].get("annotations", {})
+    written = [words for words in world.written(mark) if words.startswith("patch pods/")]
+    assert sorted(written) == [f"patch pods/{name}" for name in sorted(there - busy)], (
+        "none for those that stay"
+    )
+
+    decisions = partial(world.operator.metric, "delayq_operator_decision_seconds_count")
+    with world.numbers("deployments", WORKER, "spec", "replicas") as seen:
+        world.edit(autoscaling={"minReplicas": 0, "cooldownSeconds": 0})
+        before = decisions()
+        eventually(lambda: decisions() >= before + 5, timeout_s=60, what="five decisions")
+        assert seen == []
+        world.let_go()
+        orders.until_none()
+    assert world.account().get("reclaimed", 0) == 0
 
 
 def replaced(world: NodeWorld, gone: str) -> bool:

@@ -101,7 +101,7 @@ class Operator:
 
 def _command(namespace: str, *args: str, everywhere: bool) -> list[str]:
     scope = () if everywhere else ("--namespace", namespace)
-    usual = ("--worker-image=delayq-worker:test", "--port=0", "--log-format=console", "--names-seconds=1")
+    usual = ("--worker-image=delayq-worker:test", "--port=0", "--log-format=console")
     return [COMMAND, *usual, *scope, "--lease-namespace", namespace, *args]
 
 

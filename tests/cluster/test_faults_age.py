@@ -184,5 +184,5 @@ def grant(file: Path, cluster: ControlPlane, namespace: str, account: str) -> No
 async def who(api: Api, namespace: str) -> str:
     """Whom the API server takes us for: it says so when it denies something."""
     with pytest.raises(Denied) as denied:
-        await api.get(names.SECRET, namespace, "any")
+        await api.get(names.POD, namespace, "any")
     return str(denied.value).partition(f"{namespace}:")[2].partition('"')[0]

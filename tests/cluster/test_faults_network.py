@@ -23,8 +23,8 @@ SILENCE_SECONDS: Final = 4.0  # of 90
 REFUSING_SECONDS: Final = 6.0
 CATCH_UP_SECONDS: Final = 5.0
 WATCHED: Final = {*names.REQUIRED}
-OTHERS: Final = 6
-"""The names of Secrets, those of ConfigMaps, the list of everything, the Lease, and two DelayQueues."""
+OTHERS: Final = 4
+"""The list of everything, the Lease, and two DelayQueues."""
 MOST_A_SECOND: Final = 2 * (len(WATCHED) + OTHERS)
 """After a first pause of 0.5 s each of them waits for a second or longer, so a second may have two of its tries."""
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+from delayq import SyncClient
 from delayq_operator.base import names
 
+from tests.cluster.harness.node import ProcessNode
 from tests.cluster.harness.resources import delete_namespace, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import condition
 from tests.cluster.world import World
+from tests.servers import PASSWORD, USER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.servers import RedisServer
 
 DELETE: Final = {"deletionPolicy": "Delete"}
 JOB: Final = ("jobs", "orders-erase")
@@ -26,52 +35,59 @@ def told(world: World, reason: str, *words: str, name: str = "orders") -> str:
         assert [word for word in words if word not in entry["message"]] == [], entry
         return str(entry["message"])
 
-    return eventually(look, what=f"Degraded is {reason}")
+    return eventually(look, timeout_s=40, what=f"Degraded is {reason}")
 
 
-def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(world: World) -> None:
-    """Deleting one of them waits, and says for whom; when the other is gone, its tasks go.
+def shared(world: World, redis: RedisServer, **spec: object) -> dict[str, Any]:
+    """The spec of a DelayQueue without workers on this Redis, and the Secret that it takes."""
+    if not world.there("secrets", "login"):
+        world.make(
+            "secrets", {"metadata": {"name": "login"}, "stringData": {"username": USER, "password": PASSWORD}}
+        )
+    auth = {"usernameSecretRef": {"name": "login"}, "passwordSecretRef": {"name": "login"}}
+    where = {"standalone": {"host": "127.0.0.1", "port": redis.port}, "auth": auth}
+    return {"redis": where, "worker": {"replicas": 0}, "scanner": {"replicas": 1}, **spec}
 
-    Until somebody takes the finalizer away, and the Job with it.
-    """
-    world.create()
-    world.create("orders2", queueName="orders", **DELETE)
+
+@pytest.mark.usefixtures("process_node")
+def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(world: World, redis: RedisServer) -> None:
+    """Deleting one of them waits, and says for whom; when the other is gone, its tasks go."""
+    world.create(**shared(world, redis))
+    world.create("orders2", **shared(world, redis, queueName="orders", **DELETE))
     told(world, "QueueConflict", f"{world.namespace}/orders ", name="orders2")
     told(world, "QueueConflict", f"{world.namespace}/orders2")
-    world.delete(names.PLURAL, "orders2")
-    told(world, "EraseFailed", f"{world.namespace}/orders", name="orders2")
-    assert not world.there("jobs", "orders2-erase")
-    world.delete(names.PLURAL, "orders")
-    eventually(lambda: world.there("jobs", "orders2-erase"), what="the Job")
-    world.patch(names.PLURAL, "orders2", {"metadata": {"finalizers": None}})
-    eventually(lambda: not world.there("jobs", "orders2-erase"), what="the Job is gone")
+    with SyncClient(redis.url, queue="orders") as client:
+        client.schedule(1, delay_ms=0, task_id="shared")
+        world.delete(names.PLURAL, "orders2")
+        told(world, "EraseFailed", f"{world.namespace}/orders", name="orders2")
+        assert not world.there("jobs", "orders2-erase")
+        assert client.get("shared") is not None
+        world.delete(names.PLURAL, "orders")
+        eventually(lambda: not world.there(names.PLURAL, "orders2"), timeout_s=90, what="orders2 is erased")
+        assert client.get("shared") is None
 
 
-def test_a_stranger_who_names_the_same_redis_neither_sees_nor_holds_a_queue(world: World) -> None:
-    """In another namespace only the same credentials prove that tasks are shared; and no name is told, of either."""
+def test_a_delayqueue_of_another_namespace_is_found_and_not_named(
+    world: World, redis: RedisServer, tmp_path: Path
+) -> None:
+    """Neither sees the name of the other, and the Job that erases refuses by itself: here nobody warns the operator."""
     bank = World(world.cluster, world.operator, f"{world.namespace}-bank")
     make_namespace(world.cluster, bank.namespace)
-    redis = {"standalone": {"host": "redis.data.svc"}, "auth": {"passwordSecretRef": {"name": "redis"}}}
-    for each, password in ((world, "x"), (bank, "guessed")):
-        each.make("secrets", {"metadata": {"name": "redis"}, "stringData": {"password": password}})
-        each.create(redis=redis, **DELETE)
-        each.until("Degraded")
-    for each in (world, bank):
-        assert condition(each.queue(), "Degraded")["reason"] != "QueueConflict"
-
-    bank.patch("secrets", "redis", {"stringData": {"password": "x"}})
-    for each in (world, bank):
-        each.edit(scanner={"replicas": 1})
-    for each in (world, bank):
-        said = told(each, "QueueConflict", "a DelayQueue of another namespace")
-        assert f"{bank.namespace}/" not in said
-    world.delete(names.PLURAL, "orders")
-    assert f"{bank.namespace}/" not in told(world, "EraseFailed", "a DelayQueue of another namespace")
-    bank.patch("secrets", "redis", {"stringData": {"password": "other"}})
-    eventually(lambda: world.there(*JOB), what="the Job")
-    for each in (world, bank):
-        each.edit(deletionPolicy="Retain")
-    eventually(partial(gone, world), what="it is gone")
+    nodes = [ProcessNode(each.cluster, each.namespace, tmp_path / each.namespace) for each in (world, bank)]
+    with nodes[0], nodes[1]:
+        world.create(**shared(world, redis, **DELETE))
+        world.until("BackendAvailable", "True", timeout_s=40)
+        bank.create(**shared(bank, redis))
+        for each, other in ((world, bank), (bank, world)):
+            said = told(each, "QueueConflict", "a DelayQueue of another namespace or cluster")
+            assert f"{other.namespace}/" not in said.replace(f"{each.namespace}/", "")
+        world.edit(scanner={"replicas": 0})
+        eventually(lambda: condition(world.queue(), "Degraded")["reason"] != "QueueConflict", timeout_s=40)
+        world.delete(names.PLURAL, "orders")
+        eventually(lambda: world.there(*JOB), what="the Job")
+        told(world, "EraseFailed", "the same tasks belong to a DelayQueue of another namespace or cluster")
+        bank.delete(names.PLURAL, "orders")
+        eventually(partial(gone, world), timeout_s=90, what="it is erased")
     delete_namespace(world.cluster, bank.namespace)
 
 

@@ -106,7 +106,7 @@ def live(world: World) -> None:
 
 
 def begin(world: World) -> None:
-    """With a Secret and a ConfigMap, and with every kind of child."""
+    """With every kind of child, of which pods read a Secret and a ConfigMap."""
     spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600}
     kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
     world.make(names.DELAY_SCHEDULE.plural, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
@@ -171,6 +171,46 @@ def test_the_role_allows_what_the_operator_does_and_nothing_else(
         assert [event for event in events if event.code == 403] == []
         assert used(events) <= rights
         assert rights - used(events) == {FINALIZERS, BIND[kind]}
+
+
+_WRITES: Final = ("create", "update", "patch", "delete", "deletecollection")
+NEVER: Final = {
+    ("", "secrets"): ("get", "list", "watch", *_WRITES),
+    **dict.fromkeys(
+        [("rbac.authorization.k8s.io", kind) for kind in ("roles", "clusterroles")],
+        (*_WRITES, "escalate", "bind"),
+    ),
+}
+"""What the operator's account may not do anywhere, its own namespace included."""
+
+
+def test_the_account_may_read_no_secret_and_write_no_role_in_any_namespace(
+    plane: ControlPlane, rooms: Iterator[str]
+) -> None:
+    """Whether it serves all namespaces or some; the review itself says yes where it should."""
+    for everywhere in (False, True):
+        room = next(rooms)
+        install_rights(plane, room, everywhere=everywhere)
+        user = f"system:serviceaccount:{room}:{ACCOUNT}"
+        places = (room, next(rooms), "default", "kube-system", "")
+        for (group, resource), verbs in NEVER.items():
+            found = {
+                (verb, place)
+                for verb in verbs
+                for place in places
+                if can(plane, user, verb, group, resource, place)
+            }
+            assert found == set()
+        eventually(lambda who=user, at=room: can(plane, who, "list", "apps", "deployments", at))  # type: ignore[misc]
+
+
+def can(plane: ControlPlane, user: str, verb: str, *of: str) -> bool:
+    """What `kubectl auth can-i` asks: of a group and a resource, in a namespace, or in all."""
+    attributes = dict(zip(("group", "resource", "namespace"), of, strict=True), verb=verb)
+    body = {"spec": {"user": user, "groups": ["system:serviceaccounts"], "resourceAttributes": attributes}}
+    return bool(
+        plane.rest.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"]["allowed"]
+    )
 
 
 def test_children_that_block_their_owner_take_the_right_to_do_so(

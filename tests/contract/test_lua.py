@@ -24,7 +24,8 @@ TASK_KEY_NAMES = {name for name, kept in vars(TaskKeys).items() if isinstance(ke
 CLAIMER_KEY_NAMES = {name for name, kept in vars(ClaimerKeys).items() if isinstance(kept, cached_property)}
 TYPES = {
     **dict.fromkeys(
-        ("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"), "zset"
+        ("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving", "delayqueues"),
+        "zset",
     ),
     **dict.fromkeys(("deadlines", "tags", "schedules", "finished"), "zset"),
     **dict.fromkeys(

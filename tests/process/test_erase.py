@@ -10,12 +10,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from delayq import NewTask, SyncClient
 from delayq.connection import Address, SyncConnection
 from delayq.protocol.commands import Commands
 from delayq.protocol.shard_map import ShardMap
 
-from tests.process.fleet import samples, wait_said
+from tests.process.fleet import samples, until, wait_said
 from tests.processes import Process, delayq
 from tests.unit.cli.runner import run
 
@@ -112,3 +113,46 @@ def test_a_queue_in_use_is_told(fleet: Fleet) -> None:
     going_on.result()
     expected = f"error: queue {fleet.queue} is in use: clients create keys as fast as they are erased"
     assert (code, rest) == (1, expected)
+
+
+OURS, THEIRS = (f"0b6b0b9e-0000-4000-8000-00000000000{digit}" for digit in "ab")
+
+
+def write(fleet: Fleet, uid: str | None) -> None:
+    """Have the next process be one of this DelayQueue."""
+    document = yaml.safe_load(fleet.config.read_text())
+    document["metadata"] = {
+        "name": document["metadata"]["name"],
+        **({"uid": uid, "generation": 1} if uid else {}),
+    }
+    fleet.config.write_text(yaml.safe_dump(document))
+
+
+def conflicts(scanner: Process) -> set[str]:
+    found = samples(scanner).get("delayq_conflicting_delayqueues", ())
+    return {labels["uid"] for labels, value in found if value == 1}
+
+
+def test_scanners_of_two_delayqueues_report_each_other_and_neither_is_erased_alone(fleet: Fleet) -> None:
+    """In every shard. A scanner without a DelayQueue is no conflict, and sees that there are some."""
+    started = []
+    for uid in (None, THEIRS, OURS):
+        write(fleet, uid)
+        started.append(fleet.start("scanner"))
+    plain, theirs, ours = started
+    seen = ((plain, {OURS, THEIRS}), (ours, {THEIRS}), (theirs, {OURS}))
+    for scanner, others in seen:
+        until(lambda of=scanner, uids=others: conflicts(of) == uids, "it reports the others")  # type: ignore[misc]
+    ours.stop()
+    with fleet.client() as client:
+        client.schedule_many(NewTask(n, delay_ms=HOUR_MS) for n in range(9))
+        code, events, message = erase(fleet, "--patience", "100ms")
+        assert (code, client.counts().waiting) == (1, 9)
+        assert f"scanners of another DelayQueue, of uid {THEIRS}, serve it" in message
+        assert "shard_erased" not in {event["event"] for event in events}
+        waits = begin(fleet)
+        until(lambda: conflicts(waits) == {THEIRS}, "the eraser reports it")
+        theirs.stop()
+        plain.stop()
+        assert waits.wait() == 0
+        assert client.counts().waiting == 0

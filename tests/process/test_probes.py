@@ -23,6 +23,7 @@ BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
 SELDOM = {
     *(
         m.MISSING_REFERENCES,
+        m.CONFLICTING_DELAYQUEUES,
         m.REDIS_DOWN,
         m.SHARD_DOWN,
         m.PARKED_TASKS,

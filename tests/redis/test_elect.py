@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from delayq.protocol.commands import SERVES_MS
 from delayq.protocol.results import Leadership
+from delayq.reaper.eraser import Erase
 
 from tests.redis.state import NOW, Shard, State
+
+if TYPE_CHECKING:
+    from delayq.connection import AsyncConnection
 
 LEASE_MS = 10_000
 MINE = f"me {NOW + LEASE_MS}"
 
 
-def elect(shard: Shard, owner: str = "me", lease_ms: int = LEASE_MS) -> Leadership:
-    return shard.run(shard.commands.elect(0, owner, lease_ms))
+def elect(shard: Shard, owner: str = "me", lease_ms: int = LEASE_MS, uid: str = "") -> Leadership:
+    return shard.run(shard.commands.elect(0, owner, uid, lease_ms))
 
 
 def scanners(shard: Shard) -> dict[str, int]:
@@ -91,3 +96,75 @@ def test_a_step_back_is_reported_until_leases_are_shortened_though_replies_are_l
         assert elect(shard).stepped_back_ms == 3_600_000
     assert elect(shard).stepped_back_ms == 0
     assert shard.whole().processing == {"a:7": NOW - 3_600_000 + 30_000}
+
+
+# --- Two DelayQueues of one queue.
+
+
+def delayqueues(shard: Shard) -> dict[str, int]:
+    """Those that serve the queue, and until when."""
+    found: Any = shard.redis.zrange(shard.keys.delayqueues, 0, -1, withscores=True)
+    return {uid.decode(): int(until_ms) for uid, until_ms in found}
+
+
+def test_scanners_of_two_delayqueues_find_each_other_and_those_of_none_write_nothing(shard: Shard) -> None:
+    """Also the one that leads nothing. Scanners of one DelayQueue are no conflict."""
+    elect(shard, "plain")
+    assert delayqueues(shard) == {}
+    assert elect(shard, "a", uid="ours").others == ()
+    assert elect(shard, "b", uid="ours").others == ()
+    assert elect(shard, "c", uid="theirs").others == ("ours",)
+    assert elect(shard, "a", uid="ours").others == ("theirs",)
+    assert elect(shard, "plain").others == ("ours", "theirs")
+    assert delayqueues(shard) == dict.fromkeys(("ours", "theirs"), NOW + SERVES_MS)
+    assert 0 < shard.redis.pttl(shard.keys.delayqueues) <= SERVES_MS
+
+
+def test_a_delayqueue_counts_until_its_pods_should_have_restarted(shard: Shard) -> None:
+    """By Redis' clock, and also after a scanner has resigned: another of its DelayQueue may just be starting."""
+    elect(shard, "c", uid="theirs")
+    elect(shard, "c", uid="theirs", lease_ms=0)
+    shard.clock(NOW + SERVES_MS - 1)
+    assert elect(shard, uid="ours").others == ("theirs",)
+    shard.clock(NOW + SERVES_MS)
+    assert elect(shard, uid="ours").others == ()
+    assert delayqueues(shard) == {"ours": NOW + 2 * SERVES_MS}
+
+
+def test_a_time_from_before_a_step_back_of_the_clock_does_not_count(shard: Shard) -> None:
+    """Those that live write theirs again within two seconds."""
+    elect(shard, "c", uid="theirs")
+    shard.clock(NOW - 1)
+    assert elect(shard, uid="ours").others == ()
+    assert elect(shard, "c", uid="theirs").others == ("ours",)
+
+
+async def test_tasks_are_not_erased_while_another_delayqueue_serves_them(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    """The check and the deletion are one step. A DelayQueue that is gone for a while holds nothing back."""
+    elect(shard, "a", uid="ours")
+    elect(shard, "c", uid="theirs")
+    before = shard.seed(State(delayed={"task": NOW}, leader=shard.whole().leader))
+    erase = Erase(shard.commands, connection, patience_seconds=60, uid="ours")
+    await erase.step()
+    assert (shard.whole(), erase.ended.is_set()) == (before, False)
+    impatient = Erase(shard.commands, connection, patience_seconds=0, uid="ours")
+    await impatient.step()
+    assert "another DelayQueue, of uid theirs, serve it" in str(impatient.error)
+    assert shard.whole() == before
+    shard.clock(NOW + SERVES_MS)
+    while not erase.ended.is_set():
+        await erase.step()
+    assert (erase.error, erase.tasks, shard.redis.exists(shard.keys.delayqueues)) == (None, 1, 0)
+
+
+async def test_a_person_who_erases_a_queue_is_not_held_back(
+    shard: Shard, connection: AsyncConnection
+) -> None:
+    elect(shard, "c", uid="theirs")
+    shard.seed(State(delayed={"task": NOW}))
+    erase = Erase(shard.commands, connection, patience_seconds=0)
+    while not erase.ended.is_set():
+        await erase.step()
+    assert (erase.error, erase.tasks) == (None, 1)

@@ -186,8 +186,8 @@ def test_a_scanner_brings_nothing_back_that_was_erased_whole(
 
 def test_only_a_tombstone_is_left_of_an_erased_shard_and_expires(few: Shard) -> None:
     first, key = decided(few, ShardMap.first(8)), few.commands.keys(0).shard_map
-    assert few.run(few.commands.erase(0)) == (1, 0)
-    assert few.run(few.commands.erase(0)) == (0, 0)
+    assert few.run(few.commands.erase(0)) == (1, 0, "")
+    assert few.run(few.commands.erase(0)) == (0, 0, "")
     assert known(few, 0) is None
     assert few.run(few.commands.sync_shard_map(0, first)).shard_map is None, (
         "nobody who had it brings it back"

@@ -73,7 +73,7 @@ VERBS: dict[str, Callable[[Commands], Call[Any]]] = {
     "park": lambda b: b.park(0, ["runs:8", ""]),
     "unpark": lambda b: b.unpark(0, None),
     "wake": lambda b: b.wake(0),
-    "elect": lambda b: b.elect(0, "one", 1000),
+    "elect": lambda b: b.elect(0, "one", "", 1000),
     "reclaim": lambda b: b.reclaim(0, max_crashes=9),
     "expire": lambda b: b.expire(0),
     "trim_finished": lambda b: b.trim_finished(0),
@@ -172,7 +172,7 @@ def test_counts_say_which_format_was_found(shard: Shard, other: int | None) -> N
 
 
 def test_the_first_write_of_a_shard_says_its_format(shard: Shard) -> None:
-    shard.run(shard.commands.elect(0, "one", 1000))
+    shard.run(shard.commands.elect(0, "one", "", 1000))
     assert shard.run(shard.commands.claim(0, 9, 1000)).leases == []
     assert shard.run(shard.commands.counts(0)).format == FORMAT
     assert not shard.redis.exists(shard.keys.stats)

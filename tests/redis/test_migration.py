@@ -124,7 +124,7 @@ def test_a_shard_that_is_dropped_keeps_the_shard_map_and_its_counters(pair: Shar
         pair.redis.lpush(key, "1")
     for hash_ in (keys.cursors, keys.arrived, keys.stats):
         pair.redis.hset(hash_, "home", 3)
-    pair.run(pair.commands.elect(1, "me", 9000))
+    pair.run(pair.commands.elect(1, "me", "", 9000))
     settled = ShardMap(4, 1, 1, 1, 2)
     pair.commands.use_shard_map(settled)
     told = pair.run(pair.commands.retire_shard(1))

@@ -33,7 +33,7 @@ def ended_well(script: str, *arguments: str) -> None:
 def test_every_connection_to_a_demoted_master_is_left_at_its_first_refusal(
     redis_server: RedisServer, aof_server: RedisServer, queue_name: str
 ) -> None:
-    call = Commands(queue_name).elect(0, "me", 9000)
+    call = Commands(queue_name).elect(0, "me", "", 9000)
     with (
         proxy_to(aof_server.port) as proxy,
         closing(SyncConnection(Address.from_url(proxy.url))) as connection,

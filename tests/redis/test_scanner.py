@@ -9,7 +9,7 @@ from delayq.contract import Limits
 from delayq.errors import Unavailable
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.commands import Commands
-from delayq.scanner.leader_election import LeaderElection
+from delayq.scanner.leader_election import Candidate, LeaderElection
 from delayq.scanner.scanner import OVERDUE_SECONDS, RARELY_SECONDS, TICK_SECONDS, ShardScanner
 from delayq.service.shard_groups import ShardGroup
 
@@ -83,7 +83,7 @@ def test_leases_that_a_clock_left_too_long_are_shortened_however_often_that_fail
     listener: Any = SimpleNamespace(listen=_silent)
     leading = LeaderElection(
         *(ShardGroup(shard.commands), paced),
-        owner="me",
+        candidate=Candidate("me", ""),
         spec=spec(),
         listener=listener,
         led=lambda: {0},

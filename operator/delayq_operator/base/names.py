@@ -103,7 +103,6 @@ POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors
 PROMETHEUS_RULE: Final = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 
 POD: Final = Kind("v1", "Pod", "pods")
-SECRET: Final = Kind("v1", "Secret", "secrets")
 EVENT: Final = Kind("v1", "Event", "events")
 
 CHILDREN: Final = (

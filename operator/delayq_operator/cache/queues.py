@@ -16,10 +16,9 @@ from delayq_operator.base.objects import compact
 from delayq_operator.cache.resource import OVERSIZE, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from delayq_operator.base.names import Key
-    from delayq_operator.cache.sharing import Credentials
 
 MOST_REMEMBERED: Final = 4096
 MOST_BYTES: Final = 393_216
@@ -40,10 +39,6 @@ class _Known:
     text: bytes
     uid: str
     asked: tuple[str, int, str, str, bool]
-    tasks: frozenset[str]
-    credentials: Credentials
-    going: bool
-    """Whether it is being deleted with its tasks."""
     crowded: bool
     """Whether its namespace has no room for it, so that only an outline is stored."""
 
@@ -71,9 +66,6 @@ def _known(resource: Resource, room: int) -> _Known:
         crowded=crowded,
         uid=resource.uid,
         asked=resource.asked,
-        tasks=resource.tasks,
-        credentials=resource.credentials,
-        going=resource.deleting and resource.erases,
     )
 
 
@@ -138,37 +130,34 @@ class Queues:
         known = self._known.get(key)
         return Resource(json.loads(known.text)) if known else None
 
-    def sharing(self, key: Key) -> list[Key]:
-        """Return the other DelayQueues with the same tasks, except those that are being deleted with their tasks."""
-        known = self._known.get(key)
-        others = self._with(known.tasks if known else frozenset()) - {key}
-        return sorted(other for other in others if not self._known[other].going)
+    def named(self, uids: Iterable[str], namespace: str) -> tuple[str, ...]:
+        """Name DelayQueues of this namespace by their UIDs; of others, only say that there are some.
 
-    def credentials(self, key: Key) -> Credentials:
-        """Name the Secrets with which a DelayQueue logs in to Redis."""
-        known = self._known.get(key)
-        return known.credentials if known else ()
+        A deleted one is left out: its scanners have stopped, or are about to.
+        """
+        there = set(uids).difference(self._gone)
+        near = sorted(
+            str(key)
+            for key, known in self._known.items()
+            if key.namespace == namespace and known.uid in there
+        )
+        return (
+            (*near, "a DelayQueue of another namespace or cluster") if len(near) < len(there) else tuple(near)
+        )
 
     def _room(self, key: Key) -> int:
         """Return how many bytes of its namespace are left for a DelayQueue."""
         before = self._known.get(key)
         return NAMESPACE_BYTES - self._bytes[key.namespace] + (before.bytes if before else 0)
 
-    def _with(self, tasks: frozenset[str]) -> set[Key]:
-        """Return the DelayQueues with tasks in one of these places, as far as known."""
-        return {key for key, known in self._known.items() if not known.tasks.isdisjoint(tasks)}
-
     def _know(self, key: Key, now: _Known | None) -> None:
-        """Update the lookups, and enqueue the DelayQueues that share its tasks now or did before."""
+        """Store a DelayQueue, or that there is none."""
         before = self._known.pop(key, None)
         if now is not None:
             self._known[key] = now
         self._bytes[key.namespace] += (now.bytes if now else 0) - (before.bytes if before else 0)
         if not self._bytes[key.namespace]:
             del self._bytes[key.namespace]
-        old, new = (each.tasks if each else frozenset() for each in (before, now))
-        for other in self._with(old | new) - {key} if old != new else ():
-            self._enqueue(other)
 
     def uid(self, key: Key) -> str:
         known = self._known.get(key)

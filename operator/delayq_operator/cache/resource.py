@@ -10,12 +10,10 @@ from delayq.contract import Problem, SpecError
 from delayq_operator.base import names
 from delayq_operator.base.names import Key
 from delayq_operator.base.objects import mapping
-from delayq_operator.cache.sharing import credentials, places
+from delayq_operator.cache.places import places
 
 if TYPE_CHECKING:
     from delayq.kube.objects import Object
-
-    from delayq_operator.cache.sharing import Credentials
 
 OVERSIZE: Final = "oversize"
 """Field of a body whose spec was too large to keep: the error text."""
@@ -79,15 +77,10 @@ class Resource:
 
     @property
     def tasks(self) -> frozenset[str]:
-        """The places of its tasks, according to the spec: DelayQueues with a common place share their tasks."""
+        """The places of its tasks, according to the spec."""
         spec = mapping(self.body.get("spec"))
         queue = str(spec.get("queueName") or self.key.name)
         return places(queue, mapping(spec.get("redis")), self.key.namespace)
-
-    @property
-    def credentials(self) -> Credentials:
-        """Secrets with the Redis login of its pods, according to the spec."""
-        return credentials(mapping(mapping(self.body.get("spec")).get("redis")))
 
     @property
     def status(self) -> dict[str, Any]:

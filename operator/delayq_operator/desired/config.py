@@ -13,7 +13,7 @@ from delayq.contract.scalars import plain
 
 from delayq_operator.base import names
 from delayq_operator.base.objects import mapping
-from delayq_operator.cache.sharing import joined, places
+from delayq_operator.cache.places import joined, places
 from delayq_operator.desired.child import child
 
 if TYPE_CHECKING:

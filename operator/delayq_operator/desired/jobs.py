@@ -83,7 +83,7 @@ def erase_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
         name=names.erase(name),
         component="erase",
         annotations={names.OWNER_UID: facts.uid},
-        spec={"backoffLimit": TRIES, "template": _on_its_own(template, queue)},
+        spec={"backoffLimit": TRIES, "template": _on_its_own(template, config.stamped(queue, facts))},
     )
     del job["metadata"]["ownerReferences"]
     return job

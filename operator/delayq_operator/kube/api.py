@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
-METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TIMEOUT_SECONDS: Final = 15.0
 UNLIMITED: Final = 0  # connections
 PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
@@ -135,7 +134,7 @@ class Api:
         await self._call("delete", path(kind, namespace, name), body=body)
 
     async def pages(
-        self, kind: Kind, namespace: str | None, *, label_selector: str | None, metadata_only: bool
+        self, kind: Kind, namespace: str | None, *, label_selector: str | None
     ) -> AsyncIterator[Object]:
         """List objects page by page; each page has items, and metadata.resourceVersion to watch from. Raises Gone."""
         further: str | None = None
@@ -146,7 +145,7 @@ class Api:
                 path(kind, namespace),
                 query_params=query,
                 label_selector=label_selector,
-                header_params={"Accept": METADATA_LIST if metadata_only else "application/json"},
+                header_params={"Accept": "application/json"},
             )
             yield page
             further = page["metadata"].get("continue", "")

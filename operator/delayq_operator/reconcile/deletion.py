@@ -24,7 +24,6 @@ from delayq.scaling.sentences import counted
 from delayq_operator.base import names
 from delayq_operator.base.phrases import listed
 from delayq_operator.cache.resource import Resource
-from delayq_operator.cache.sharing import described
 from delayq_operator.cache.workload import POD_SECONDS, podless_seconds
 from delayq_operator.desired import erase_job
 from delayq_operator.desired.policy import of_namespace, of_templates
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from delayq_operator.kube.api import Api
     from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier
-    from delayq_operator.reconcile.facts import Referents
+    from delayq_operator.reconcile.facts import FactSource
     from delayq_operator.scrape.backlog import Backlog
     from delayq_operator.status.events import Recorder
 
@@ -76,14 +75,14 @@ class Deletion:
         inventory: Inventory,
         scraper: ScannerPoller,
         applier: Applier,
-        referents: Referents,
+        facts: FactSource,
         recorder: Recorder,
         setting: Setting,
     ) -> None:
         """Every part is shared with reconciliation."""
         self._api, self._setting = api, setting
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
-        self._applier, self._referents, self._recorder = applier, referents, recorder
+        self._applier, self._facts, self._recorder = applier, facts, recorder
         self._scraper = scraper
 
     async def prepare(self, resource: Resource) -> Resource:
@@ -164,7 +163,7 @@ class Deletion:
             return View(resource=resource, erasing=_failed(resource, why))
         try:
             queue = parse(resource.document)
-            facts = self._referents.facts(resource, self._children.of(resource.key))
+            facts = self._facts.of(resource, self._children.of(resource.key))
             job = stamped(erase_job(queue, self._setting, facts))
             if forbidden := of_templates([job], self._setting.policy):
                 raise SpecError(forbidden)  # noqa: TRY301 -- the same end as a template that cannot be merged
@@ -176,7 +175,9 @@ class Deletion:
 
     async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
         key = resource.key
-        if others := described(key.namespace, await self._referents.sharers(key, self._queues)):
+        backlog = self._scraper.backlog(key)
+        if others := self._queues.named(backlog.conflicts if backlog else (), key.namespace):
+            # By the scanners, while they run; then by the Job, which refuses.
             what = f"Nothing is erased: the same tasks belong to {listed(others)}, too."
             return _failed(resource, what)
         for child in self._children.of(key).values():

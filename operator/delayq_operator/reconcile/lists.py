@@ -1,12 +1,11 @@
 """Lists every kind periodically, which finds what kopf does not tell; the caches learn of all else by kopf's events.
 
 kopf reports no deletion that happened while it could not watch. Kinds that come and go with their
-CustomResourceDefinition, and names of Secrets and ConfigMaps, are only listed.
+CustomResourceDefinition are only listed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, Final
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from delayq.kube.objects import Kind, Name, Object
 
     from delayq_operator.cache.inventory import Inventory
-    from delayq_operator.cache.versions import Versions
     from delayq_operator.kube.api import Api
-    from delayq_operator.reconcile.facts import Referents
+    from delayq_operator.reconcile.facts import FactSource
 
 log = logging.getLogger(__name__)
 
@@ -44,20 +42,19 @@ class Lists:
         self,
         api: Api,
         inventory: Inventory,
-        referents: Referents,
+        facts: FactSource,
         *,
         namespaces: Sequence[str],
         enqueue_all: Callable[[], None],
     ) -> None:
         """`enqueue_all` enqueues every queue: each may desire objects of a kind that comes or goes."""
-        self._api, self._inventory, self._referents = api, inventory, referents
+        self._api, self._inventory, self._facts = api, inventory, facts
         self._namespaces: Sequence[str | None] = namespaces or (None,)
         self._enqueue_all = enqueue_all
         self._served: set[Kind] = set()
         self._lacking: dict[Kind, float] = {}  # kinds that are denied or not found → since when
         self._forbidden: set[Kind] = set()  # kinds whose denial was logged
         self._complete_at = self.tried_at = time.monotonic()
-        self.names_listed = asyncio.Event()
 
     @property
     def watchable(self) -> frozenset[Kind]:
@@ -75,17 +72,6 @@ class Lists:
         self._complete_at = time.monotonic()
         metrics.LIST_AGE.set(0)
         return True
-
-    async def follow_names(self, seconds: float) -> None:
-        """List the names and versions of Secrets and ConfigMaps periodically. Raises Denied if a right is missing."""
-        while True:
-            listed = [
-                await self._listed(kind, self._list_names(kind, versions))
-                for kind, versions in self._referents.versions.items()
-            ]
-            if all(listed):
-                self.names_listed.set()
-            await asyncio.sleep(seconds if all(listed) else RETRY_SECONDS)
 
     async def _listed(self, kind: Kind, listing: Coroutine[Any, Any, None]) -> bool:
         """Return whether a list worked, or there is nothing to list."""
@@ -123,7 +109,7 @@ class Lists:
         for namespace in self._namespaces:
             there: set[Name] = set()
             version = 0
-            async for page in self._api.pages(kind, namespace, label_selector=selector, metadata_only=False):
+            async for page in self._api.pages(kind, namespace, label_selector=selector):
                 version = int(page["metadata"]["resourceVersion"])
                 for body in page["items"] or ():
                     there.add(name_of(body))
@@ -141,7 +127,7 @@ class Lists:
         self._served.add(kind)
         self._forbidden.discard(kind)
         if kind in names.OPTIONAL:
-            self._referents.kinds |= {kind.kind}
+            self._facts.kinds |= {kind.kind}
             for body in early:
                 self._inventory.listed(kind, body)
             log.info("kind_served", extra={"fields": {"kind": kind.kind}})
@@ -152,15 +138,7 @@ class Lists:
         if kind not in self._served:
             return
         self._served.discard(kind)
-        self._referents.kinds -= {kind.kind}
+        self._facts.kinds -= {kind.kind}
         self._inventory.drop(kind)
         log.info("kind_unserved", extra={"fields": {"kind": kind.kind}})
         self._enqueue_all()
-
-    async def _list_names(self, kind: Kind, versions: Versions) -> None:
-        found: dict[Name, str] = {}
-        for namespace in self._namespaces:
-            async for page in self._api.pages(kind, namespace, label_selector=None, metadata_only=True):
-                for body in page["items"] or ():  # null in an empty list of metadata
-                    found[name_of(body)] = body["metadata"]["resourceVersion"]
-        versions.listed(found)

@@ -13,7 +13,6 @@ from delayq.kube.errors import Conflict, KubernetesError, Unavailable
 from delayq_operator.base import metrics, names
 from delayq_operator.base.work_queue import LATER_SECONDS, SOON_SECONDS
 from delayq_operator.cache.rivals import CURE, Stance, claim_in
-from delayq_operator.cache.sharing import described
 from delayq_operator.cache.workload import POD_SECONDS, podless_run_seconds, workload
 from delayq_operator.desired import desired
 from delayq_operator.desired.policy import of_namespace, of_templates
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from delayq_operator.polling.scanner_poller import ScannerPoller
     from delayq_operator.reconcile.apply import Applier, Outcome
     from delayq_operator.reconcile.deletion import Deletion
-    from delayq_operator.reconcile.facts import Referents
+    from delayq_operator.reconcile.facts import FactSource
     from delayq_operator.reconcile.report import Reporter
     from delayq_operator.reconcile.scaler import Scaler
     from delayq_operator.scaling.scaling import Scale
@@ -64,7 +63,7 @@ class Reconciler:
         self,
         inventory: Inventory,
         *,
-        referents: Referents,
+        facts: FactSource,
         applier: Applier,
         scraper: ScannerPoller,
         reporter: Reporter,
@@ -74,7 +73,7 @@ class Reconciler:
     ) -> None:
         """Every part is shared by all queues."""
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
-        self._referents, self._applier, self._scraper = referents, applier, scraper
+        self._facts, self._applier, self._scraper = facts, applier, scraper
         self._reporter, self._deletion, self._setting = reporter, deletion, setting
         self._scaler, self._autoscaler, self._rivals = scaler, scraper.autoscaler, inventory.rivals
 
@@ -139,7 +138,7 @@ class Reconciler:
         key, policy = resource.key, self._setting.policy
         try:
             queue = parse(resource.document)
-            facts = self._referents.facts(resource, self._children.of(key))
+            facts = self._facts.of(resource, self._children.of(key))
             wanted = [stamped(body) for body in desired(queue, self._setting, facts)]
         except SpecError as error:
             await self._report(View(resource=resource, problems=error.problems))
@@ -182,14 +181,12 @@ class Reconciler:
         if self._rivals.claims(resource.key):
             await self._applier.apply(resource, claim(todo), scale)
             return "waiting"
-        sharers = await self._referents.sharers(resource.key, self._queues)
         view = View(
             resource=resource,
             queue=queue,
             scale=scale,
             rival=self._rivals.seen(resource.key, time.time()),
             unserved=unserved(queue, facts),
-            sharing=described(resource.key.namespace, sharers),
             foreign=todo.foreign,
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
@@ -232,6 +229,7 @@ class Reconciler:
             child = self._children.get(key, kind, name)
             return child.body if child else None
 
+        backlog = self._scraper.backlog(key)
         reaper = (body(names.CRON_JOB, names.reaper(key.name)) or {}).get("status") or {}
         seen = replace(
             view,
@@ -242,7 +240,8 @@ class Reconciler:
             waiting={pod.component: pod.waiting for pod in pods if pod.waiting},
             podless_run=(self._podless_run_seconds(key) or 0.0) >= POD_SECONDS,
             reaper=reaper,
-            backlog=self._scraper.backlog(key),
+            backlog=backlog,
+            sharing=self._queues.named(backlog.conflicts if backlog else (), key.namespace),
             unread=self._scraper.read_error(key),
             guard_counts=self._scraper.guards.seen(key),
             started=self._scraper.lateness.seen(key),
@@ -252,7 +251,7 @@ class Reconciler:
         await self._reporter.report(seen)
 
     def _forget(self, key: Key) -> None:
-        own = (self._referents, self._reporter, self._scraper, self._scaler)
+        own = (self._reporter, self._scraper, self._scaler)
         for part in (*own, self._children, self._rivals, self._pods):
             part.forget(key)
 

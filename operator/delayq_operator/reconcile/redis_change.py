@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delayq_operator.base import names
-from delayq_operator.cache.sharing import addresses, separate
+from delayq_operator.cache.places import addresses, separate
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue

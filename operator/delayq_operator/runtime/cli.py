@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TAKEN_AS_THEY_ARE: Final = (
     *("namespaces", "lease_namespace", "host", "port", "concurrency", "resync_seconds", "list_seconds"),
-    *("names_seconds", "silence_seconds"),
+    "silence_seconds",
 )
 """Options of the command that are fields of Options."""
 
@@ -96,7 +96,6 @@ def labels(_context: click.Context, _option: click.Parameter, text: str | None) 
     "--resync-seconds", default=300.0, type=click.FloatRange(1), help="Look at each again after this."
 )
 @click.option("--list-seconds", default=60.0, hidden=True)
-@click.option("--names-seconds", default=60.0, hidden=True)
 @click.option("--silence-seconds", default=90.0, hidden=True)  # the API server sends a bookmark every minute
 @click.option("--log-format", default="json", type=click.Choice(["json", "console"]))
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))

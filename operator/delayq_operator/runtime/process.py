@@ -17,14 +17,13 @@ from delayq_operator.base.errors import LeadershipLost
 from delayq_operator.base.supervision import Parts
 from delayq_operator.base.work_queue import WorkQueue
 from delayq_operator.cache.inventory import Inventory
-from delayq_operator.cache.versions import Versions
 from delayq_operator.kube.api import Api, own_namespace
 from delayq_operator.kube.lease import Leadership
 from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.polling.worker_poller import WorkerPoller
 from delayq_operator.reconcile.apply import Applier
 from delayq_operator.reconcile.deletion import Deletion
-from delayq_operator.reconcile.facts import Referents
+from delayq_operator.reconcile.facts import FactSource
 from delayq_operator.reconcile.lists import Lists
 from delayq_operator.reconcile.reconcile import Reconciler
 from delayq_operator.reconcile.report import Reporter
@@ -68,7 +67,6 @@ class Options:
     concurrency: int
     resync_seconds: float
     list_seconds: float
-    names_seconds: float
     silence_seconds: float
 
 
@@ -85,10 +83,9 @@ class Operator:
         self.inventory = Inventory(self.work.enqueue)
         self.queues = self.inventory.queues
         self.recorder = Recorder(api, identity)
-        secrets, config_maps = Versions(self.work.enqueue), Versions(self.work.enqueue)
-        self.referents = Referents(api, secrets, config_maps)
+        self.facts = FactSource()
         self.lists = Lists(
-            *(api, self.inventory, self.referents),
+            *(api, self.inventory, self.facts),
             namespaces=options.namespaces,
             enqueue_all=self._enqueue_all,
         )
@@ -123,13 +120,13 @@ class Operator:
             inventory=self.inventory,
             scraper=self.scraper,
             applier=applier,
-            referents=self.referents,
+            facts=self.facts,
             recorder=self.recorder,
             setting=self.options.setting,
         )
         return Reconciler(
             self.inventory,
-            referents=self.referents,
+            facts=self.facts,
             applier=applier,
             scraper=self.scraper,
             reporter=Reporter(self.api, self.inventory, self.work, self.recorder),
@@ -162,11 +159,9 @@ class Operator:
 
     async def _lead(self, stop: asyncio.Event) -> None:
         await self.leadership.confirmed()
-        self.inventory.rivals.me = self.referents.installation = self.leadership.installation
+        self.inventory.rivals.me = self.facts.installation = self.leadership.installation
         self.parts.start("events", self.recorder.run())
         self.parts.start("delivery", self.delivery.run())
-        self.parts.start("names", self.lists.follow_names(self.options.names_seconds))
-        await self.lists.names_listed.wait()
         await self.delivery.synced.wait()  # before that, what exists could seem to be gone
         for number in range(self.options.concurrency):
             self.parts.start(

@@ -31,6 +31,7 @@ ON_TIME_SECONDS: Final = 12.0
 """Tasks count as on time again after none was late for this long."""
 BLIND_SECONDS: Final = 20.0
 """A shard that is missing for longer than this is more than a failover or a leader election."""
+_UID: Final = re.compile(r"[0-9a-f-]{36}")
 SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
 _OF_ALL_SHARDS: Final = frozenset(
@@ -43,6 +44,7 @@ _OF_ALL_SHARDS: Final = frozenset(
         table.PARKED_TASKS,
         table.PARKED_OLDEST_DUE,
         table.MISSING_REFERENCES,
+        table.CONFLICTING_DELAYQUEUES,
     )
 )
 NEEDED: Final = _OF_ALL_SHARDS | frozenset(
@@ -109,6 +111,8 @@ class Backlog:
     """Of contract.metrics.DURABILITY_RISKS, those that hold."""
     missing: tuple[Reference, ...] = ()
     """Keys of Secrets and ConfigMaps that a scanner, or the erase Job, waits for."""
+    conflicts: tuple[str, ...] = ()
+    """UIDs of other DelayQueues whose scanners serve the same tasks."""
     begun: bool = True
     """Whether a scanner has begun: it can without the keys of the recovery check only."""
     shards: Shards = field(default_factory=Shards)
@@ -155,7 +159,17 @@ class Backlog:
     def _facts(self, allowed_seconds: float) -> tuple[object, ...]:
         due, late = self.whole and self.due > 0, self.late(allowed_seconds)
         redis = (self.redis_up, self.outage, self.risks)
-        return (*redis, self.missing, self.begun, self.whole, due, late, self.blind, *self.shards.facts)
+        return (
+            *redis,
+            self.missing,
+            self.begun,
+            self.conflicts,
+            self.whole,
+            due,
+            late,
+            self.blind,
+            *self.shards.facts,
+        )
 
     def moved(self, before: Backlog) -> bool:
         """Whether numbers or times changed significantly."""
@@ -269,6 +283,11 @@ class Reading:
         held = {has.get("risk", "") for has, value in self._values[table.DURABILITY_RISK.name] if value == 1}
         return tuple(sorted(held.intersection(table.DURABILITY_RISKS)))
 
+    def conflicts(self) -> tuple[str, ...]:
+        """Return the UIDs of DelayQueues that share the tasks; nothing else that a tenant's label may say."""
+        found = {has.get("uid", "") for has, _ in self._values[table.CONFLICTING_DELAYQUEUES.name]}
+        return tuple(sorted(filter(_UID.fullmatch, found)))
+
     def missing(self, named: Collection[Reference]) -> tuple[Reference, ...]:
         """Return the keys that any scanner waits for, of those that the spec names: labels are a tenant's text."""
         labels = (has for has, _ in self._values[table.MISSING_REFERENCES.name])
@@ -342,6 +361,7 @@ def backlog(reading: Reading, now: float, references: Collection[Reference] = ()
         outage="" if up else reading.outage(),
         risks=reading.risks(),
         missing=reading.missing(references),
+        conflicts=reading.conflicts(),
         begun=bool(reading.values(table.REDIS_UP)) or not reading.missing(references),
         shards=reading.sharding(),
     )

@@ -199,8 +199,8 @@ CONFLICTS: Final[Mapping[str, str]] = {
         "serve other namespaces."
     ),
     "QueueConflict": (
-        "{} has the same queue in the same Redis: give each a spec.queueName, keyPrefix or database of its own, unless "
-        "one code is to handle both's tasks."
+        "Scanners of {} serve the same queue in the same Redis: give each a spec.queueName, keyPrefix or "
+        "database of its own, unless one code is to handle both's tasks."
     ),
     "UnmanagedFields": "Another client added {}: remove it, or add it to the template in the spec.",
 }

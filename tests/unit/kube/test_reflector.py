@@ -62,7 +62,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 async def play(*answers: Any) -> tuple[Copy, Script, Reflector]:  # noqa: ANN401 -- see Script
     copy, script = Copy(), Script(*answers)
-    followed = Reflector(script, names.SECRET, copy)  # type: ignore[arg-type]
+    followed = Reflector(script, names.CONFIG_MAP, copy)  # type: ignore[arg-type]
     with pytest.raises(Finished):
         await followed.run()
     return copy, script, followed

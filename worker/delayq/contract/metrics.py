@@ -245,6 +245,14 @@ RESHARDING: Final = (
     RESHARDING_WAITING_TASKS,
 )
 """How far a shard is, as the scanner that leads it tells, in the order in which it tells."""
+MOST_CONFLICTS: Final = 8
+"""Most other DelayQueues that a scanner reports."""
+CONFLICTING_DELAYQUEUES: Final = _gauge(
+    "conflicting_delayqueues",
+    "1 for each other DelayQueue whose scanners served this queue within 30 seconds, of the first 8; no value without "
+    "one.",
+    "uid",
+)
 REDIS_UP: Final = _gauge("redis_up", "1 while this scanner reaches Redis, else 0.")
 REDIS_DOWN: Final = _gauge(
     "redis_down",

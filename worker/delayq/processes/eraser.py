@@ -21,7 +21,16 @@ def run_eraser(setting: Setting, patience_seconds: float) -> None:
 
 async def _eraser(setting: Setting, patience_seconds: float) -> None:
     await missing.wait("erase", [setting], patience_seconds)
-    eraser = Eraser(setting.commands, setting.address, patience_seconds=patience_seconds)
+    eraser = Eraser(
+        *(setting.commands, setting.address),
+        patience_seconds=patience_seconds,
+        uid=setting.queue.metadata.uid or "",
+    )
     [loop] = eraser.loops
-    families = counted(lambda: metrics.eraser_families(eraser.counters, eraser.erase.shards, loop.down))
+    erase = eraser.erase
+    families = counted(
+        lambda: metrics.eraser_families(
+            eraser.counters, erase.shards, loop.down, [erase.other] if erase.other else ()
+        )
+    )
     await serve("eraser", eraser, [setting], families)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         BulkPage,
         Claimed,
         Counts,
+        Erased,
         Examined,
         Expired,
         Leadership,
@@ -76,6 +77,7 @@ EXAMINE_AGAIN_MS = 5000  # until expire() examines a task in flight again after 
 FULL_AGAIN_MS = 10_000  # until a schedule whose occurrences had no room is looked at again
 # Tasks of a tag that one call reads: 0.3 ms of Redis' time. It cancels half as many in the same time.
 BULK = 50
+SERVES_MS = 30_000  # how long a DelayQueue counts as serving a queue; its pods restart meanwhile
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
 GONE_MS = 7 * 24 * 3600 * 1000
@@ -389,9 +391,19 @@ class Commands:
         """Push a wake token if a task is due; the reply has the time that a scanner may sleep."""
         return self._call("wake", shard, replies.wait, **self._quota(shard))
 
-    def elect(self, shard: int, owner: str, lease_ms: int) -> Call[Leadership]:
-        """Register as a scanner of a shard, and take part in its leader election. 0 ms gives up both."""
-        return self._call("elect", shard, replies.leadership, owner=owner, shard=shard, lease_ms=lease_ms)
+    def elect(self, shard: int, owner: str, uid: str, lease_ms: int) -> Call[Leadership]:
+        """Register as a scanner of a shard, and take part in its leader election. 0 ms gives up both.
+
+        `uid` is that of the scanner's DelayQueue.
+        """
+        return self._call(
+            *("elect", shard, replies.leadership),
+            owner=owner,
+            shard=shard,
+            lease_ms=lease_ms,
+            uid=uid,
+            uid_ms=SERVES_MS,
+        )
 
     def reclaim(
         self, shard: int, *, max_crashes: int, limit: int = 100, before_ms: int | None = None
@@ -466,9 +478,9 @@ class Commands:
             "restore_orphans", shard, replies.restored_orphans, flat, cursor=cursor, count=LEASES
         )
 
-    def erase(self, shard: int) -> Call[tuple[int, int]]:
-        """Delete everything a shard holds; the reply has the numbers of keys and tasks."""
-        return self._call("erase", shard, tuple, gone_ms=GONE_MS)
+    def erase(self, shard: int, uid: str = "") -> Call[Erased]:
+        """Delete everything a shard holds, unless scanners of another DelayQueue than `uid` serve it."""
+        return self._call("erase", shard, replies.erased, gone_ms=GONE_MS, uid=uid, uid_ms=SERVES_MS)
 
     # recurring schedules; a record has the ID @NAME
 

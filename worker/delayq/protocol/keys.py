@@ -119,6 +119,12 @@ class Keys:
     """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT."""
     scanners = _Key()
     """Sorted set: scanner to its expiry, ms; the leader election divides the shards among them."""
+    delayqueues = _Key()
+    """Sorted set: UID of a DelayQueue whose scanners serve this queue to the time from which it counts as gone, ms.
+
+    Two DelayQueues that share their tasks find each other so, and the tasks of one are not erased with the other. A
+    scanner without a DelayQueue writes nothing.
+    """
     shard_map = _Key()
     """String: the newest shard map that this shard has received."""
     moving = _Key()

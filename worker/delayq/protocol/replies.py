@@ -17,6 +17,7 @@ from delayq.protocol.results import (
     BulkPage,
     Claimed,
     Counts,
+    Erased,
     Examined,
     Expired,
     Failures,
@@ -292,10 +293,17 @@ def wait(reply: list[int]) -> Wait:
     return Wait(now_ms, bool(due), bool(untaken), *waits, *_held(room_us), *later)
 
 
-def leadership(reply: list[int]) -> Leadership:
+def leadership(reply: list[Any]) -> Leadership:
     """Decode elect.lua's reply."""
-    leads, others_ms, stepped_back_ms, again_ms = reply
-    return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms)
+    leads, others_ms, stepped_back_ms, again_ms, others = reply
+    uids = tuple(each.decode(errors="replace") for each in others)
+    return Leadership(bool(leads), others_ms, stepped_back_ms, again_ms, uids)
+
+
+def erased(reply: list[Any]) -> Erased:
+    """Decode erase.lua's reply."""
+    keys, tasks, other = reply
+    return Erased(keys, tasks, other.decode(errors="replace"))
 
 
 def pairs(reply: list[bytes]) -> list[tuple[str, str]]:

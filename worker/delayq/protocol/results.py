@@ -471,6 +471,15 @@ class Leadership:
     again_ms: (
         int  # until the election may have another result: a scanner expires, or leadership is handed over
     )
+    others: tuple[str, ...] = ()  # UIDs of other DelayQueues whose scanners serve the queue
+
+
+class Erased(NamedTuple):
+    """The numbers of keys and tasks of a shard; `other`: the DelayQueue because of which nothing was deleted."""
+
+    keys: int
+    tasks: int
+    other: str = ""
 
 
 class ClampedLeases(NamedTuple):

@@ -34,15 +34,27 @@ class Erase:
 
     name, blocks = "erase", False
 
-    def __init__(self, commands: Commands, connection: AsyncConnection, *, patience_seconds: float) -> None:
-        """Fail when Redis is unreachable, or clients create keys as fast as they are erased, for `patience_seconds`."""
+    def __init__(
+        self, commands: Commands, connection: AsyncConnection, *, patience_seconds: float, uid: str = ""
+    ) -> None:
+        """Erase the tasks of the DelayQueue `uid`; empty: also if another one uses the queue.
+
+        Fail when Redis is unreachable, scanners of another DelayQueue serve the queue, or clients create keys as fast
+        as they are erased, for `patience_seconds`.
+        """
         self.alarm, self.ended = Alarm(), asyncio.Event()
         self.error: DelayQError | None = None
         self.done = False
         self.shards = 0  # that were erased at least once
         self._total = 0  # shards that may hold keys; 0: not known yet
         self.tasks = 0
-        self._commands, self._connection, self._patience = commands, connection, patience_seconds
+        self.other = ""  # UID of the DelayQueue that refuses the last call; empty if none does
+        self._commands, self._connection, self._patience, self._uid = (
+            commands,
+            connection,
+            patience_seconds,
+            uid,
+        )
         self._next = self._keys = self._passes = 0  # shard to erase, keys this pass found, passes that ended
         self._answered_at = self._began_at = time.monotonic()
 
@@ -52,19 +64,31 @@ class Erase:
             if not self._total:
                 self._total = await self._count()
                 self._next = self._total - 1
-            keys, tasks = await self._connection.one(self._commands.erase(self._next))
+            found = await self._connection.one(self._commands.erase(self._next, self._uid))
         except DelayQError as error:
             waited = time.monotonic() - self._answered_at
             if not isinstance(error, Unavailable) or waited >= self._patience:
                 self._end(error)
             raise
+        self.other = found.other
+        if found.other:
+            return self._refused(found.other)
         self._answered_at = time.monotonic()
-        self._note(keys, tasks)
+        self._note(found.keys, found.tasks)
         self._next -= 1
         if self._next >= 0:
             return 0.0
         self._next = self._total - 1
         return self._pass_ended()
+
+    def _refused(self, other: str) -> float:
+        """Wait: a DelayQueue that was deleted just now counts for a while, too."""
+        if time.monotonic() - self._answered_at >= self._patience:
+            what = f"queue {self._commands.queue} is in use: scanners of another DelayQueue, of uid {other}, serve it"
+            self._end(
+                DelayQError(f"{what}. Nothing more is erased; delete that DelayQueue, or keep the tasks")
+            )
+        return LONGEST_SECONDS
 
     async def _count(self) -> int:
         """Return the largest number of shards so far, by the shard maps of all known shards."""
@@ -115,11 +139,13 @@ class Erase:
 class Eraser:
     """The service of one eraser process."""
 
-    def __init__(self, commands: Commands, address: Address, *, patience_seconds: float) -> None:
+    def __init__(
+        self, commands: Commands, address: Address, *, patience_seconds: float, uid: str = ""
+    ) -> None:
         """Connect nothing before run()."""
         self.counters = ProcessCounters("eraser", commands.queue)
         self._connection = AsyncConnection(address)
-        self.erase = Erase(commands, self._connection, patience_seconds=patience_seconds)
+        self.erase = Erase(commands, self._connection, patience_seconds=patience_seconds, uid=uid)
         self.loops = (Loop(self.erase, self.counters),)
 
     async def run(self, stop: asyncio.Event, _hurry: asyncio.Event) -> None:

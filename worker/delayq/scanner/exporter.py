@@ -102,6 +102,7 @@ class Exporter:
                 replicas=found.replicas if serves else None,
                 clock_offset_seconds=found.clock_offset_seconds if serves else None,
             ),
+            metrics.conflicts(queue, self._scanner.others),
             *metrics.process_families(self._scanner.counters),
         ]
 

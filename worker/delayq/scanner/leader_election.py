@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.errors import DelayQError, Unavailable, UnsupportedFormat
 from delayq.protocol.alarm import Alarm
@@ -36,6 +36,15 @@ FOLLOW_SECONDS = 1.0  # the same while this scanner leads nothing, so that it re
 EXPIRED_SECONDS = 0.05  # margin after the expiry of a leader or scanner
 
 
+class Candidate(NamedTuple):
+    """Who takes part."""
+
+    owner: str
+    """This process' unique name, without spaces."""
+    uid: str
+    """Of its DelayQueue; empty without one."""
+
+
 class LeaderElection:
     """Takes part in the leader election of the shards of one shard group."""
 
@@ -46,20 +55,22 @@ class LeaderElection:
         group: ShardGroup,
         connection: AsyncConnection,
         *,
-        owner: str,
+        candidate: Candidate,
         spec: Spec,
         listener: AlarmListener,
         led: Callable[[], Collection[int]],
         recovery: Recovery | None,
         changed: Alarm,
     ) -> None:
-        """`owner` is this process' unique name, without spaces.
+        """Connect nothing before the first step.
 
         `led` returns the shards that this process leads, in all shard groups; `changed` rings when they change.
         """
         self.name = group.named("leader_election")
         self.watches: dict[int, ShardScanner] = {}  # by shard
-        self._commands, self._connection, self._owner = group.commands, connection, owner
+        self._commands, self._connection, self._candidate = group.commands, connection, candidate
+        self.others: frozenset[str] = frozenset()
+        """UIDs of other DelayQueues whose scanners serve the queue, as of the last election."""
         self._listener, self._led, self._recovery, self._rings = listener, led, recovery, changed
         self._lease_ms = spec.delivery.lease_duration_seconds * 1000
         self._refusals = PerShard(self.name)
@@ -70,6 +81,7 @@ class LeaderElection:
         """Take part in the election of every shard; returns the seconds until the next one."""
         found = await self._elect(int(LEAD_SECONDS * 1000))
         answers = {shard: answer for shard, answer in found.items() if not isinstance(answer, DelayQError)}
+        self.others = frozenset(uid for answer in answers.values() for uid in answer.others)
         others = {shard: False for shard, answer in found.items() if isinstance(answer, UnsupportedFormat)}
         await self._changed({shard: answer.leads for shard, answer in answers.items()} | others)
         for shard, answer in answers.items():
@@ -99,7 +111,7 @@ class LeaderElection:
 
     async def _elect(self, lease_ms: int) -> dict[int, Leadership | DelayQError]:
         shards = list(self.watches)
-        calls = [self._commands.elect(shard, self._owner, lease_ms) for shard in shards]
+        calls = [self._commands.elect(shard, *self._candidate, lease_ms) for shard in shards]
         return dict(zip(shards, await self._connection.answers(calls) if calls else [], strict=True))
 
     async def _changed(self, leads: Mapping[int, bool]) -> None:
@@ -109,7 +121,7 @@ class LeaderElection:
             if watch is None or watch.leads == ours:
                 continue
             event = "leadership_acquired" if ours else "leadership_lost"
-            log.info(event, extra={"fields": {"shard": shard, "owner": self._owner}})
+            log.info(event, extra={"fields": {"shard": shard, "owner": self._candidate.owner}})
             watch.leads, alarms[shard] = ours, watch.alarm if ours else None
             watch.alarm.ring()
             if self._recovery is not None:

@@ -20,7 +20,7 @@ from delayq.protocol.write_durability import Durability, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
 from delayq.resharding import ANNOUNCE_SECONDS, DesiredShards, Migrator, ReshardingCoordinator, ShardMapSync
 from delayq.scanner.durability_check import DurabilityCheck
-from delayq.scanner.leader_election import LeaderElection
+from delayq.scanner.leader_election import Candidate, LeaderElection
 from delayq.scanner.schedule_keeper import ScheduleKeeper
 from delayq.service.counters import ProcessCounters
 from delayq.service.service_manager import ServiceManager
@@ -190,7 +190,9 @@ class Scanner:
         self.counters, self._recovery = ProcessCounters("scanner", commands.queue), recovery
         if recovery is not None:
             self.counters.lacks = recovery.lacks
-        self._spec, self._commands, self._address, self._owner = spec, commands, address, owner
+        self._spec, self._commands, self._address = spec, commands, address
+        uid = None if document is None else document.metadata.uid
+        self._candidate = Candidate(owner, uid or "")
         self._durability = Durability.of(spec.durability)
         # Migration has its own connection: large batches and waits for confirmation must not delay a wake.
         self._connection = AsyncConnection(address)
@@ -246,7 +248,7 @@ class Scanner:
         election = LeaderElection(
             group,
             self._connection,
-            owner=self._owner,
+            candidate=self._candidate,
             spec=self._spec,
             listener=listener,
             led=self._led,
@@ -264,6 +266,11 @@ class Scanner:
 
     def _led(self) -> set[int]:
         return {watch.shard for watch in self._watches if watch.leads}
+
+    @property
+    def others(self) -> frozenset[str]:
+        """UIDs of other DelayQueues whose scanners serve the queue."""
+        return frozenset().union(*(parts.election.others for parts in self._parts.values()))
 
     @property
     def scheduled(self) -> set[int]:

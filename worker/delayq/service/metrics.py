@@ -40,10 +40,16 @@ def missing_references(by_queue: Mapping[str, Iterable[Reference]]) -> Family:
     )
 
 
-def eraser_families(counters: ProcessCounters, shards: int, outage: Outage | None) -> Iterable[Family]:
-    """Return the metrics of an eraser. `outage`: why Redis does not serve it; None if it does, or if unknown."""
+def eraser_families(
+    counters: ProcessCounters, shards: int, outage: Outage | None, others: Collection[str] = ()
+) -> Iterable[Family]:
+    """Return the metrics of an eraser. `outage`: why Redis does not serve it; None if it does, or if unknown.
+
+    `others` are UIDs of DelayQueues that keep it from erasing.
+    """
     yield _family(m.ERASED_SHARDS, {(counters.queue,): shards})
     yield _down(counters.queue, outage)
+    yield conflicts(counters.queue, others)
     yield from process_families(counters)
 
 
@@ -151,6 +157,11 @@ def backend_families(
     yield _family(m.DURABILITY_RISK, {(queue, risk): risk in (risks or ()) for risk in known})
     yield _known(m.REDIS_REPLICAS, queue, replicas)
     yield _known(m.REDIS_CLOCK_OFFSET_SECONDS, queue, clock_offset_seconds)
+
+
+def conflicts(queue: str, uids: Collection[str]) -> Family:
+    """Return the other DelayQueues whose scanners serve the queue."""
+    return _family(m.CONFLICTING_DELAYQUEUES, {(queue, uid): 1 for uid in sorted(uids)[: m.MOST_CONFLICTS]})
 
 
 def _down(queue: str, outage: Outage | None) -> Family:

@@ -15,7 +15,6 @@ from delayq_operator.cache.children import Children
 from delayq_operator.cache.inventory import Inventory
 from delayq_operator.cache.pod import Pods
 from delayq_operator.cache.queues import Queues
-from delayq_operator.cache.versions import Versions
 from delayq_operator.cache.workload import workload
 from delayq_operator.desired import desired, erase_job
 from delayq_operator.reconcile.drift import differs
@@ -315,74 +314,23 @@ def test_a_pod_that_is_done_or_lost_its_label_is_as_good_as_gone(
     assert enqueued.taken() == {ORDERS: 2}
 
 
-# --- Secrets and ConfigMaps.
-
-SECRET = ("shop", "redis")
-
-
-def secret(version: str = "1", **data: str) -> dict[str, Any]:
-    return {"metadata": {"namespace": "shop", "name": "redis", "resourceVersion": version}, "data": data}
-
-
-@pytest.fixture
-def versions(enqueued: Enqueued) -> Versions:
-    return Versions(enqueued)
-
-
-def test_a_digest_counts_until_the_secret_changes_or_nobody_refers_to_it(versions: Versions) -> None:
-    for key in (ORDERS, BILLS):
-        versions.refer(key, ["redis"])
-    versions.listed({SECRET: "1"})
-    one = versions.taken(secret("1", key="a"))
-    assert versions.digest(SECRET) == one
-    versions.listed({SECRET: "2"})
-    assert versions.digest(SECRET) is None
-    versions.taken(secret("1", key="a"))  # read before the list, answered after it
-    assert versions.digest(SECRET) is None
-    assert versions.taken(secret("2", key="a")) == one
-    versions.refer(ORDERS, [])
-    assert versions.digest(SECRET) == one  # bills still needs it
-    versions.refer(BILLS, ["other"])
-    assert versions.digest(SECRET) is None
-
-
-def test_the_digest_of_a_secret_takes_what_only_its_readers_know(versions: Versions) -> None:
-    """Else whoever reads the annotation of a Deployment could try passwords."""
-
-    def taken(kind: str, uid: str) -> str:
-        body = secret("1", key="a")
-        body["metadata"]["uid"] = uid
-        return versions.taken({**body, "kind": kind})
-
-    assert taken("Secret", "1") != taken("Secret", "2")
-    assert taken("ConfigMap", "1") == taken("ConfigMap", "2")
-
-
 def stored(name: str, version: int = 1, *, deletion: str = "", **spec: object) -> dict[str, Any]:
     made = queue(name, version, uid=name, **({"deletionTimestamp": deletion} if deletion else {}))
     made["spec"] |= spec
     return made
 
 
-def test_those_that_name_other_nodes_of_one_cluster_share_their_tasks() -> None:
-    def nodes(*hosts: str) -> dict[str, Any]:
-        return {"redis": {"cluster": {"nodes": [{"host": host} for host in hosts]}}, "queueName": "orders"}
-
-    marked: list[Key] = []
-    queues = Queues(marked.append)
-    a, b, c = (Key("shop", name) for name in "abc")
-    queues.seen(stored("a", **nodes("n-0.x", "n-1.x")))
-    queues.seen(stored("b", **nodes("n-1.x", "n-2.x")))
-    queues.seen(stored("c", **nodes("n-2.x")))
-    assert [queues.sharing(each) for each in (a, b, c)] == [[b], [a, c], [b]]
-    marked.clear()
-    queues.seen(stored("b", version=2, **nodes("n-9.x")))
-    assert [queues.sharing(each) for each in (a, b, c)] == [[], [], []]
-    assert set(marked) == {a, b, c}
-    queues.seen(stored("c", 3, deletion="2026-01-01T00:00:00Z", deletionPolicy="Delete", **nodes("n-9.x")))
-    assert [queues.sharing(each) for each in (b, c)] == [[], [b]], (
-        "who is erased as well keeps nobody from it"
-    )
+def test_delayqueues_that_share_tasks_are_named_in_their_own_namespace_only() -> None:
+    """A UID that no DelayQueue has may be of another cluster; that of a deleted one counts no more."""
+    queues = Queues(lambda _: None)
+    for namespace, name in (("shop", "a"), ("shop", "b"), ("bank", "c")):
+        body = stored(name)
+        body["metadata"]["namespace"] = namespace
+        queues.seen(body)
+    assert queues.named(["b", "a"], "shop") == ("shop/a", "shop/b")
+    assert queues.named(["b", "c", "x"], "shop") == ("shop/b", "a DelayQueue of another namespace or cluster")
+    queues.gone(Key("shop", "b"), "b")
+    assert queues.named(["b"], "shop") == ()
 
 
 def test_of_a_delayqueue_that_is_too_large_only_what_it_takes_to_delete_it_is_kept() -> None:

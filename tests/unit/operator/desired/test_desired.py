@@ -184,7 +184,9 @@ def test_a_document_of_any_text_survives_its_way_through_yaml(command: list[str]
     text = config_map(of, known)["data"]["queue.yaml"]
     assert parse_text(text.encode(), "queue.yaml") == stamped(for_pods(of), known)
     job = erase_job(of, SETTING, known)["spec"]["template"]
-    assert parse_text(job["metadata"]["annotations"][names.DOCUMENT].encode(), "queue.yaml") == for_pods(of)
+    assert parse_text(job["metadata"]["annotations"][names.DOCUMENT].encode(), "queue.yaml") == stamped(
+        for_pods(of), known
+    )
 
 
 def test_it_lacks_what_only_the_operator_reads() -> None:

@@ -5,20 +5,17 @@ Kinds and rights that come and go on a real API server: tests/cluster/test_modes
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from delayq.kube.errors import Denied, KubernetesError, NotFound, Unavailable
 from delayq_operator.base import names
 from delayq_operator.cache.inventory import Inventory
-from delayq_operator.cache.versions import Versions
 from delayq_operator.reconcile import lists
-from delayq_operator.reconcile.facts import Referents
+from delayq_operator.reconcile.facts import FactSource
 from delayq_operator.reconcile.lists import PATIENCE_SECONDS, Lists
 
 from tests.unit.operator.fakes import Clock
-from tests.unit.operator.kopf_api import eventually
 from tests.unit.operator.views import body
 
 if TYPE_CHECKING:
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 
     from delayq.kube.objects import Kind, Object
 
-SECRET: Final[Object] = {"metadata": {"namespace": "shop", "name": "redis", "resourceVersion": "3"}}
 DENIED: Final = Denied(403, "Forbidden", "cannot list")
 ABSENT: Final = NotFound(404, "NotFound", "not served")
 MONITORS: Final = {"PodMonitor", "PrometheusRule"}
@@ -37,21 +33,17 @@ class Cluster:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *namespaces: str) -> None:
         self.errors: dict[Kind, KubernetesError] = {}
-        self.objects: dict[Kind, list[Object]] = {
-            names.DELAY_QUEUE: [body(name="orders")],
-            names.SECRET: [SECRET],
-        }
+        self.objects: dict[Kind, list[Object]] = {names.DELAY_QUEUE: [body(name="orders")]}
         self.wanted: list[set[str]] = []
         """The optional kinds as of each list of a namespace."""
         self.clock = Clock()
         monkeypatch.setattr(lists, "time", self.clock)
         monkeypatch.setattr(lists, "RETRY_SECONDS", 0.0)
         self.inventory, api = Inventory(lambda _: None), _as_any(self)
-        self.secrets = Versions(lambda _: None)
-        self.referents = Referents(api, self.secrets, Versions(lambda _: None))
+        self.facts = FactSource()
         self.enqueued = 0
         self.lists = Lists(
-            api, self.inventory, self.referents, namespaces=namespaces, enqueue_all=self.enqueue_all
+            api, self.inventory, self.facts, namespaces=namespaces, enqueue_all=self.enqueue_all
         )
 
     def enqueue_all(self) -> None:
@@ -60,7 +52,7 @@ class Cluster:
     async def pages(self, kind: Kind, namespace: str | None, **_: object) -> AsyncIterator[Object]:
         if kind in self.errors:
             raise self.errors[kind]
-        self.wanted.append(set(self.referents.kinds))
+        self.wanted.append(set(self.facts.kinds))
         there = [
             each for each in self.objects.get(kind, ()) if namespace in (None, each["metadata"]["namespace"])
         ]
@@ -114,24 +106,6 @@ async def test_delayqueues_that_are_not_served_for_long_are_gone_and_may_come_ba
     assert len(cluster.inventory.queues.keys()) == 1
 
 
-async def test_names_of_secrets_are_listed_and_missing_rights_are_no_reason_to_wait_for_ever(
-    cluster: Cluster,
-) -> None:
-    cluster.errors[names.CONFIG_MAP] = DENIED
-    following = asyncio.create_task(cluster.lists.follow_names(0))
-    await eventually(lambda: cluster.secrets.exists(("shop", "redis")))
-    assert not cluster.lists.names_listed.is_set()
-    cluster.errors.clear()
-    await asyncio.wait_for(cluster.lists.names_listed.wait(), 20)
-    cluster.objects.clear()
-    await eventually(lambda: not cluster.secrets.exists(("shop", "redis")))
-    cluster.errors[names.SECRET] = DENIED
-    await eventually(lambda: names.SECRET in cluster.lists._lacking)
-    cluster.clock.now += PATIENCE_SECONDS + 1
-    with pytest.raises(Denied):
-        await asyncio.wait_for(following, 20)
-
-
 @pytest.mark.parametrize("kind", [names.DELAY_QUEUE, names.DELAY_SCHEDULE, names.ROLE_BINDING, names.POD])
 async def test_a_right_that_is_missing_for_long_ends_the_operator(cluster: Cluster, kind: Kind) -> None:
     """An API server that just started denies everything until it has read its own roles."""
@@ -155,15 +129,15 @@ async def test_an_optional_kind_that_is_denied_ends_nothing_but_itself(
     cluster.errors[names.POD_MONITOR] = DENIED
     for _ in range(2):
         assert await cluster.lists.step()
-    assert cluster.referents.kinds == {"PrometheusRule"}
+    assert cluster.facts.kinds == {"PrometheusRule"}
     assert [record.message for record in caplog.records].count("kind_forbidden") == 1
     cluster.errors = {names.PROMETHEUS_RULE: DENIED}
     assert await cluster.lists.step()
-    assert cluster.referents.kinds == {"PrometheusRule", "PodMonitor"}
+    assert cluster.facts.kinds == {"PrometheusRule", "PodMonitor"}
     cluster.clock.now += PATIENCE_SECONDS + 1
     before = cluster.enqueued
     assert await cluster.lists.step()
-    assert cluster.referents.kinds == {"PodMonitor"}
+    assert cluster.facts.kinds == {"PodMonitor"}
     assert cluster.enqueued == before + 1
 
 
@@ -174,16 +148,16 @@ async def test_a_kind_is_wanted_in_one_step_once_all_namespaces_are_listed(
     cluster = Cluster(monkeypatch, "bank", "shop")
     cluster.errors = dict.fromkeys((names.POD_MONITOR, names.PROMETHEUS_RULE), ABSENT)
     await cluster.lists.step()
-    assert not MONITORS & cluster.referents.kinds
+    assert not MONITORS & cluster.facts.kinds
     cluster.errors, cluster.objects[names.POD_MONITOR] = {}, [monitor("bank"), monitor("shop")]
     seen: list[tuple[bool, str]] = []
     monkeypatch.setattr(
         cluster.inventory.children,
         "seen",
-        lambda kind, body: seen.append((kind.kind in cluster.referents.kinds, body["metadata"]["namespace"])),
+        lambda kind, body: seen.append((kind.kind in cluster.facts.kinds, body["metadata"]["namespace"])),
     )
     await cluster.lists.step()
-    assert cluster.referents.kinds >= MONITORS
+    assert cluster.facts.kinds >= MONITORS
     assert seen == [(True, "bank"), (True, "shop")]
     gone: list[str] = []
     monkeypatch.setattr(
@@ -192,4 +166,4 @@ async def test_a_kind_is_wanted_in_one_step_once_all_namespaces_are_listed(
     cluster.errors = dict.fromkeys((names.POD_MONITOR, names.PROMETHEUS_RULE), ABSENT)
     await cluster.lists.step()
     assert gone == ["PodMonitor", "PodMonitor"], "no other client deleted them"
-    assert not MONITORS & cluster.referents.kinds
+    assert not MONITORS & cluster.facts.kinds

@@ -144,6 +144,15 @@ def test_keys_that_a_scanner_lacks_count_if_the_spec_names_them() -> None:
     )
 
 
+def test_delayqueues_that_share_the_tasks_are_those_that_a_scanner_has_found() -> None:
+    """A label may say anything: only what can be a UID counts, and a change is a state."""
+    uid = "0b6b0b9e-0000-4000-8000-00000000000a"
+    found = list(samples(render([scanner_metrics.conflicts("orders", [uid, "call 555-0100"])]).decode()))
+    read = backlog(Reading([scanner({0: True}), found]), NOW)
+    assert read.conflicts == (uid,)
+    assert read.turned(replace(read, conflicts=()), allowed_seconds=10.0)
+
+
 def test_a_scanner_exports_the_most_frequent_of_many_unknown_kinds() -> None:
     many = [ParkedKind(f"kind-{number}", 1, 100 - number, NOW_MS) for number in range(50)]
     text = render(scanner_metrics.queue_families("orders", {}, {}, NONE, parked=many)).decode()

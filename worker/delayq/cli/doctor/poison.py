@@ -23,6 +23,7 @@ KINDS: Final = {
         "ZCARD",
         (
             *("delayed", "retry", "suspect", "processing", "parked", "dlq", "scanners", "moving"),
+            "delayqueues",
             *("deadlines", "tags", "schedules", "finished"),
         ),
     ),

@@ -10,6 +10,7 @@
 -- KEYS alarm       list    token that wakes the sleeping scanner
 -- KEYS leader      string  owner and lease expiry ms
 -- KEYS scanners    zset    scanner -> time from which it counts as dead, ms
+-- KEYS delayqueues  zset  UID of a DelayQueue -> time from which it counts as gone, ms
 -- KEYS suspect     zset    id -> token of the run whose group it belongs to
 -- KEYS isolation   string  worker that stops claiming in order to run suspects
 -- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
@@ -23,8 +24,8 @@
 -- ARGV by  the caller's shard map, in which this shard is dropped
 -- RETURNS the shard's current shard map, the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)
-local leader, scanners, suspect, isolation, rate, stats, parked, deadlines, tags = unpack(KEYS, 10)
-local finished, finished_info, schedules = unpack(KEYS, 19)
+local leader, scanners, delayqueues, suspect, isolation, rate, stats, parked, deadlines = unpack(KEYS, 10)
+local tags, finished, finished_info, schedules = unpack(KEYS, 19)
 check_format(stats)
 local newer = outdated(shard_map, ARGV[1])
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
@@ -33,8 +34,8 @@ local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.cal
 -- older shard maps, so `arrived` is not needed any more.
 if not newer and held == 0 then
   redis.call(
-    'UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, suspect, isolation, rate, parked,
-    deadlines, tags, finished, finished_info, schedules
+    'UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, delayqueues, suspect, isolation, rate,
+    parked, deadlines, tags, finished, finished_info, schedules
   )
 end
 return { redis.call('GET', shard_map) or '', home, redis.call('HLEN', tasks) }

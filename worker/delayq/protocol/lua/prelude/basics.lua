@@ -16,6 +16,16 @@ local function next_token(last, us)
   return last and last >= us and last < 2 ^ 53 and last + 1 or us
 end
 
+-- UIDs of the DelayQueues, but one, whose scanners have served this queue within ms. A later time than that was written before
+-- the clock stepped back.
+local function others_of(delayqueues, uid, at, ms)
+  local found = redis.call('ZRANGEBYSCORE', delayqueues, '(' .. at, at + ms)
+  for n = #found, 1, -1 do
+    if found[n] == uid then table.remove(found, n) end
+  end
+  return found
+end
+
 -- A lease member is `id:token`. IDs may contain colons, tokens cannot.
 local function id_of(member)
   local id, token = string.match(member, '^(.*):(%d+)$')

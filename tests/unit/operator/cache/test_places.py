@@ -1,11 +1,11 @@
-"""Two DelayQueues share their tasks when they name the same queue in a Redis that some node of tells to be the same."""
+"""Two specs name the same tasks when they name the same queue in a Redis that some node of tells to be the same."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from delayq_operator.cache.sharing import places
+from delayq_operator.cache.places import places
 
 Redis = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The places of a DelayQueue's tasks, according to its spec. DelayQueues with a common place share tasks. Pure.
+"""The places of a DelayQueue's tasks, according to its spec: whether a changed spec.redis names another Redis. Pure.
 
 Each node that the spec names is a place: of one Cluster, or of the Sentinels of one master, two documents may name
 different nodes in different orders. Two names of one server are not recognized as one, nor is a master that one
@@ -13,8 +13,6 @@ from delayq_operator.base.objects import mapping, mappings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from delayq_operator.base.names import Key
 
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -42,28 +40,6 @@ def separate(text: str) -> frozenset[str]:
 def addresses(found: Iterable[str]) -> list[str]:
     """Return host and port of each place, as host:port."""
     return sorted({place.rpartition(" ")[2] for place in found})
-
-
-Credentials = tuple[tuple[str, tuple[str, ...]], ...]
-"""Secrets that open a Redis, and the keys of each."""
-
-
-def credentials(redis: Mapping[str, Any]) -> Credentials:
-    """Return the Secrets of a spec's Redis login; none: that Redis has no authentication."""
-    auth, tls = mapping(redis.get("auth")), mapping(redis.get("tls"))
-    named = (
-        (mapping(auth.get("usernameSecretRef")), "username"),
-        (mapping(auth.get("passwordSecretRef")), "password"),
-        (mapping(tls.get("keySecretRef")), "tls.key"),
-    )
-    return tuple((str(ref.get("name")), (str(ref.get("key") or key),)) for ref, key in named if ref)
-
-
-def described(namespace: str, others: Iterable[Key]) -> tuple[str, ...]:
-    """Name DelayQueues of this namespace; of those of others, only say that there are some."""
-    known = list(others)
-    near = tuple(str(key) for key in known if key.namespace == namespace)
-    return near if len(near) == len(known) else (*near, "a DelayQueue of another namespace")
 
 
 def _nodes(redis: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:

@@ -49,7 +49,9 @@ def read(log: Path, since: int = 0) -> Iterator[AuditEvent]:
     if not log.exists():
         return
     with log.open("rb") as lines:
-        lines.seek(since)
+        lines.seek(max(0, since - 1))
+        if since and not lines.readline().endswith(b"\n"):
+            return  # the mark is within a line that is still being written
         for line in lines:
             if not line.endswith(b"\n"):
                 return  # being written

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 EDITS: Final = 100
 CREATORS: Final = 4
 LONGEST_S: Final = 1800.0
+DEADLINE_S: Final = 600.0
+"""After it Kubernetes says of a Deployment whose pods stay Pending that it makes no progress, which is news."""
 RSS_MIB: Final = 200
 
 
@@ -39,6 +41,8 @@ def created(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure
         time.sleep(1)
     took_s = time.monotonic() - began
     say("waiting until nothing is written any more")
+    if took_s > DEADLINE_S / 2:  # else the other phases are over before the first Deployment reaches it
+        time.sleep(DEADLINE_S)
     stage.settled(quiet_s=START_SECONDS + 10)  # no pod runs: each queue has an event NotReady after a minute
     writes = stage.writes(mark)
     about_children = [event for event in writes if event.resource in _PLURALS]

@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -154,7 +153,6 @@ def test_install_test_upgrade_uninstall(
     plane.rest.create(QUEUES.format(namespace=room), queue())
     kept = passwords(plane, room)
     assert [len(b64(each)) for each in kept] == [32, 32]
-    helm_test_leaves_its_pod_to_look_at(plane, room)
 
     helm(plane, "upgrade", room, merged(EVERYTHING, OPEN, alone, {"replicas": 3}), args=())
     operator = plane.rest.get(f"/apis/apps/v1/namespaces/{room}/deployments/delayq-operator")
@@ -262,40 +260,6 @@ def roles_of_the_cluster_work_with_delayqueues(plane: ControlPlane, room: str) -
         plane.kubectl("create", "rolebinding", role, *bound)
         eventually(partial(can, role, may), every_s=0.5, what=f"{role} may {may}")
         assert not can(role, may_not), (role, may_not)
-
-
-def helm_test_leaves_its_pod_to_look_at(plane: ControlPlane, room: str) -> None:
-    """Whether it passed or failed: `helm test --logs` and `kubectl logs` have something to show."""
-    failed = helm_test(plane, room, "Failed")
-    assert failed.returncode == 1
-    assert "pod delayq-test failed" in failed.stderr
-    assert "pod/delayq-test" in parts_of_the_test(plane, room)
-    assert helm_test(plane, room, "Succeeded").returncode == 0
-    assert parts_of_the_test(plane, room) == "pod/delayq-test\n"
-
-
-def helm_test(plane: ControlPlane, namespace: str, phase: str) -> subprocess.CompletedProcess[str]:
-    """The pod does not run here: what it would come to is written into its status."""
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    waiting = "metadata.name=delayq-test,status.phase=Pending"
-
-    def end_pod() -> None:
-        eventually(lambda: plane.rest.items(pods, fieldSelector=waiting), what="helm test makes a new pod")
-        plane.rest.patch(f"{pods}/delayq-test/status", {"status": {"phase": phase}})
-
-    with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(end_pod)
-        done = plane.helm("test", "delayq", f"--namespace={namespace}", "--timeout=60s", check=False)
-        ended.result()
-    return done
-
-
-def parts_of_the_test(plane: ControlPlane, namespace: str) -> str:
-    """What there is of it where the release is and, as `default` takes its queue, there."""
-    kinds = ("get", "pod,sa,cm,role,rolebinding", "--output=name")
-    selector = "--selector=app.kubernetes.io/component=test"
-    found = [plane.kubectl(*kinds, f"--namespace={each}", selector).stdout for each in (namespace, "default")]
-    return "".join(found)
 
 
 def spec_schema(crd: Object) -> Object:

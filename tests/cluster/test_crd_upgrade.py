@@ -6,7 +6,6 @@ The older CRD is today's with a group of its own, so that no other test sees it.
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,10 +19,7 @@ from tests.unit.contract.crd import CRD
 from tests.unit.contract.documents import document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cluster.harness.cluster import Cluster
-    from tests.unit.contract.crd import Schema
 
 BROKEN: dict[str, Any] = {"recovery": {"check": {"guard": {}}}}
 """Fields that no rule refused then."""
@@ -38,67 +34,36 @@ def without_rules_and_defaults(schema: Any) -> Any:  # noqa: ANN401  a schema is
     return {key: without_rules_and_defaults(item) for key, item in kept.items()}
 
 
-class Upgrade:
-    """A CRD of a group of its own, and the DelayQueues stored under it."""
+def test_older_objects_live_on_under_todays_crd(cluster: Cluster, namespace: str) -> None:
+    """They have today's defaults, keep what cannot change, and one that today's rules refuse can be reported on."""
+    group, rest = f"test-{uuid4().hex[:8]}.delayq.dev", cluster.rest
+    path = f"/apis/{group}/v1alpha1/namespaces/{namespace}/delayqueues"
+    orders, broken = f"{path}/orders", f"{path}/broken"
+    todays = CRD | {"metadata": {"name": f"delayqueues.{group}"}, "spec": CRD["spec"] | {"group": group}}
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self.cluster = cluster
-        self.group = f"test-{uuid4().hex[:8]}.delayq.dev"
-        self.path = f"/apis/{self.group}/v1alpha1/namespaces/{namespace}/delayqueues"
-        self.crd = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/delayqueues.{self.group}"
+    def apply(crd: dict[str, Any]) -> None:
+        cluster.kubectl("apply", "--server-side", "--filename=-", input=json.dumps(crd))
+        eventually(lambda: found(cluster, path), what="the CRD is served")
 
-    def apply(self, crd: Schema) -> None:
-        crd = deepcopy(crd)
-        crd["metadata"]["name"] = f"delayqueues.{self.group}"
-        crd["spec"]["group"] = self.group
-        self.cluster.kubectl("apply", "--server-side", "--filename=-", input=json.dumps(crd))
-        eventually(lambda: found(self.cluster, self.path), what="the CRD is served")
+    def store(name: str, *, dry_run: bool = False, **fields: Any) -> dict[str, Any]:  # noqa: ANN401  of a spec
+        named = {"apiVersion": f"{group}/v1alpha1", "metadata": {"name": name}}
+        return rest.create(path, document(**fields) | named, **({"dryRun": "All"} if dry_run else {}))
 
-    def apply_older(self) -> None:
-        older = deepcopy(CRD)
-        schema = older["spec"]["versions"][0]["schema"]
-        schema["openAPIV3Schema"] = without_rules_and_defaults(schema["openAPIV3Schema"])
-        self.apply(older)
-
-    def apply_todays(self) -> None:
-        """Apply it, and return when the API server reads with its defaults and refuses by its rules."""
-        self.apply(CRD)
-        eventually(self.refuses, what="today's rules are in force")
-
-    def refuses(self) -> bool:
+    def refuses() -> bool:
         try:
-            self.cluster.rest.create(self.path, self.document("trial", **BROKEN), dryRun="All")
+            store("trial", dry_run=True, **BROKEN)
         except Refused as error:
             return error.code == 422
         return False
 
-    def document(self, name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401  fields of a spec
-        return document(**fields) | {"apiVersion": f"{self.group}/v1alpha1", "metadata": {"name": name}}
-
-    def store(self, name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401  fields of a spec
-        return self.cluster.rest.create(self.path, self.document(name, **fields))
-
-    def get(self, name: str) -> dict[str, Any]:
-        return self.cluster.rest.get(f"{self.path}/{name}")
-
-
-@pytest.fixture
-def upgrade(cluster: Cluster, namespace: str) -> Iterator[Upgrade]:
-    upgrade = Upgrade(cluster, namespace)
-    upgrade.apply_older()
-    yield upgrade
-    cluster.rest.delete(upgrade.crd)
-
-
-def test_older_objects_live_on_under_todays_crd(upgrade: Upgrade) -> None:
-    """They have today's defaults, keep what cannot change, and one that today's rules refuse can be reported on."""
-    before = upgrade.store("orders")
+    apply(without_rules_and_defaults(todays))
+    before = store("orders")
     assert before["spec"] == document()["spec"]
-    upgrade.store("broken", **BROKEN)
-    upgrade.apply_todays()
-    rest, orders, broken = upgrade.cluster.rest, f"{upgrade.path}/orders", f"{upgrade.path}/broken"
+    store("broken", **BROKEN)
+    apply(todays)
+    eventually(refuses, what="today's rules are in force")
 
-    read = upgrade.get("orders")
+    read = rest.get(orders)
     assert read["spec"]["limits"]["maxLength"] == 10_000_000
     assert parse(read | {"apiVersion": "delayq.dev/v1alpha1"}).spec == parse(document()).spec
     read["spec"]["suspend"] = True
@@ -115,3 +80,4 @@ def test_older_objects_live_on_under_todays_crd(upgrade: Upgrade) -> None:
     corrected = rest.patch(broken, {"spec": {"recovery": {"check": None}, "suspend": True}})
     assert corrected["status"] == {"replicas": 1}
     rest.patch(broken, {"metadata": {"finalizers": None}})
+    rest.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/delayqueues.{group}")

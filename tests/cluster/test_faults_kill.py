@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.cluster.harness.control_plane import ControlPlane
 
 SEED: Final = 4
+QUEUES, STEPS, KILLS = 25, 80, 2
 MANAGED: Final = f"{names.MANAGED_BY_LABEL}={names.OPERATOR}"
 
 
@@ -92,15 +93,13 @@ class Users:
         return self.draw.choice(sorted(self.live))
 
 
-@pytest.mark.parametrize("sizes", [(25, 80, 2), pytest.param((120, 300, 6), marks=pytest.mark.full)])
 def test_whatever_happens_while_it_is_killed_again_and_again_all_is_right_in_the_end(
-    control_plane: ControlPlane, world: World, kubeconfig: Path, sizes: tuple[int, int, int]
+    control_plane: ControlPlane, world: World, kubeconfig: Path
 ) -> None:
     """Each DelayQueue has exactly its children, a deleted one none; nothing was rolled out twice; nobody writes."""
-    queues, steps, kills = sizes
-    users = Users(world, random.Random(SEED), queues)
-    kill_at = set(users.draw.sample(range(50, steps), kills))
-    for step in range(steps):
+    users = Users(world, random.Random(SEED), QUEUES)
+    kill_at = set(users.draw.sample(range(50, STEPS), KILLS))
+    for step in range(STEPS):
         users.step()
         if step in kill_at:
             world.operator.process.kill()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import re
 import signal
 import subprocess
 import time
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -115,31 +113,11 @@ def test_only_the_leader_writes_and_a_standby_takes_over(
         eventually(lambda: leads(third), timeout_s=STOP_SECONDS)
         assert standby.process.wait(timeout_s=lenient(STOP_SECONDS)) == 0
         eventually(lambda: applied(world, 4))
-        dq = Plugin(control_plane, world.namespace)
-        lease = f"Lease {world.namespace}/delayq-operator"
-        assert re.search(
-            rf"^operator +renewed {lease} (\ds ago|now)$", dq.out("status", "orders"), re.MULTILINE
-        )
-        assert dq.run("status").stderr == ""
-
-        # A frozen one writes nothing into its queues: the age of its Lease shows it, long before the kubelet acts.
-        third.process.pause()
-        renewed = {"renewTime": f"{datetime.now(UTC) - timedelta(minutes=10):%Y-%m-%dT%H:%M:%S.%fZ}"}
-        control_plane.rest.patch(LEASE.format(world.namespace), {"spec": renewed})
-        told = f"The operator does not answer: it renewed {lease} 10m ago. This status may be old."
-        assert told in dq.out("status", "orders")
-        assert told in dq.run("status").stderr
-        third.process.resume()
-        eventually(
-            lambda: (
-                control_plane.rest.get(LEASE.format(world.namespace))["spec"]["renewTime"]
-                > renewed["renewTime"]
-            )
-        )
     finally:
         third.process.stop()
-    told = f"The operator does not run: it does not hold {lease}."
-    assert told in dq.out("status", "orders"), "conditions stay as they were: how old may they be?"
+    told = f"The operator does not run: it does not hold Lease {world.namespace}/delayq-operator."
+    status = Plugin(control_plane, world.namespace).out("status", "orders")
+    assert told in status, "conditions stay as they were: how old may they be?"
 
 
 def test_it_ends_soon_whenever_it_is_told_to(

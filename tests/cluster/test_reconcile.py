@@ -135,23 +135,15 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
 
 
 UNMOUNTED: Final = {"name": "worker", "volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
-BROKEN: Final[dict[str, dict[str, Any]]] = {
-    'volumeMounts[2].name: Not found: "cache"': {"containers": [UNMOUNTED]},
-    'Unsupported value: "Sometimes"': {"containers": [{"name": "worker", "imagePullPolicy": "Sometimes"}]},
-}
 
 
-def test_a_template_that_the_api_server_does_not_take_is_told_in_its_words(
-    world: World,
-) -> None:
+def test_a_template_that_the_api_server_does_not_take_is_told_in_its_words(world: World) -> None:
     """Everything else is applied; an edit puts it right."""
-    for number, (words, spec) in enumerate(BROKEN.items()):
-        name = f"orders-{number}"
-        world.create(name, worker={"template": {"spec": spec}})
-        told = world.until("Degraded", "True", "ApplyFailed", name=name)["message"]
-        assert words in told, told
-        assert f"Deployment {name}-worker" in told
-        assert world.there("cronjobs", f"{name}-reaper")
-        world.edit(name, worker={"template": None})
-        world.until("Degraded", "False", name=name)
-        assert world.there("deployments", f"{name}-worker")
+    world.create(worker={"template": {"spec": {"containers": [UNMOUNTED]}}})
+    told = world.until("Degraded", "True", "ApplyFailed")["message"]
+    assert 'volumeMounts[2].name: Not found: "cache"' in told, told
+    assert "Deployment orders-worker" in told
+    assert world.there("cronjobs", "orders-reaper")
+    world.edit(worker={"template": None})
+    world.until("Degraded", "False")
+    assert world.there("deployments", "orders-worker")

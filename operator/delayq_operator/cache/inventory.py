@@ -89,11 +89,11 @@ class Inventory:
         return True
 
     def _seen(self, kind: Kind, body: Object) -> None:
-        if not self._noted(kind, body):
-            return
+        newer = self._noted(kind, body)
         if kind == names.DELAY_QUEUE:
-            self.queues.seen(body)
-        else:
+            if newer or self.queues.lacks_room(body):  # there may be room by now
+                self.queues.seen(body)
+        elif newer:
             self._cache(kind).seen(kind, body)
 
     def _went(self, kind: Kind, name: Name, version: int) -> None:

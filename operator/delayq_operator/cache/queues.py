@@ -159,6 +159,13 @@ class Queues:
         if not self._bytes[key.namespace]:
             del self._bytes[key.namespace]
 
+    def lacks_room(self, body: Mapping[str, Any]) -> bool:
+        """Whether this version of a DelayQueue was refused because its namespace has too many."""
+        known = self._known.get(Resource(dict(body)).key)
+        return (
+            known is not None and known.crowded and known.version == int(body["metadata"]["resourceVersion"])
+        )
+
     def uid(self, key: Key) -> str:
         known = self._known.get(key)
         return known.uid if known else ""

@@ -359,11 +359,12 @@ def test_a_namespace_has_room_for_some_delayqueues_and_others_are_refused_until_
     """Its authors do not fill the operator's memory; a list brings what was refused again, in the same version."""
     monkeypatch.setattr("delayq_operator.cache.queues.NAMESPACE_BYTES", 4 << 20)
     marked: list[Key] = []
-    queues = Queues(marked.append)
+    inventory = Inventory(marked.append)
+    queues = inventory.queues
     large = {"template": {"a": "x" * 380_000}}
     everything = [stored(f"q{number}", worker=large) for number in range(20)]
     for one in everything:
-        queues.seen(one)
+        inventory.listed(names.DELAY_QUEUE, one)
     queues.seen(stored("orders") | {"metadata": {**stored("orders")["metadata"], "namespace": "bank"}})
     held = [found for one in everything if (found := queues.get(Key("shop", one["metadata"]["name"])))]
     assert sum(len(json.dumps(each.body)) for each in held) < 4 << 20
@@ -374,11 +375,11 @@ def test_a_namespace_has_room_for_some_delayqueues_and_others_are_refused_until_
     elsewhere = queues.get(Key("bank", "orders"))
     assert elsewhere is not None
     assert elsewhere.document
-    for each in held[:5]:
-        queues.gone(each.key, each.uid)
+    for one in everything[:5]:
+        inventory.take(names.DELAY_QUEUE, {"type": "DELETED", "object": one})
     marked.clear()
     for one in everything[-3:]:
-        queues.seen(one)
+        inventory.listed(names.DELAY_QUEUE, one)
     last = queues.get(held[-1].key)
     assert last is not None
     assert last.document

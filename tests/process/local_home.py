@@ -26,7 +26,6 @@ spec:
   redis: {standalone: {host: not-used-here}}
   handler: {python: {callable: "shop_handlers:HANDLER"}}
   worker: {drainTimeoutSeconds: 20}
-  schedules: {}
 """
 HANDLERS = """\
 import asyncio, os

@@ -48,7 +48,7 @@ spec: {{queueRef: {{name: shop}}, times: ["{}"]}}
 def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path / "a home with spaces")
     home.dir.mkdir()
-    home.write()
+    home.write(more="  schedules: {}\n")
     yield home
     home.wait_gone()
 

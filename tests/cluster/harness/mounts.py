@@ -73,11 +73,12 @@ class Mounts:
         }
         if config := paths.get("/etc/delayq"):
             found["DELAYQ_SECRETS_DIR"] = f"{config}/secrets"
-        server = urlsplit(self._cluster.url)
-        found["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
-        found["KUBERNETES_SERVICE_PORT"] = str(server.port)
-        if TOKENS in paths:
+        if TOKENS in paths:  # programs look for these files at their usual path only
             found["KUBECONFIG"] = str(self._cluster.kubeconfig_for(self._namespace, self._account))
+        else:
+            server = urlsplit(self._cluster.url)
+            found["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
+            found["KUBERNETES_SERVICE_PORT"] = str(server.port)
         for variable in container.get("env", ()):
             value = variable.get("value", "")
             if "valueFrom" in variable:  # of the pod: nothing that runs here asks for a key of a Secret

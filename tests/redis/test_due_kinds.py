@@ -107,6 +107,7 @@ async def test_a_scanner_exports_kinds_as_far_as_it_may_read_them(
     monkeypatch.setattr(shard.commands, "due_kinds", recorded("due_kinds", within_ms="x"))
     scanner: Any = SimpleNamespace(
         shards=[SimpleNamespace(shard=0, leads=True)],
+        others=frozenset(),
         down={},
         connects=1,
         scans={},

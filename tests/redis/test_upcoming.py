@@ -168,6 +168,7 @@ def exporter(commands: Commands, connection: AsyncConnection) -> Exporter:
     shards = [keys.shard for keys in commands.shards]
     scanner: Any = SimpleNamespace(
         shards=[SimpleNamespace(shard=each, leads=True) for each in shards],
+        others=frozenset(),
         down={},
         connects=1,
         scans={},

@@ -23,8 +23,6 @@ NAMESPACE: Final = "bench"
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 NOT_ABOUT_QUEUES: Final = frozenset({"leases"})
 TICKS: Final = os.sysconf("SC_CLK_TCK")
-USUAL: Final = "--names-seconds=60"
-"""Tests set another, which would take a quarter of a core."""
 KINDS: Final = {
     "ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
     "ConfigMap": f"/api/v1/namespaces/{NAMESPACE}/configmaps",
@@ -49,7 +47,7 @@ class Stage:
         """Stop the operator and start another; seconds until the new one leads and has seen everything."""
         self.operator.process.stop()
         began = time.monotonic()
-        self.operator = Operator.start(self.kubeconfig, NAMESPACE, USUAL).wait_ready(timeout_s=120)
+        self.operator = Operator.start(self.kubeconfig, NAMESPACE).wait_ready(timeout_s=120)
         return time.monotonic() - began
 
     def writes(self, since: int) -> list[AuditEvent]:
@@ -110,7 +108,7 @@ def stage(say: Callable[[str], None]) -> Iterator[Stage]:
             install_crd(plane)
             make_namespace(plane, NAMESPACE)
             kubeconfig = install_rights(plane, NAMESPACE)
-            operator = Operator.start(kubeconfig, NAMESPACE, USUAL).wait_ready()
+            operator = Operator.start(kubeconfig, NAMESPACE).wait_ready()
             ready = Stage(plane, kubeconfig, operator)
             try:
                 yield ready

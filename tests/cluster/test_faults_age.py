@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.harness.control_plane import ControlPlane
 
-MOST_GROWTH_MIB: Final = 8.0
-"""Of a round. What one thread frees, another does not always take: rounds were up to 4.6 MiB apart."""
+MOST_GROWTH_MIB: Final = 3.0
+"""Of a round, on average: single rounds were up to 4.6 MiB apart, for what one thread frees, another may not take."""
 FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
 """Kept on purpose, and bounded."""
 
@@ -99,7 +99,7 @@ def as_before(process: Process, before: dict[str, int]) -> bool:
     return now == before
 
 
-@pytest.mark.parametrize(("queues", "rounds"), [(5, 2), pytest.param(40, 3, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("queues", "rounds"), [(5, 4), pytest.param(40, 3, marks=pytest.mark.full)])
 def test_what_is_gone_is_forgotten(world: World, queues: int, rounds: int) -> None:
     """After every round of DelayQueues that come and go, it keeps as much as before the first."""
     process, before = world.operator.process, kept(world.operator.process)

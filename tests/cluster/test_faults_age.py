@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_GROWTH_MIB: Final = 3.0
 """Of a round, on average: single rounds were up to 4.6 MiB apart, for what one thread frees, another may not take."""
-FORGETS_LATER: Final = {"Queues._gone", "Recorder._series"}
+FORGETS_LATER: Final = {"Inventory._gone", "Recorder._series"}
 """Kept on purpose, and bounded."""
 
 WATCHED: Final = """

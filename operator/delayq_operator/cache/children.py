@@ -1,14 +1,13 @@
 """Cache of the children, and of objects with the operator's labels that have no owner.
 
-Objects are stored as compact JSON, and only newer versions replace them, as in queues.py. Any client can set the
-labels: of an object that cannot be a child, or is too large, only an outline is stored.
+Objects are stored as compact JSON, as in queues.py. Any client can set the labels: of an object that cannot be a child,
+or is too large, only an outline is stored.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +18,7 @@ from delayq_operator.base.names import Key
 from delayq_operator.base.objects import compact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from delayq.kube.objects import Name, Object
 
@@ -43,7 +42,6 @@ class Child:
     kind: Kind
     name: str
     uid: str
-    version: int
     owner_uid: str | None
     """The DelayQueue that controls it."""
     ours: bool
@@ -70,19 +68,16 @@ class Child:
 
 
 class Children:
-    """The objects that the operator created; a Listener."""
+    """The objects that the operator created."""
 
     def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for the queue whose child changes."""
         self._of: dict[Key, dict[tuple[str, str], Child]] = defaultdict(dict)
         self._owner: dict[tuple[str, Name], Key] = {}
         self._lost: dict[tuple[str, Name], Key] = {}
-        self._writing: dict[tuple[str, Name], bool] = {}  # whether the child was deleted during our write
         self._unclaimed: dict[tuple[str, str], dict[tuple[str, Name], Child]] = defaultdict(dict)
         self._queues, self._enqueue = queues, enqueue
         queues.newcomers.append(self._claim)
-        self.noted: Callable[[Kind, Object], object] = lambda *_: None
-        """Called with the response to a write."""
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
         return dict(self._of.get(key, {}))
@@ -107,9 +102,6 @@ class Children:
         self._take(key, where, _child(kind, body, key))
 
     def _take(self, key: Key, where: tuple[str, Name], child: Child) -> None:
-        known = self._of[key].get(child.reference)
-        if known is not None and known.version >= child.version:
-            return
         self._of[key][child.reference] = child
         self._owner[where] = key
         self._enqueue(key)
@@ -117,8 +109,6 @@ class Children:
     def gone(self, kind: Kind, name: Name, *, ours: bool = False) -> None:
         """Drop a child that is deleted or has lost the labels; `ours` if this operator deleted it."""
         where = (kind.kind, name)
-        if where in self._writing:
-            self._writing[where] = True
         if ours:
             self._lost.pop(where, None)  # the watch may deliver before the response to our request
         key = self._owner.pop(where, None)
@@ -132,29 +122,6 @@ class Children:
         if child is not None and not ours and child.owner_uid == self._queues.uid(key):
             self._lost[where] = key
         self._enqueue(key)
-
-    @contextmanager
-    def written(self, kind: Kind, name: Name) -> Iterator[Callable[[Object], None]]:
-        """Store the response to a write, unless the watch has meanwhile delivered the deletion of the child.
-
-        The answer may be older than the watch event: it would restore a deleted object, and no later event would remove
-        it.
-        """
-        where = (kind.kind, name)
-        self._writing[where] = False
-
-        def take(body: Object) -> None:
-            key = self._key(body) if self._writing[where] else None
-            if key is None:
-                self.seen(kind, body)
-                self.noted(kind, body)
-            else:
-                self._enqueue(key)  # to reconcile again; if the write recreated it, the watch delivers it
-
-        try:
-            yield take
-        finally:
-            del self._writing[where]
 
     def found_again(self, kind: Kind, name: Name) -> bool:
         """Whether another client deleted this child; asked once, when it exists again."""
@@ -201,7 +168,6 @@ def _child(kind: Kind, body: Object, key: Key | None = None) -> Child:
         kind=kind,
         name=metadata["name"],
         uid=metadata["uid"],
-        version=int(metadata["resourceVersion"]),
         owner_uid=(_controller(metadata) or {}).get("uid"),
         ours=_applied(metadata.get("managedFields") or ()),
         scaled=_scaled(metadata.get("managedFields") or ()),

@@ -1,13 +1,13 @@
-"""What the operator knows of the cluster. kopf's events and lists come in here; reconciliation reads the caches.
+"""What the operator knows of the cluster. kopf's events, lists, and responses to writes come in here.
 
-Events and lists overtake each other, so versions decide: only a newer version replaces one, and an object is dropped
-only if the deletion, or the list that lacks it, is not older than what is known.
+They overtake each other, so versions decide: only a newer version replaces one, an object is dropped only if the
+deletion, or the list that lacks it, is not older than what is known, and nothing older brings it back.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from delayq.kube.objects import name_of
 
@@ -20,10 +20,12 @@ from delayq_operator.cache.rivals import Rivals
 from delayq_operator.cache.schedules import Schedules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
 
     from delayq.kube.objects import Kind, Name, Object
+
+MOST_REMEMBERED: Final = 4096
 
 
 class _Known(NamedTuple):
@@ -41,71 +43,96 @@ class Inventory:
         self.pods = Pods(self.queues, enqueue)
         self.schedules = Schedules(enqueue)
         self.rivals = Rivals()
-        # Else a child that goes before an event or a list has told of it would never be missed.
-        self.children.noted = self._noted
         self._known: dict[Kind, dict[Name, _Known]] = defaultdict(dict)
-        self._gone: dict[Kind, set[str]] = defaultdict(set)
-        """UIDs of what went since the last list of a kind began: that list may still have them."""
+        self._gone: dict[Kind, OrderedDict[str, int]] = defaultdict(OrderedDict)
+        """UIDs of what went last, and with which version: it can come back with its labels."""
 
     def take(self, kind: Kind, event: Mapping[str, Any]) -> None:
         """Take an event of kopf: its type is None for an object of a list, ADDED, MODIFIED or DELETED."""
         body: Object = event["object"]
         if event["type"] == "DELETED":
-            self._went(kind, name_of(body), int(body["metadata"]["resourceVersion"]))
+            self._went(kind, name_of(body), int(body["metadata"]["resourceVersion"]), body["metadata"]["uid"])
         else:
-            self._seen(kind, body)
+            self.seen(kind, body)
 
-    def begin(self, kind: Kind) -> None:
-        """A list of a kind begins."""
-        self._gone.pop(kind, None)
+    def seen(self, kind: Kind, body: Object) -> None:
+        """Take an object of a list, or the response to a write of a child, unless it is not newer."""
+        if not self._noted(kind, body):
+            return
+        if kind == names.DELAY_QUEUE:
+            self._store(body)
+        else:
+            self._cache(kind).seen(kind, body)
 
-    def listed(self, kind: Kind, body: Object) -> None:
-        """Take an object of a list, unless it went meanwhile."""
-        if body["metadata"]["uid"] not in self._gone.get(kind, ()):
-            self._seen(kind, body)
+    def wrote(self, body: Object) -> None:
+        """Take a DelayQueue as this operator's write left it."""
+        if self._noted(names.DELAY_QUEUE, body):
+            self._store(body, ours=True)
+
+    def named(self, uids: Iterable[str], namespace: str) -> tuple[str, ...]:
+        """Name DelayQueues of this namespace by their UIDs; of others, only say that there are some.
+
+        A deleted one is left out: its scanners have stopped, or are about to.
+        """
+        there = set(uids).difference(self._gone[names.DELAY_QUEUE])
+        near = sorted(
+            str(Key(*name))
+            for name, known in self._known[names.DELAY_QUEUE].items()
+            if name[0] == namespace and known.uid in there
+        )
+        return (
+            (*near, "a DelayQueue of another namespace or cluster") if len(near) < len(there) else tuple(near)
+        )
 
     def complete(self, kind: Kind, namespace: str | None, there: Collection[Name], version: int) -> None:
         """Drop what a complete list of this version lacks; `namespace`: the only one that was listed."""
         known = [name for name in self._known[kind] if namespace in (None, name[0])]
         for name in known:
             if name not in there:
-                self._went(kind, name, version)
+                self._went(kind, name, version, self._known[kind][name].uid)
+
+    def ended(self, kind: Kind, name: Name, uid: str) -> None:
+        """Drop an object that a request of this operator has deleted or not found, but no other of its name."""
+        known = self._known[kind].get(name)
+        if known is None:  # the watch told of it first, but not whose deletion it is
+            self._drop(kind, name, uid, ours=True)
+        elif known.uid == uid:
+            self._went(kind, name, known.version, uid, ours=True)
 
     def drop(self, kind: Kind) -> None:
         """Drop all objects of a kind that is not served; no other client deleted them, and they may come back."""
         for name, known in self._known.pop(kind, {}).items():
-            if kind == names.DELAY_QUEUE:
-                self.queues.gone(Key(*name), known.uid, for_ever=False)
-            else:
-                self._cache(kind).gone(kind, name, ours=True)
+            self._drop(kind, name, known.uid, ours=True)
 
     def _noted(self, kind: Kind, body: Object) -> bool:
         """Take the version of an object; False if it is not newer."""
-        name, metadata = name_of(body), body["metadata"]
-        version, before = int(metadata["resourceVersion"]), self._known[kind].get(name)
-        if before is not None and before.version >= version:
+        name, uid, version = name_of(body), body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
+        before = self._known[kind].get(name)
+        if version <= max(before.version if before else 0, self._gone[kind].get(uid, 0)):
             return False
-        self._known[kind][name] = _Known(version, metadata["uid"])
+        self._known[kind][name] = _Known(version, uid)
         return True
 
-    def _seen(self, kind: Kind, body: Object) -> None:
-        newer = self._noted(kind, body)
-        if kind == names.DELAY_QUEUE:
-            if newer or self.queues.lacks_room(body):  # there may be room by now
-                self.queues.seen(body)
-        elif newer:
-            self._cache(kind).seen(kind, body)
+    def _store(self, body: Object, *, ours: bool = False) -> None:
+        if not self.queues.seen(body, ours=ours):  # its namespace has no room, but may have by the next list
+            name, known = name_of(body), self._known[names.DELAY_QUEUE]
+            known[name] = known[name]._replace(version=known[name].version - 1)
 
-    def _went(self, kind: Kind, name: Name, version: int) -> None:
+    def _went(self, kind: Kind, name: Name, version: int, uid: str, *, ours: bool = False) -> None:
+        gone = self._gone[kind]
+        gone[uid] = version
+        while len(gone) > MOST_REMEMBERED:
+            gone.popitem(last=False)
         before = self._known[kind].get(name)
-        if before is None or before.version > version:
-            return
-        del self._known[kind][name]
-        self._gone[kind].add(before.uid)
+        if before is not None and before.version <= version:
+            del self._known[kind][name]
+            self._drop(kind, name, before.uid, ours=ours)
+
+    def _drop(self, kind: Kind, name: Name, uid: str, *, ours: bool) -> None:
         if kind == names.DELAY_QUEUE:
-            self.queues.gone(Key(*name), before.uid)
+            self.queues.gone(Key(*name), uid)
         else:
-            self._cache(kind).gone(kind, name)
+            self._cache(kind).gone(kind, name, ours=ours)
 
     def _cache(self, kind: Kind) -> Children | Pods | Schedules:
         if kind == names.POD:

@@ -145,7 +145,7 @@ def _termination_message(ended: dict[str, Any]) -> str:
 
 
 class Pods:
-    """The pods of all queues; a Listener."""
+    """The pods of all queues."""
 
     def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for the queue whose pods appear, disappear, become ready or fail."""

@@ -1,13 +1,12 @@
-"""Cache of the DelayQueues, fed by kopf and by responses to the operator's writes.
+"""Cache of the DelayQueues. They are stored as compact JSON: Python dicts take ten times the memory.
 
-They are stored as compact JSON: Python dicts take ten times the memory. Only a newer version replaces one, so that the
-response to a write and its watch event can arrive in either order.
+Not here: whether what arrives is newer than what is stored (inventory.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +15,10 @@ from delayq_operator.base.objects import compact
 from delayq_operator.cache.resource import OVERSIZE, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from delayq_operator.base.names import Key
 
-MOST_REMEMBERED: Final = 4096
 MOST_BYTES: Final = 393_216
 """Maximum size of a DelayQueue as JSON: three templates of the maximum size, and as much again for the rest."""
 NAMESPACE_BYTES: Final = 128 << 20
@@ -86,41 +84,34 @@ class Queues:
         self._known: dict[Key, _Known] = {}
         self._bytes: Counter[str] = Counter()  # by namespace
         self._by_label: dict[tuple[str, str], Key] = {}
-        self._gone: OrderedDict[str, None] = (
-            OrderedDict()
-        )  # UIDs of deleted DelayQueues, which are never reused
         self._enqueue = enqueue
         self.newcomers: list[Callable[[Key], None]] = []
         """Callbacks for each new DelayQueue."""
 
-    def seen(self, body: Mapping[str, Any], *, ours: bool = False) -> None:
-        """Store a DelayQueue; `ours`: it is the response to a write of this operator, which enqueues nothing.
+    def seen(self, body: Mapping[str, Any], *, ours: bool = False) -> bool:
+        """Store a DelayQueue; return False if its namespace has no room for it.
+
+        `ours`: it is the response to a write of this operator, which enqueues nothing.
 
         But such a response can be the first sight of an edit that came just before the write.
         """
         resource = Resource(dict(body))
         key = resource.key
-        if resource.uid in self._gone:
-            return  # a late response or event: a newer version is already stored
         before = self._known.get(key)
-        if before is None or before.crowded or int(resource.version) > before.version:
-            now = _known(resource, self._room(key))
-            if before is not None and now.crowded and now.version == before.version:
-                return
-            self._know(key, now)
-            self._by_label[key.namespace, names.label_value(key.name)] = key
-            if not ours or before is None or before.asked != resource.asked:
-                self._enqueue(key)
-            if before is None:
-                for tell in self.newcomers:
-                    tell(key)
+        now = _known(resource, self._room(key))
+        if before is not None and before.text == now.text:
+            return not now.crowded
+        self._know(key, now)
+        self._by_label[key.namespace, names.label_value(key.name)] = key
+        if not ours or before is None or before.asked != resource.asked:
+            self._enqueue(key)
+        if before is None:
+            for tell in self.newcomers:
+                tell(key)
+        return not now.crowded
 
-    def gone(self, key: Key, uid: str, *, for_ever: bool = True) -> None:
+    def gone(self, key: Key, uid: str) -> None:
         """Drop a DelayQueue, unless a later one of that name exists by now."""
-        if for_ever:
-            self._gone[uid] = None
-        while len(self._gone) > MOST_REMEMBERED:
-            self._gone.popitem(last=False)
         if self.uid(key) == uid:
             self._know(key, None)
             self._by_label.pop((key.namespace, names.label_value(key.name)), None)
@@ -129,21 +120,6 @@ class Queues:
     def get(self, key: Key) -> Resource | None:
         known = self._known.get(key)
         return Resource(json.loads(known.text)) if known else None
-
-    def named(self, uids: Iterable[str], namespace: str) -> tuple[str, ...]:
-        """Name DelayQueues of this namespace by their UIDs; of others, only say that there are some.
-
-        A deleted one is left out: its scanners have stopped, or are about to.
-        """
-        there = set(uids).difference(self._gone)
-        near = sorted(
-            str(key)
-            for key, known in self._known.items()
-            if key.namespace == namespace and known.uid in there
-        )
-        return (
-            (*near, "a DelayQueue of another namespace or cluster") if len(near) < len(there) else tuple(near)
-        )
 
     def _room(self, key: Key) -> int:
         """Return how many bytes of its namespace are left for a DelayQueue."""
@@ -158,13 +134,6 @@ class Queues:
         self._bytes[key.namespace] += (now.bytes if now else 0) - (before.bytes if before else 0)
         if not self._bytes[key.namespace]:
             del self._bytes[key.namespace]
-
-    def lacks_room(self, body: Mapping[str, Any]) -> bool:
-        """Whether this version of a DelayQueue was refused because its namespace has too many."""
-        known = self._known.get(Resource(dict(body)).key)
-        return (
-            known is not None and known.crowded and known.version == int(body["metadata"]["resourceVersion"])
-        )
 
     def uid(self, key: Key) -> str:
         known = self._known.get(key)

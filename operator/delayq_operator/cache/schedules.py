@@ -30,7 +30,7 @@ class Schedule:
 
 
 class Schedules:
-    """All DelaySchedules, by queue; a Listener."""
+    """All DelaySchedules, by queue."""
 
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for a queue that has a schedule more or less."""

@@ -20,7 +20,8 @@ from delayq_operator.reconcile.plan import inputs_of
 if TYPE_CHECKING:
     from delayq.kube.objects import Object
 
-    from delayq_operator.cache.children import Child, Children
+    from delayq_operator.cache.children import Child
+    from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.resource import Resource
     from delayq_operator.kube.api import Api
     from delayq_operator.reconcile.plan import Change, Plan
@@ -52,9 +53,9 @@ class Outcome:
 class Applier:
     """Writes the children of DelayQueues."""
 
-    def __init__(self, api: Api, children: Children) -> None:
-        """Responses of the API server update `children` at once, ahead of the watch."""
-        self._api, self._children = api, children
+    def __init__(self, api: Api, inventory: Inventory) -> None:
+        """Responses of the API server update `inventory` at once, ahead of the watch."""
+        self._api, self._inventory = api, inventory
 
     async def apply(self, resource: Resource, plan: Plan, scale: Scale) -> Outcome:
         """Carry out the plan. The outcome lists rejected writes; Unavailable if the API server does not answer."""
@@ -81,14 +82,15 @@ class Applier:
                     return
                 if not differs(change.body, there):
                     return  # its watch has not delivered it yet
-            with self._children.written(change.kind, (resource.key.namespace, change.name)) as take:
-                wanted = _with_replicas(change, scale)
-                take(await self._api.apply(change.kind, wanted, manager=names.OPERATOR))
+            wanted = _with_replicas(change, scale)
+            self._inventory.seen(
+                change.kind, await self._api.apply(change.kind, wanted, manager=names.OPERATOR)
+            )
         except REFUSED as error:
             outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
             return
         if change.live is None:
-            again = self._children.found_again(change.kind, (resource.key.namespace, change.name))
+            again = self._inventory.children.found_again(change.kind, (resource.key.namespace, change.name))
             (outcome.repaired if again else outcome.created).append(label)
             return
         deployment = change.kind is names.DEPLOYMENT  # the only kind with pods to replace
@@ -114,7 +116,7 @@ class Applier:
         """Delete a child by its UID: an object that has its name by now stays."""
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
-        self._children.gone(child.kind, (namespace, child.name), ours=True)
+        self._inventory.ended(child.kind, (namespace, child.name), child.uid)
 
 
 def _with_replicas(change: Change, scale: Scale) -> Object:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.contract import SpecError, parse
 from delayq.contract.outages import remedy
 from delayq.kube.errors import Conflict, NotFound, Unavailable
+from delayq.kube.objects import name_of
 from delayq.scaling.sentences import counted
 
 from delayq_operator.base import names
@@ -80,7 +81,7 @@ class Deletion:
         setting: Setting,
     ) -> None:
         """Every part is shared with reconciliation."""
-        self._api, self._setting = api, setting
+        self._api, self._setting, self._inventory = api, setting, inventory
         self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
         self._applier, self._facts, self._recorder = applier, facts, recorder
         self._scraper = scraper
@@ -109,10 +110,10 @@ class Deletion:
         try:
             there = await self._api.get(names.DELAY_QUEUE, resource.key.namespace, resource.key.name)
         except NotFound:
-            self._queues.gone(resource.key, resource.uid)
+            self._inventory.ended(names.DELAY_QUEUE, name_of(resource.body), resource.uid)
             raise Unavailable("the DelayQueue is gone") from None
         if there["metadata"]["uid"] != resource.uid or "deletionTimestamp" in there["metadata"]:
-            self._queues.seen(there)
+            self._inventory.seen(names.DELAY_QUEUE, there)
             raise Unavailable("the DelayQueue was deleted meanwhile")
 
     async def finalize(self, resource: Resource) -> View | None:
@@ -176,7 +177,7 @@ class Deletion:
     async def _advance(self, resource: Resource, queue: DelayQueue, wanted: Object) -> Erasing:
         key = resource.key
         backlog = self._scraper.backlog(key)
-        if others := self._queues.named(backlog.conflicts if backlog else (), key.namespace):
+        if others := self._inventory.named(backlog.conflicts if backlog else (), key.namespace):
             # By the scanners, while they run; then by the Job, which refuses.
             what = f"Nothing is erased: the same tasks belong to {listed(others)}, too."
             return _failed(resource, what)
@@ -203,8 +204,7 @@ class Deletion:
 
     async def _start(self, resource: Resource, job: Object) -> Erasing:
         try:
-            with self._children.written(names.JOB, (resource.key.namespace, job["metadata"]["name"])) as take:
-                take(await self._api.apply(names.JOB, job, manager=names.OPERATOR))
+            self._inventory.seen(names.JOB, await self._api.apply(names.JOB, job, manager=names.OPERATOR))
         except REFUSED as error:
             return _failed(
                 resource,
@@ -243,12 +243,12 @@ class Deletion:
         try:
             body = await self._api.merge(names.DELAY_QUEUE, resource.key.namespace, resource.key.name, patch)
         except NotFound:
-            self._queues.gone(resource.key, resource.uid)
+            self._inventory.ended(names.DELAY_QUEUE, name_of(resource.body), resource.uid)
             return resource
-        self._queues.seen(body, ours=True)
+        self._inventory.wrote(body)
         if resource.deleting and not wanted:
             # It is deleted: do not finalize it again before its watch event arrives.
-            self._queues.gone(resource.key, resource.uid)
+            self._inventory.ended(names.DELAY_QUEUE, name_of(resource.body), resource.uid)
         return self._queues.get(resource.key) or resource
 
 

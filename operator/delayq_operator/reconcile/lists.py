@@ -105,7 +105,6 @@ class Lists:
         early: list[Object] = []
         held = kind in names.OPTIONAL and kind not in self._served
         selector = None if kind in UNLABELLED else LABELLED
-        self._inventory.begin(kind)
         for namespace in self._namespaces:
             there: set[Name] = set()
             version = 0
@@ -113,7 +112,7 @@ class Lists:
                 version = int(page["metadata"]["resourceVersion"])
                 for body in page["items"] or ():
                     there.add(name_of(body))
-                    early.append(body) if held else self._inventory.listed(kind, body)
+                    early.append(body) if held else self._inventory.seen(kind, body)
             self._inventory.complete(kind, namespace, there, version)
         if kind not in self._served:
             self._begin(kind, early)
@@ -129,7 +128,7 @@ class Lists:
         if kind in names.OPTIONAL:
             self._facts.kinds |= {kind.kind}
             for body in early:
-                self._inventory.listed(kind, body)
+                self._inventory.seen(kind, body)
             log.info("kind_served", extra={"fields": {"kind": kind.kind}})
             self._enqueue_all()
 

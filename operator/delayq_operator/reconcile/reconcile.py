@@ -72,7 +72,8 @@ class Reconciler:
         setting: Setting,
     ) -> None:
         """Every part is shared by all queues."""
-        self._queues, self._children, self._pods = inventory.queues, inventory.children, inventory.pods
+        self._inventory, self._queues = inventory, inventory.queues
+        self._children, self._pods = inventory.children, inventory.pods
         self._facts, self._applier, self._scraper = facts, applier, scraper
         self._reporter, self._deletion, self._setting = reporter, deletion, setting
         self._scaler, self._autoscaler, self._rivals = scaler, scraper.autoscaler, inventory.rivals
@@ -241,7 +242,7 @@ class Reconciler:
             podless_run=(self._podless_run_seconds(key) or 0.0) >= POD_SECONDS,
             reaper=reaper,
             backlog=backlog,
-            sharing=self._queues.named(backlog.conflicts if backlog else (), key.namespace),
+            sharing=self._inventory.named(backlog.conflicts if backlog else (), key.namespace),
             unread=self._scraper.read_error(key),
             guard_counts=self._scraper.guards.seen(key),
             started=self._scraper.lateness.seen(key),

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.kube.errors import NotFound
+from delayq.kube.objects import name_of
 
 from delayq_operator.base import metrics, names
 from delayq_operator.reconcile.unserved import report_unserved
@@ -87,7 +88,7 @@ class Reporter:
 
     def __init__(self, api: Api, inventory: Inventory, work: WorkQueue, recorder: Recorder) -> None:
         """Responses of the API server update the cache of DelayQueues at once, ahead of the watch."""
-        self._api, self._queues, self._work, self._recorder = api, inventory.queues, work, recorder
+        self._api, self._inventory, self._work, self._recorder = api, inventory, work, recorder
         self.unserved = partial(report_unserved, api, inventory.schedules)
         self._written_at: dict[Key, float] = {}
         self._ready: dict[Key, str] = {}
@@ -138,10 +139,10 @@ class Reporter:
                 names.DELAY_QUEUE, body, manager=names.OPERATOR, subresource="status"
             )
         except NotFound:
-            self._queues.gone(resource.key, resource.uid)
+            self._inventory.ended(names.DELAY_QUEUE, name_of(resource.body), resource.uid)
             return
         self._written_at[resource.key] = time.time()
-        self._queues.seen(written, ours=True)
+        self._inventory.wrote(written)
 
     def post_events(self, resource: Resource, outcome: Outcome) -> None:
         """Post events about changes of the children."""

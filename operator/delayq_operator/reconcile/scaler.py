@@ -12,7 +12,8 @@ from delayq_operator.reconcile.apply import REFUSED
 
 if TYPE_CHECKING:
     from delayq_operator.base.names import Key
-    from delayq_operator.cache.children import Child, Children
+    from delayq_operator.cache.children import Child
+    from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.resource import Resource
     from delayq_operator.kube.api import Api
     from delayq_operator.reconcile.apply import Outcome
@@ -27,9 +28,9 @@ DOWN: Final = "ScaledDown"
 class Scaler:
     """Scales the workers of all queues."""
 
-    def __init__(self, api: Api, children: Children, autoscaler: Autoscaler, victims: Victims) -> None:
-        """Every part is shared by all queues. Responses of the API server update `children` at once."""
-        self._api, self._children, self._autoscaler, self._victims = api, children, autoscaler, victims
+    def __init__(self, api: Api, inventory: Inventory, autoscaler: Autoscaler, victims: Victims) -> None:
+        """Every part is shared by all queues. Responses of the API server update `inventory` at once."""
+        self._api, self._inventory, self._autoscaler, self._victims = api, inventory, autoscaler, victims
 
     async def scale(self, resource: Resource, worker: Child, scale: Scale, outcome: Outcome) -> None:
         """Write the replicas; a lower number only after the deletion costs of the victims are set."""
@@ -60,8 +61,8 @@ class Scaler:
             "metadata": {"name": worker.name, "namespace": namespace, "uid": worker.uid},
             "spec": {"replicas": replicas},
         }
-        with self._children.written(names.DEPLOYMENT, (namespace, worker.name)) as take:
-            take(await self._api.apply(names.DEPLOYMENT, wanted, manager=names.SCALER))
+        written = await self._api.apply(names.DEPLOYMENT, wanted, manager=names.SCALER)
+        self._inventory.seen(names.DEPLOYMENT, written)
 
     def forget(self, key: Key) -> None:
         """Drop the state of a queue that is gone."""

@@ -113,7 +113,7 @@ class Operator:
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:
-        applier = Applier(self.api, self.inventory.children)
+        applier = Applier(self.api, self.inventory)
         victims = Victims(self.api, self.inventory.pods, self.survey.busy, self.work.enqueue)
         self.deletion = Deletion(
             self.api,
@@ -131,7 +131,7 @@ class Operator:
             scraper=self.scraper,
             reporter=Reporter(self.api, self.inventory, self.work, self.recorder),
             deletion=self.deletion,
-            scaler=Scaler(self.api, self.inventory.children, self.scraper.autoscaler, victims),
+            scaler=Scaler(self.api, self.inventory, self.scraper.autoscaler, victims),
             setting=self.options.setting,
         )
 

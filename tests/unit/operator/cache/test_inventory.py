@@ -65,26 +65,29 @@ def test_what_we_wrote_marks_nothing_unless_an_edit_came_just_before(
     enqueued: Enqueued, edit: dict[str, Any], marked: dict[Key, int]
 ) -> None:
     """The answer to our own write has it, and the watch will bring nothing newer."""
-    queues = Queues(enqueued)
-    queues.seen(queue(version=8))
+    inventory = Inventory(enqueued)
+    inventory.seen(names.DELAY_QUEUE, queue(version=8))
     enqueued.taken()
-    queues.seen(queue(version=10, **edit), ours=True)
-    queues.seen(queue(version=9, **edit))  # the watch, late
-    queues.seen(queue(version=10, **edit))
-    assert (enqueued.taken(), queues.version(ORDERS)) == (marked, 10)
+    inventory.wrote(queue(version=10, **edit))
+    inventory.seen(names.DELAY_QUEUE, queue(version=9, **edit))  # the watch, late
+    inventory.seen(names.DELAY_QUEUE, queue(version=10, **edit))
+    assert (enqueued.taken(), inventory.queues.version(ORDERS)) == (marked, 10)
 
 
 def test_a_delayqueue_that_went_is_forgotten_and_the_end_of_an_earlier_one_is_none(
     enqueued: Enqueued,
 ) -> None:
-    queues = Queues(enqueued)
-    queues.seen(queue(uid="u2"))
+    inventory = Inventory(enqueued)
+    queues = inventory.queues
+    inventory.seen(names.DELAY_QUEUE, queue(uid="u2"))
     enqueued.taken()
-    queues.gone(ORDERS, "u1")
+    inventory.ended(names.DELAY_QUEUE, ("shop", "orders"), "u1")
     assert (queues.keys(), enqueued.taken()) == ([ORDERS], {})
-    queues.gone(ORDERS, "u2")
-    queues.gone(ORDERS, "u2")  # the answer to our own write tells, too
-    queues.seen(queue(version=9, uid="u2"))  # the answer to a write that was under way
+    inventory.wrote(queue(version=9, uid="u2"))
+    inventory.ended(names.DELAY_QUEUE, ("shop", "orders"), "u2")
+    for what, version in (("MODIFIED", 9), ("DELETED", 10)):  # the watch, late
+        inventory.take(names.DELAY_QUEUE, {"type": what, "object": queue(version=version, uid="u2")})
+    inventory.seen(names.DELAY_QUEUE, queue(version=9, uid="u2"))
     assert (queues.get(ORDERS), queues.keys(), queues.labelled("shop", "orders")) == (None, [], None)
     assert enqueued.taken() == {ORDERS: 1}
 
@@ -97,7 +100,6 @@ def test_what_a_list_lacks_is_dropped_unless_it_is_newer_than_the_list(enqueued:
     inventory = Inventory(enqueued)
     for name, version in (("orders", 5), ("bills", 12)):
         inventory.take(names.DELAY_QUEUE, {"type": "ADDED", "object": queue(name, version, uid=name)})
-    inventory.begin(names.DELAY_QUEUE)
     inventory.complete(names.DELAY_QUEUE, None, set(), version=10)
     assert inventory.queues.keys() == [BILLS]
     inventory.complete(names.DELAY_QUEUE, "other", set(), version=20)  # of a namespace that has none
@@ -105,22 +107,20 @@ def test_what_a_list_lacks_is_dropped_unless_it_is_newer_than_the_list(enqueued:
 
 
 def test_a_list_does_not_bring_back_what_went_while_it_was_read(enqueued: Enqueued) -> None:
-    """A later list does: an object can get its labels back."""
+    """A later version does: an object can get its labels back."""
     inventory = Inventory(enqueued)
     for what, version in (("ADDED", 5), ("DELETED", 9)):
         inventory.take(names.DEPLOYMENT, {"type": what, "object": child(version=version)})
-    inventory.listed(names.DEPLOYMENT, child(version=5))
+    inventory.seen(names.DEPLOYMENT, child(version=5))
     assert inventory.children.of(ORDERS) == {}
-    inventory.begin(names.DEPLOYMENT)
-    inventory.listed(names.DEPLOYMENT, child(version=11))
+    inventory.seen(names.DEPLOYMENT, child(version=11))
     assert list(inventory.children.of(ORDERS)) == [REFERENCE]
 
 
 def test_a_child_that_went_before_anything_told_of_it_is_missed(enqueued: Enqueued) -> None:
     """The operator has made it: kopf lists again after a 410, or its kind is only listed."""
     inventory = Inventory(enqueued)
-    with inventory.children.written(names.POD_MONITOR, ("shop", "orders-delayq")) as take:
-        take(child("orders-delayq", version=5))
+    inventory.seen(names.POD_MONITOR, child("orders-delayq", version=5))
     inventory.complete(names.POD_MONITOR, None, set(), version=4)
     assert len(inventory.children.of(ORDERS)) == 1
     inventory.complete(names.POD_MONITOR, None, set(), version=6)
@@ -146,9 +146,9 @@ def test_an_object_that_did_not_change_enqueues_nothing(enqueued: Enqueued) -> N
     """Each minute's list has them all."""
     inventory = Inventory(enqueued)
     for _ in range(2):
-        inventory.listed(names.DELAY_QUEUE, queue())
-        inventory.listed(names.DEPLOYMENT, child())
-        inventory.listed(names.POD, pod())
+        inventory.seen(names.DELAY_QUEUE, queue())
+        inventory.seen(names.DEPLOYMENT, child())
+        inventory.seen(names.POD, pod())
     assert enqueued.taken() == {ORDERS: 3}
 
 
@@ -190,18 +190,24 @@ def children(enqueued: Enqueued) -> Children:
 REFERENCE, WORKER = ("Deployment", "orders-worker"), ("shop", "orders-worker")
 
 
+def version_of(inventory: Inventory) -> str:
+    text: str = inventory.children.of(ORDERS)[REFERENCE].body["metadata"]["resourceVersion"]
+    return text
+
+
 def test_an_older_version_replaces_nothing_and_a_child_that_changes_hands_is_not_left_with_the_first(
-    children: Children, enqueued: Enqueued
+    enqueued: Enqueued,
 ) -> None:
     """The answer to our write may come after the watch has told of somebody else's."""
-    children.seen(names.DEPLOYMENT, child(version=10))
+    inventory = Inventory(enqueued)
+    inventory.seen(names.DEPLOYMENT, child(version=10))
     enqueued.taken()
     for version in (9, 10):
-        children.seen(names.DEPLOYMENT, child(version=version))
-    assert (children.of(ORDERS)[REFERENCE].version, enqueued.taken()) == (10, {})
-    children.seen(names.DEPLOYMENT, child(version=11, owner="bills"))
-    assert children.of(ORDERS) == {}
-    assert list(children.of(BILLS)) == [REFERENCE]
+        inventory.seen(names.DEPLOYMENT, child(version=version))
+    assert (version_of(inventory), enqueued.taken()) == ("10", {})
+    inventory.seen(names.DEPLOYMENT, child(version=11, owner="bills"))
+    assert inventory.children.of(ORDERS) == {}
+    assert list(inventory.children.of(BILLS)) == [REFERENCE]
     assert enqueued.taken() == {ORDERS: 1, BILLS: 1}
 
 
@@ -218,43 +224,57 @@ def test_what_another_kind_controls_is_no_child(
     assert (children.of(ORDERS), enqueued.taken()) == ({}, {})
 
 
-def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(
-    children: Children, enqueued: Enqueued
-) -> None:
+def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(enqueued: Enqueued) -> None:
     """The watch may be quicker than the answer; afterwards nobody would say again that it is gone."""
-    children.seen(names.DEPLOYMENT, child(version=4))
-    with children.written(names.DEPLOYMENT, WORKER) as take:
-        children.seen(names.DEPLOYMENT, child(version=5))
-        children.gone(names.DEPLOYMENT, WORKER)
-        enqueued.taken()
-        take(child(version=5))
-    assert children.of(ORDERS) == {}
+    inventory = Inventory(enqueued)
+    inventory.take(names.DEPLOYMENT, {"type": "MODIFIED", "object": child(version=5)})
+    enqueued.taken()
+    inventory.take(names.DEPLOYMENT, {"type": "DELETED", "object": child(version=6)})
+    inventory.seen(names.DEPLOYMENT, child(version=5))
+    assert inventory.children.of(ORDERS) == {}
     assert enqueued.taken() == {ORDERS: 1}  # to look again
-    children.seen(names.DEPLOYMENT, child(version=9))  # the write, or somebody, made it anew
-    assert children.of(ORDERS)[REFERENCE].version == 9
-    with children.written(names.DEPLOYMENT, WORKER) as take:
-        take(child(version=10))
-    assert children.of(ORDERS)[REFERENCE].version == 10, "nothing went during this write"
+    inventory.seen(names.DEPLOYMENT, child(version=9, uid="another"))  # somebody made it anew
+    assert version_of(inventory) == "9"
+
+
+@pytest.mark.parametrize(("there", "left"), [("c", []), ("another", [("Deployment", "orders-worker")])])
+def test_a_child_that_we_deleted_is_gone_at_once_but_not_another_of_its_name(
+    enqueued: Enqueued, there: str, left: list[tuple[str, str]]
+) -> None:
+    """Its watch event may come before the answer to our request, and it has no other."""
+    inventory = Inventory(enqueued)
+    inventory.seen(names.DEPLOYMENT, child(version=4))
+    deleted = inventory.children.of(ORDERS)[REFERENCE]
+    inventory.seen(names.DEPLOYMENT, child(version=5, uid=there))
+    inventory.ended(names.DEPLOYMENT, WORKER, deleted.uid)
+    assert list(inventory.children.of(ORDERS)) == left
 
 
 def test_a_child_that_another_client_deleted_is_known_when_it_is_there_again(enqueued: Enqueued) -> None:
     """Once, and not if we deleted it, even if the watch told first, nor if it went with its queue."""
-    queues = Queues(enqueued)
-    queues.seen(queue("orders", uid="uid of orders"))
-    children = Children(queues, enqueued)
-    for version, (tellers, again) in enumerate([([False], True), ([True], False), ([False, True], False)]):
-        children.seen(names.DEPLOYMENT, child(version=version + 1))
-        for ours in tellers:
-            children.gone(names.DEPLOYMENT, WORKER, ours=ours)
-        assert children.found_again(names.DEPLOYMENT, WORKER) == again
+    inventory = Inventory(enqueued)
+    children = inventory.children
+    inventory.seen(names.DELAY_QUEUE, queue("orders", uid="uid of orders"))
+
+    def go(version: int, *tellers: str) -> None:
+        inventory.seen(names.DEPLOYMENT, child(version=version))
+        for teller in tellers:
+            if teller == "watch":
+                event = {"type": "DELETED", "object": child(version=version + 1)}
+                inventory.take(names.DEPLOYMENT, event)
+            else:
+                inventory.ended(names.DEPLOYMENT, WORKER, "c")
+
+    cases = ((["watch"], True), (["we"], False), (["we", "watch"], False), (["watch", "we"], False))
+    for number, (tellers, again) in enumerate(cases):
+        go(10 * number + 1, *tellers)
+        assert children.found_again(names.DEPLOYMENT, WORKER) == again, tellers
         assert not children.found_again(names.DEPLOYMENT, WORKER)
-    children.seen(names.DEPLOYMENT, child(version=8))
-    children.gone(names.DEPLOYMENT, WORKER)
+    go(80, "watch")
     children.forget(ORDERS)
     assert not children.found_again(names.DEPLOYMENT, WORKER)
-    children.seen(names.DEPLOYMENT, child(version=9))
-    queues.gone(ORDERS, "uid of orders")
-    children.gone(names.DEPLOYMENT, WORKER)
+    inventory.ended(names.DELAY_QUEUE, ("shop", "orders"), "uid of orders")
+    go(90, "watch")
     assert not children.found_again(names.DEPLOYMENT, WORKER)
 
 
@@ -322,15 +342,16 @@ def stored(name: str, version: int = 1, *, deletion: str = "", **spec: object) -
 
 def test_delayqueues_that_share_tasks_are_named_in_their_own_namespace_only() -> None:
     """A UID that no DelayQueue has may be of another cluster; that of a deleted one counts no more."""
-    queues = Queues(lambda _: None)
+    inventory = Inventory(lambda _: None)
     for namespace, name in (("shop", "a"), ("shop", "b"), ("bank", "c")):
         body = stored(name)
         body["metadata"]["namespace"] = namespace
-        queues.seen(body)
-    assert queues.named(["b", "a"], "shop") == ("shop/a", "shop/b")
-    assert queues.named(["b", "c", "x"], "shop") == ("shop/b", "a DelayQueue of another namespace or cluster")
-    queues.gone(Key("shop", "b"), "b")
-    assert queues.named(["b"], "shop") == ()
+        inventory.seen(names.DELAY_QUEUE, body)
+    assert inventory.named(["b", "a"], "shop") == ("shop/a", "shop/b")
+    elsewhere = "a DelayQueue of another namespace or cluster"
+    assert inventory.named(["b", "c", "x"], "shop") == ("shop/b", elsewhere)
+    inventory.ended(names.DELAY_QUEUE, ("shop", "b"), "b")
+    assert inventory.named(["b"], "shop") == ()
 
 
 def test_of_a_delayqueue_that_is_too_large_only_what_it_takes_to_delete_it_is_kept() -> None:
@@ -364,7 +385,7 @@ def test_a_namespace_has_room_for_some_delayqueues_and_others_are_refused_until_
     large = {"template": {"a": "x" * 380_000}}
     everything = [stored(f"q{number}", worker=large) for number in range(20)]
     for one in everything:
-        inventory.listed(names.DELAY_QUEUE, one)
+        inventory.seen(names.DELAY_QUEUE, one)
     queues.seen(stored("orders") | {"metadata": {**stored("orders")["metadata"], "namespace": "bank"}})
     held = [found for one in everything if (found := queues.get(Key("shop", one["metadata"]["name"])))]
     assert sum(len(json.dumps(each.body)) for each in held) < 4 << 20
@@ -379,7 +400,7 @@ def test_a_namespace_has_room_for_some_delayqueues_and_others_are_refused_until_
         inventory.take(names.DELAY_QUEUE, {"type": "DELETED", "object": one})
     marked.clear()
     for one in everything[-3:]:
-        inventory.listed(names.DELAY_QUEUE, one)
+        inventory.seen(names.DELAY_QUEUE, one)
     last = queues.get(held[-1].key)
     assert last is not None
     assert last.document

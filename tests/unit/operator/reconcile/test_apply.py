@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from delayq.kube.errors import Conflict, NotFound
 from delayq_operator.base import names
-from delayq_operator.cache.children import Children
-from delayq_operator.cache.queues import Queues
+from delayq_operator.cache.inventory import Inventory
 from delayq_operator.reconcile.apply import Applier
 
 from tests.unit.operator.views import resource
@@ -27,18 +26,17 @@ async def test_only_that_very_object_is_deleted_and_the_rest_goes_on(error: Exce
         if error is not None:
             raise error
 
-    queues = Queues(lambda _key: None)
-    queues.seen(ORDERS.body)
-    children = Children(queues, lambda _key: None)
+    inventory = Inventory(lambda _key: None)
+    inventory.seen(names.DELAY_QUEUE, ORDERS.body)
     active = [{"kind": "Job", "name": f"orders-reaper-{number}", "uid": f"u-{number}"} for number in range(2)]
     owner = {"apiVersion": names.API_VERSION, "kind": "DelayQueue", "name": "orders", "uid": ORDERS.uid}
     for kind, name in ((names.CRON_JOB, "orders-reaper"), (names.CONFIG_MAP, "orders-config")):
         metadata = {"name": name, "namespace": "shop", "uid": "u", "resourceVersion": "1"}
         owned = metadata | {"ownerReferences": [owner | {"controller": True}]}
-        children.seen(kind, {"metadata": owned, "status": {"active": active}})
-    applier = Applier(SimpleNamespace(delete=delete), children)  # type: ignore[arg-type]
-    reaper, config = children.of(ORDERS.key).values()
+        inventory.seen(kind, {"metadata": owned, "status": {"active": active}})
+    applier = Applier(SimpleNamespace(delete=delete), inventory)  # type: ignore[arg-type]
+    reaper, config = inventory.children.of(ORDERS.key).values()
     await applier.end_runs(reaper, "shop")
     await applier.delete(config, "shop")
     assert deleted == [("orders-reaper-0", "u-0"), ("orders-reaper-1", "u-1"), ("orders-config", "u")]
-    assert list(children.of(ORDERS.key)) == [("CronJob", "orders-reaper")]
+    assert list(inventory.children.of(ORDERS.key)) == [("CronJob", "orders-reaper")]

@@ -41,7 +41,7 @@ def created(stage: Stage, count: int, say: Callable[[str], None]) -> list[Figure
         time.sleep(1)
     took_s = time.monotonic() - began
     say("waiting until nothing is written any more")
-    if took_s > DEADLINE_S / 2:  # else the other phases are over before the first Deployment reaches it
+    if took_s > DEADLINE_S / 4:  # else the other phases are over before the first Deployment reaches it
         time.sleep(DEADLINE_S)
     stage.settled(quiet_s=START_SECONDS + 10)  # no pod runs: each queue has an event NotReady after a minute
     writes = stage.writes(mark)

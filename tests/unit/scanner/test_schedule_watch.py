@@ -149,7 +149,7 @@ class World:
         known = self.watch._objects[name]
         answer = {"metadata": {"name": name, "uid": known.uid, "generation": known.generation}}
         self.statuses[name] = body["status"]
-        spec = known.spec
+        spec = self.objects[name]["spec"]
         self.meanwhile()
         return {**answer, "spec": spec, "status": body["status"]}
 
@@ -380,6 +380,38 @@ async def test_runs_are_told_when_they_change_and_nothing_is_written_before() ->
     assert world.statuses["a"]["runs"] == {"missed": 2, "skipped": 1}
     assert world.statuses["a"]["lastRun"]["latenessMilliseconds"] == 4
     assert world.events[-2:] == [("a", "RunsMissed"), ("a", "RunsSkipped")]
+
+
+async def test_specs_beyond_what_fits_into_memory_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every user of the namespace can create schedules: ten thousand of them must not end the scanner."""
+    fits = len(Known.of(body("a")).spec)
+    monkeypatch.setattr("delayq.scanner.schedule_watch.MOST_HELD_BYTES", 2 * fits)
+    world = World()
+    names = ("a", "c", "d", "e")
+    world.see(*map(body, names))
+
+    def held() -> list[str]:
+        return [name for name, known in world.watch._objects.items() if known.spec]
+
+    assert held() == ["a", "c"]
+    await world.settle()
+    assert sorted(world.applied) == sorted(names)
+    assert len(held()) == 2
+    world.gone("a")
+    world.see(body("e", 2, everySeconds=30))
+    assert sorted(held()) == ["c", "e"]
+    world.records.clear()  # Redis has lost them
+    world.refuses, world.applied = Away("no answer"), []
+    await world.settle()
+    assert sorted(world.applied) == ["c", "e"]
+    world.refuses = None
+    world.watch._reporter._away_until = 0.0
+    world.objects["d"] = body("d", 2)  # the watch has yet to tell
+    await world.settle()
+    assert sorted(world.applied) == ["c", "e"]
+    world.see(world.objects["d"])
+    await world.settle()
+    assert sorted(world.applied) == ["c", "d", "e"]
 
 
 @pytest.mark.parametrize(

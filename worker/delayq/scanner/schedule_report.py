@@ -45,17 +45,21 @@ class Known(NamedTuple):
     name: str
     uid: str
     generation: int
-    text: bytes
-    """Its spec and status, as JSON: Python dicts would take several times the memory."""
+    suspended: bool
+    spec: bytes
+    """As JSON: Python dicts would take several times the memory. Empty: ScheduleReporter.spec() asks for it."""
+    written: bytes
+    """Its status, as JSON."""
 
     @classmethod
     def of(cls, body: Object) -> Known:
         """Read an object of the API."""
-        metadata = body["metadata"]
-        text = json.dumps(
-            {"spec": body.get("spec"), "status": body.get("status") or {}}, separators=(",", ":")
+        metadata, spec = body["metadata"], body.get("spec")
+        suspended = isinstance(spec, dict) and spec.get("suspend") is True
+        spec, status = (
+            json.dumps(each, separators=(",", ":")).encode() for each in (spec, body.get("status") or {})
         )
-        return cls(metadata["name"], metadata["uid"], metadata["generation"], text.encode())
+        return cls(metadata["name"], metadata["uid"], metadata["generation"], suspended, spec, status)
 
     @property
     def notes(self) -> dict[str, object]:
@@ -72,21 +76,14 @@ class Known(NamedTuple):
         return notes.get("uid") == self.uid and isinstance(generation, int) and generation > self.generation
 
     @property
-    def spec(self) -> object:
-        """Its spec, which may be of another version than ours."""
-        return json.loads(self.text)["spec"]
-
-    @property
     def status(self) -> dict[str, Any]:
         """Its status; empty without one."""
-        found: dict[str, Any] = json.loads(self.text)["status"]
+        found: dict[str, Any] = json.loads(self.written)
         return found
 
     def told(self, now_ms: int, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 -- arguments of status()
         """Return its new status."""
-        spec = self.spec
-        suspended = isinstance(spec, dict) and spec.get("suspend") is True
-        return status(self.generation, self.status, now_ms, suspended=suspended, **facts)
+        return status(self.generation, self.status, now_ms, suspended=self.suspended, **facts)
 
 
 class Reported(NamedTuple):
@@ -127,6 +124,22 @@ class ScheduleReporter:
             self._failed("status_not_written", name, error)
             return False
         return bool(body["metadata"]["uid"] != notes.get("uid") or queue_of(body) != queue)
+
+    async def spec(self, known: Known) -> object | None:
+        """Return the spec of an object, which may be of another version than ours.
+
+        It is asked for if it is not kept: None if it is not to be had now, or has been edited.
+        """
+        if known.spec:
+            return json.loads(known.spec)
+        if time.monotonic() < self._away_until:
+            return None
+        try:
+            body = await self._api.get(DELAY_SCHEDULE, self.namespace, known.name)
+        except KubernetesError as error:
+            self._failed("schedule_not_read", known.name, error)
+            return None
+        return body.get("spec") if Known.of(body).is_of(known.notes) else None
 
     async def applied(self, known: Known, schedule: DelaySchedule) -> Known | None:
         """Report that Redis has this definition; returns the object with its status, None if that was not written."""

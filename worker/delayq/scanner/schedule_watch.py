@@ -39,6 +39,8 @@ PAGE: Final = 50  # records of a call, and changes of a step
 PAGE_SECONDS: Final = 0.5  # between two pages of a pass
 PASS_SECONDS: Final = 10.0  # between two passes, unless one takes longer
 SYNC_SECONDS: Final = 0.25  # until the next look whether all objects are there
+MOST_HELD_BYTES: Final = 16 << 20
+"""Of specs that are kept: there may be 10,000 of 64 KiB, which no scanner has the memory for."""
 MOST_REFUSED_SECONDS: Final = 300.0  # between two tries of a refused schedule: each doubles the time
 
 
@@ -77,6 +79,7 @@ class ScheduleWatch:
         self._queue_name, self._client = queue.metadata.name, client
         self._commands, self._connection, self._led = commands, connection, led
         self._objects: dict[str, Known] = {}
+        self._held_bytes = 0
         self._changed: dict[str, None] = {}  # names of schedules to apply, in order
         self._deleted: dict[str, str] = {}  # the UID of each of those that is gone
         self._reported: dict[str, Reported] = {}
@@ -105,19 +108,32 @@ class ScheduleWatch:
         if queue_of(body) != self._queue_name:
             self._forget(name)
             return
-        known = self._objects[name] = Known.of(body)
+        known = self._hold(Known.of(body))
         if before is None or before.notes != known.notes:
             self._change(name)
-        elif before.text != known.text:
+        elif before.written != known.written:
             self._reported.pop(name, None)  # somebody else has written the status
 
     def gone(self, _kind: Kind, name: Name) -> None:
         """Take a deletion."""
         self._forget(name[1])
 
-    def _forget(self, name: str) -> None:
+    def _hold(self, known: Known) -> Known:
+        """Keep an object, with its spec while there is room."""
+        self._drop(known.name)
+        if self._held_bytes + len(known.spec) > MOST_HELD_BYTES:
+            known = known._replace(spec=b"")
+        self._held_bytes += len(known.spec)
+        self._objects[known.name] = known
+        return known
+
+    def _drop(self, name: str) -> Known | None:
         known = self._objects.pop(name, None)
-        if known is not None:
+        self._held_bytes -= len(known.spec) if known else 0
+        return known
+
+    def _forget(self, name: str) -> None:
+        if (known := self._drop(name)) is not None:
             self._change(name, known.uid)
 
     def _change(self, name: str, uid: str = "") -> None:
@@ -170,7 +186,9 @@ class ScheduleWatch:
             await self._delete(name)
             return
         try:
-            schedule = parse_schedule_spec(name, known.spec)
+            if (spec := await self._reporter.spec(known)) is None:
+                return  # the watch brings another one, or the next pass tries again
+            schedule = parse_schedule_spec(name, spec)
             notes = {**known.notes, "namespace": self._reporter.namespace}
             before = self._refused_before(known)
             change = await self._client.apply_schedule(
@@ -214,7 +232,7 @@ class ScheduleWatch:
     def _keep(self, known: Known, written: Known | None) -> None:
         """Keep an object with its new status, unless the watch has brought another one, or its deletion, meanwhile."""
         if written is not None and self._objects.get(known.name) is known and written.notes == known.notes:
-            self._objects[known.name] = written
+            self._hold(written)
 
     async def _go_on(self, led: Collection[int]) -> None:
         """Go through one more page; after the last one, a new pass begins in time."""

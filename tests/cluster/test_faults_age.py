@@ -49,7 +49,7 @@ def sizes(*_):
                     inner = value.values() if isinstance(value, dict) else ()
                     number = sum(len(each) for each in inner if isinstance(each, (dict, set, list)))
                     found[where] = found.get(where, 0) + len(value) + number
-    os.write(1, f"sizes {json.dumps(found)}\n".encode())  # at once: no line of the log within
+    os.write(1, f"sizes {json.dumps(found)}\\n".encode())  # at once: no line of the log within
 
 signal.signal(signal.SIGUSR1, sizes)
 kopf_engine.WATCH_SECONDS, begin = 1, kopf_engine.run

@@ -125,7 +125,7 @@ class ScheduleReporter:
             return False
         return bool(body["metadata"]["uid"] != notes.get("uid") or queue_of(body) != queue)
 
-    async def spec(self, known: Known) -> object | None:
+    async def spec(self, known: Known) -> Any:  # noqa: ANN401 -- JSON
         """Return the spec of an object, which may be of another version than ours.
 
         It is asked for if it is not kept: None if it is not to be had now, or has been edited.

@@ -17,7 +17,7 @@ from delayq.service.counters import WorkerCounters
 from delayq.service.exposition import render
 from delayq.service.metrics import worker_families
 from delayq_operator.desired.monitoring import prometheus_rule
-from delayq_operator.status.view import WINDOW_SECONDS
+from delayq_operator.scrape.lateness import WINDOW_SECONDS
 
 from tests.unit.operator.queues import RICH, facts, queue
 

@@ -84,7 +84,7 @@ WITH_EFFECTS = {
     "__main__", "kubectl", "handlers", "runtime", "polling", "kube",
     "base.metrics", "base.limiter", "base.supervision", "base.work_queue",
     "scrape.exposition", "scaling.autoscaler", "scaling.victims",
-    "status.events", "status.guards", "status.lateness", "status.missing",
+    "scaling.workers", "status.events",
     "reconcile.apply", "reconcile.deletion", "reconcile.facts", "reconcile.lists",
     "reconcile.reconcile", "reconcile.report", "reconcile.scaler",
     "reconcile.unserved",

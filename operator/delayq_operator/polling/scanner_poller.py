@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.autoscaler import Autoscaler
     from delayq_operator.scaling.scaling_config import ScalingConfigs
+    from delayq_operator.scaling.workers import Workers
     from delayq_operator.scrape.backlog import Backlog
     from delayq_operator.scrape.exposition import Client
-    from delayq_operator.status.guards import Guards
-    from delayq_operator.status.lateness import Latenesses
-    from delayq_operator.status.missing import MissingReferences
 
 PERIOD_SECONDS: Final = 5.0
 """Period of a queue that is not autoscaled, and the longest period."""
@@ -70,15 +68,13 @@ class ScannerPoller:
         configs: ScalingConfigs,
         autoscaler: Autoscaler,
         *,
-        guards: Guards,
-        lateness: Latenesses,
-        missing: MissingReferences,
+        workers: Workers,
         work: WorkQueue,
     ) -> None:
         """Enqueue a queue in `work` when a reading of it has changed."""
         self._queues, self._pods, self._work = inventory.queues, inventory.pods, work
         self._configs, self.autoscaler = configs, autoscaler
-        self.guards, self.lateness, self.missing = guards, lateness, missing
+        self.workers = workers
         self._caches: dict[Key, BacklogCache] = {}
         self._poller = Poller(self._queues, self._visit)
         self._places, self._large = Limiter(*AT_ONCE), Limiter(*LARGE_AT_ONCE)
@@ -99,9 +95,7 @@ class ScannerPoller:
         return self._caches.get(key) or BacklogCache()
 
     def forget(self, key: Key) -> None:
-        self.guards.forget(key)
-        self.lateness.forget(key)
-        self.missing.forget(key)
+        self.workers.forget(key)
         self._caches.pop(key, None)
 
     async def run(self) -> None:
@@ -134,7 +128,7 @@ class ScannerPoller:
         policy = self._configs.of(key).policy
         if policy is None:
             return (), 0.0
-        stats = self.autoscaler.stats(key)
+        stats = self.workers.stats(key)
         window = policy.window(stats.lead.of(policy.max_replicas))
         return _horizons(window), window if stats.kinds.seconds else 0.0
 
@@ -162,7 +156,7 @@ class ScannerPoller:
         """Store a result. Return how long a reconciliation can wait; None if none is needed."""
         now, cache.shards = time.time(), _shards(result, cache.shards)
         if result.reading is None:
-            return cache.fail(result.read_error, now) if result.read_error else cache.expire(now)
+            return cache.fail(result.read_error, now)
         cache.leader = result.leader or cache.leader
         config = self._configs.of(key)
         made = backlog(result.reading, now, config.references)
@@ -175,7 +169,7 @@ class ScannerPoller:
         """Let the autoscaler decide, at most once per period."""
         policy, now = self._configs.of(key).policy, time.time()
         # Without their guard, more workers would not run anything.
-        if policy is None or self.guards.down(key):
+        if policy is None or self.workers.seen(key).guard_down:
             cache.evaluated_at = 0.0
             self.autoscaler.suspend(key, now)
         elif not 0 <= now - cache.evaluated_at < policy.period_seconds * 0.8:

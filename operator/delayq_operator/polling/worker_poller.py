@@ -1,40 +1,37 @@
 """Scrapes workers of all queues concurrently: start, running tasks, lateness and guard.
 
 Decisions do not wait for it: they use the last WorkerStats. A worker that hangs occupies a slot for a second; each
-namespace has its share of slots. Not here: which worker is due for a scrape (worker_stats.py, guards.py).
+namespace has its share of slots. Not here: which worker is due for a scrape (workers.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base.limiter import Limiter
 from delayq_operator.polling.poller import Poller
+from delayq_operator.scaling.workers import MOST_AT_ONCE
 from delayq_operator.scrape import worker_stats
 from delayq_operator.scrape.exposition import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from delayq_operator.base.names import Key
     from delayq_operator.base.objects import Sample
-    from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.autoscaler import Autoscaler
+    from delayq_operator.cache.queues import Queues
     from delayq_operator.scaling.scaling_config import ScalingConfigs
+    from delayq_operator.scaling.workers import Workers
     from delayq_operator.scrape.exposition import Client
-    from delayq_operator.scrape.worker_stats import WorkerStats
-    from delayq_operator.status.guards import Guards, Watch
-    from delayq_operator.status.lateness import Lateness, Latenesses
-    from delayq_operator.status.missing import Missing, MissingReferences
 
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 5.0  # while only lateness is needed
+POLL_SECONDS: Final = 1.0
 FULL_SECONDS: Final = 0.25  # while more workers are due than one poll can scrape
 WORKERS_SECONDS: Final = 1.0
 """For the response of a worker, including the wait for a slot."""
@@ -45,47 +42,35 @@ OF_A_WORKER: Final = Question(worker_stats.NEEDED, shards=1)
 class WorkerPoller:
     """Scrapes the workers of all queues."""
 
-    def __init__(
-        self,
-        inventory: Inventory,
-        configs: ScalingConfigs,
-        autoscaler: Autoscaler,
-        *,
-        guards: Guards,
-        lateness: Latenesses,
-        missing: MissingReferences,
-    ) -> None:
-        """Feed the worker statistics of `autoscaler`, and `guards`, `lateness` and `missing`."""
-        self._configs, self._autoscaler = configs, autoscaler
-        self._guards, self._lateness, self._missing = guards, lateness, missing
+    def __init__(self, queues: Queues, configs: ScalingConfigs, workers: Workers) -> None:
+        """Pass each response to `workers`."""
+        self._configs, self._workers = configs, workers
         self._places = Limiter(*AT_ONCE)
-        self._poller = Poller(inventory.queues, self._visit)
+        self._poller = Poller(queues, self._visit)
 
     async def run(self) -> None:
         await self._poller.run()
 
     async def _visit(self, client: Client, key: Key) -> float:
-        known = None if self._configs.of(key).policy is None else self._autoscaler.stats(key)
-        guarded = self._guards.watch(key)
-        watches = (known, guarded, self._lateness.watch(key), self._missing.watch(key))
-        consumers = [each for each in watches if each is not None]
-        if not consumers:
-            return IDLE_SECONDS
-        workers, now = self._autoscaler.workers(key), time.time()
-        pods = list({pod.name: pod for each in consumers for pod in each.to_ask(workers, now)}.values())
+        pods = self._workers.due(key)
         answers = await self._each(client, key.namespace, pods)
-        now_there = filter(worker_stats.reachable, self._autoscaler.workers(key))
+        now_there = filter(worker_stats.reachable, self._workers.pods(key))
         there = {(pod.name, pod.uid, pod.address): pod for pod in now_there}
         for asked, answer in zip(pods, answers, strict=True):
             pod = there.get((asked.name, asked.uid, asked.address))
             if pod is not None and answer is not None:
-                _take(consumers, pod, answer, key)
-        self._guards.enqueue_on_change(key)
-        self._lateness.enqueue_on_change(key)
-        self._missing.enqueue_on_change(key)
-        if len(pods) >= worker_stats.MOST_AT_ONCE:
+                self._take(key, pod, answer)
+        self._workers.enqueue_on_change(key)
+        if len(pods) >= MOST_AT_ONCE:
             return FULL_SECONDS
-        return IDLE_SECONDS if known is None and guarded is None else worker_stats.SOON_SECONDS
+        config = self._configs.of(key)
+        return IDLE_SECONDS if config.policy is None and not config.guarded else POLL_SECONDS
+
+    def _take(self, key: Key, pod: Pod, answer: list[Sample]) -> None:
+        try:
+            self._workers.take(key, pod, answer)
+        except Exception:  # an invalid response must not affect other workers
+            log.exception("scrape_crashed", extra={"fields": {"queue": str(key), "pod": pod.name}})
 
     async def busy(self, key: Key, pods: list[Pod]) -> dict[str, int]:
         """Return how many tasks each worker runs now; a worker that does not answer in time is left out."""
@@ -107,16 +92,3 @@ class WorkerPoller:
             return None
 
         return await asyncio.gather(*map(ask, pods))
-
-
-def _take(
-    consumers: Iterable[WorkerStats | Lateness | Watch | Missing],
-    pod: Pod,
-    answer: Sequence[Sample],
-    key: Key,
-) -> None:
-    try:
-        for each in consumers:
-            each.take(pod, answer, time.time())
-    except Exception:  # an invalid response must not affect other workers
-        log.exception("scrape_crashed", extra={"fields": {"queue": str(key), "pod": pod.name}})

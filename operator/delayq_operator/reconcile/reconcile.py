@@ -170,7 +170,7 @@ class Reconciler:
         worker = self._children.get(resource.key, names.DEPLOYMENT, names.worker(resource.key.name))
         current = worker.body["spec"].get("replicas") if worker else None
         decision = self._autoscaler.decision(resource.key, time.time())
-        down = self._scraper.guards.down(resource.key)
+        down = self._scraper.workers.seen(resource.key).guard_down
         return scaling.scale(queue, current, decision, left_alone=resource.left_alone, guard_down=down)
 
     async def _realise(
@@ -230,7 +230,7 @@ class Reconciler:
             child = self._children.get(key, kind, name)
             return child.body if child else None
 
-        backlog = self._scraper.backlog(key)
+        backlog, workers = self._scraper.backlog(key), self._scraper.workers.seen(key)
         reaper = (body(names.CRON_JOB, names.reaper(key.name)) or {}).get("status") or {}
         seen = replace(
             view,
@@ -244,9 +244,9 @@ class Reconciler:
             backlog=backlog,
             sharing=self._inventory.named(backlog.conflicts if backlog else (), key.namespace),
             unread=self._scraper.read_error(key),
-            guard_counts=self._scraper.guards.seen(key),
-            started=self._scraper.lateness.seen(key),
-            missing_in_workers=self._scraper.missing.seen(key),
+            guard_counts=workers.guard,
+            started=workers.started,
+            missing_in_workers=workers.missing,
             observed=self._autoscaler.observed(key, time.time()),
         )
         await self._reporter.report(seen)

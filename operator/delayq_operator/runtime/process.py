@@ -33,10 +33,8 @@ from delayq_operator.runtime.health import Health
 from delayq_operator.scaling.autoscaler import Autoscaler
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scaling.victims import Victims
+from delayq_operator.scaling.workers import Workers
 from delayq_operator.status.events import Recorder
-from delayq_operator.status.guards import Guards
-from delayq_operator.status.lateness import Latenesses
-from delayq_operator.status.missing import MissingReferences
 
 if TYPE_CHECKING:
     from delayq_operator.desired.facts import Setting
@@ -97,19 +95,10 @@ class Operator:
         )
         self.health = Health(self.leadership, self.lists, self.delivery, self.work)
         configs = ScalingConfigs(self.queues)
-        autoscaler = Autoscaler(self.inventory, configs, self.work)
-        guards = Guards(configs, self.work)
-        lateness, missing = Latenesses(configs, self.work), MissingReferences(configs, self.work)
-        self.scraper = ScannerPoller(
-            *(self.inventory, configs, autoscaler),
-            guards=guards,
-            lateness=lateness,
-            missing=missing,
-            work=self.work,
-        )
-        self.survey = WorkerPoller(
-            self.inventory, configs, autoscaler, guards=guards, lateness=lateness, missing=missing
-        )
+        workers = Workers(self.inventory, configs, self.work)
+        autoscaler = Autoscaler(self.inventory, configs, workers, self.work)
+        self.scraper = ScannerPoller(self.inventory, configs, autoscaler, workers=workers, work=self.work)
+        self.survey = WorkerPoller(self.queues, configs, workers)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:

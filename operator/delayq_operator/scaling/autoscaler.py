@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from delayq.scaling import begun, decide
 from delayq.scaling.behavior import changed
@@ -18,10 +18,8 @@ from delayq.scaling.policy import RESTART_SECONDS
 from delayq_operator.base import metrics, names
 from delayq_operator.scaling.capacity_forecast import CapacityForecast
 from delayq_operator.scaling.scaling import Observed
-from delayq_operator.scrape.backlog import SAME_SECONDS, near
-from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
+from delayq_operator.scrape.changes import Reported
 from delayq_operator.scrape.sampling import sample
-from delayq_operator.scrape.worker_stats import WorkerStats
 
 if TYPE_CHECKING:
     from delayq.scaling import Decision, Memory, Policy, Sample
@@ -30,20 +28,15 @@ if TYPE_CHECKING:
     from delayq_operator.base.names import Key
     from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.inventory import Inventory
-    from delayq_operator.cache.pod import Pod
     from delayq_operator.scaling.scaling_config import ScalingConfigs
+    from delayq_operator.scaling.workers import Workers
     from delayq_operator.scrape.backlog import Reading
-    from delayq_operator.scrape.worker_stats import Fleet
+    from delayq_operator.scrape.worker_stats import Fleet, WorkerStats
 
 log = logging.getLogger(__name__)
 
 STALE_SECONDS: Final = 10.0
 """A decision is valid this long."""
-
-_Reported: TypeAlias = tuple[tuple[object, ...], tuple[float | None, ...]]
-"""The parts of a decision that status shows: facts; wake time, lead time and mean handler time."""
-_DISTANCES: Final = ((SAME_SECONDS, 0.0), (1.0, 0.2), (0.001, 0.2))
-"""How far each of these times can move without being reported: in seconds, and as a share."""
 
 
 @dataclass(slots=True)
@@ -57,9 +50,7 @@ class _Queue:
     """The latest, made from the latest sample."""
     changes: tuple[Change, ...] = ()
     """Changes that were written: only these count against the limits of `behavior`."""
-    reported: _Reported | None = None
-    """What status showed at the last enqueue."""
-    reported_at: float = 0.0
+    reported: Reported = field(default_factory=Reported)
     woke_at: float = 0.0
     scaled_at: float | None = None
     whole_at: float | None = None
@@ -87,22 +78,16 @@ class _Queue:
 class Autoscaler:
     """The decisions on all queues that the operator scales."""
 
-    def __init__(self, inventory: Inventory, configs: ScalingConfigs, work: WorkQueue) -> None:
+    def __init__(
+        self, inventory: Inventory, configs: ScalingConfigs, workers: Workers, work: WorkQueue
+    ) -> None:
         """Enqueue a queue in `work` when its number has to change, or its status does."""
-        self._inventory, self._configs, self._work = inventory, configs, work
+        self._inventory, self._configs, self._workers, self._work = inventory, configs, workers, work
         self._of: dict[Key, _Queue] = {}
-
-    def workers(self, key: Key) -> list[Pod]:
-        """Return the worker pods of a queue."""
-        return [pod for pod in self._inventory.pods.of(key) if pod.component == "worker"]
-
-    def stats(self, key: Key) -> WorkerStats:
-        """Return the statistics of a queue's workers."""
-        return self._queue(key).stats
 
     def evaluate(self, key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
         """Decide from a reading; None if no scanner could be read. `asked` are the horizons of the reading."""
-        queue, pods = self._queue(key), self.workers(key)
+        queue, pods = self._queue(key), self._workers.pods(key)
         policy, replicas = self._configs.of(key).policy, self._replicas(key)
         fleet = queue.stats.fleet(pods, now)
         if policy is None or replicas is None:
@@ -125,7 +110,7 @@ class Autoscaler:
         if queue is not None and not self._configs.of(key).ours:
             del self._of[key]
         elif queue is not None:
-            queue.stats.block(self.workers(key), now)
+            queue.stats.block(self._workers.pods(key), now)
             queue.decision, queue.changes, queue.forecast = None, (), CapacityForecast()
 
     def decision(self, key: Key, now: float) -> Decision | None:
@@ -135,10 +120,10 @@ class Autoscaler:
             return None
         last = queue.decision
         if last is None or replicas is None or policy is None or now - last.at > STALE_SECONDS:
-            queue.reported = None
+            queue.reported = Reported()
             return None
         if last.policy == policy and replicas == last.replicas:
-            return _with(last, queue.stats.fleet(self.workers(key), now))
+            return _with(last, queue.stats.fleet(self._workers.pods(key), now))
         if last.policy == policy and replicas == last.before:
             return last
         # The same sample again: it must not count twice.
@@ -192,7 +177,7 @@ class Autoscaler:
             conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
             known = _Queue(
                 uid=uid,
-                stats=WorkerStats(status.get("scaling") or {}, since=time.time()),
+                stats=self._workers.stats(key),
                 forecast=CapacityForecast(reported=conditions.get("CapacityShortfallExpected") == "True"),
             )
             if resource is not None:
@@ -212,12 +197,9 @@ class Autoscaler:
             queue.refused = None
         elif decision.replicas != queue.refused:
             self._work.enqueue(key)
-        reported = _reported(queue, decision)
-        if queue.reported is None or not _same(reported, queue.reported):
-            queue.reported = reported
-            if queue.reported_at < now:  # otherwise an enqueue is still scheduled
-                queue.reported_at = max(now, queue.reported_at + NUMBERS_SECONDS)
-            self._work.enqueue_in(key, max(0.0, queue.reported_at - now))
+        wait_seconds = queue.reported.wait_seconds("decided", *_shown(queue, decision), now)
+        if wait_seconds is not None:
+            self._work.enqueue_in(key, wait_seconds)
 
 
 def _with(decision: Decision, fleet: Fleet) -> Decision:
@@ -232,19 +214,8 @@ def _with(decision: Decision, fleet: Fleet) -> Decision:
     )
 
 
-def _reported(queue: _Queue, decision: Decision) -> _Reported:
-    wake = decision.wake_seconds
-    return (
-        (decision.reason, decision.limited_by, decision.memory.failures > 0, queue.forecast.rush),
-        (
-            None if wake is None else decision.at + wake,
-            queue.stats.lead.seconds,
-            queue.stats.handler.seconds,
-        ),
-    )
-
-
-def _same(one: _Reported, other: _Reported) -> bool:
-    """Whether the difference is not significant: each sample measures the numbers again."""
-    numbers = zip(one[1], other[1], _DISTANCES, strict=True)
-    return one[0] == other[0] and all(near(a, b, distance, share) for a, b, (distance, share) in numbers)
+def _shown(queue: _Queue, decision: Decision) -> tuple[tuple[object, ...], tuple[float | None, ...]]:
+    """Return the numbers and times that status shows: a reason can change with every decision, as a number can."""
+    why = decision.reason, decision.limited_by, decision.memory.failures > 0, queue.forecast.rush
+    wake = None if decision.wake_seconds is None else decision.at + decision.wake_seconds
+    return (*why, queue.stats.lead.seconds, queue.stats.handler.seconds), (wake,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator.scrape.backlog import near
+from delayq_operator.scrape.changes import near
 
 if TYPE_CHECKING:
     from delayq.scaling import Shortfall

@@ -26,49 +26,38 @@ if TYPE_CHECKING:
 
 MOST: Final = 2.0**53  # beyond, JSON's numbers are not exact; status has int64
 LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a time has to stay within what the API can write
-EXACT_UP_TO: Final = 100  # beyond, two digits are enough to tell a change
 ON_TIME_SECONDS: Final = 12.0
 """Tasks count as on time again after none was late for this long."""
 BLIND_SECONDS: Final = 20.0
 """A shard that is missing for longer than this is more than a failover or a leader election."""
 _UID: Final = re.compile(r"[0-9a-f-]{36}")
-SAME_SECONDS: Final = 5.0  # a time is read anew each time, and lands a second earlier or later
 
-_OF_ALL_SHARDS: Final = frozenset(
-    metric.name
-    for metric in (
-        table.REDIS_UP,
-        table.REDIS_DOWN,
-        table.DURABILITY_RISK,
-        table.ERASED_SHARDS,
-        table.PARKED_TASKS,
-        table.PARKED_OLDEST_DUE,
-        table.MISSING_REFERENCES,
-        table.CONFLICTING_DELAYQUEUES,
-    )
+_METRICS: Final = (
+    table.REDIS_UP,
+    table.REDIS_DOWN,
+    table.DURABILITY_RISK,
+    table.ERASED_SHARDS,
+    table.PARKED_TASKS,
+    table.PARKED_OLDEST_DUE,
+    table.MISSING_REFERENCES,
+    table.CONFLICTING_DELAYQUEUES,
+    table.TASKS,
+    table.EXPIRED_LEASES,
+    table.OLDEST_DUE_SECONDS,
+    table.NEXT_DUE_SECONDS,
+    table.SHARD_LEADER,
+    table.SHARD_DOWN,
+    table.SHARD_MAP_EPOCH,
+    table.SHARD_MAP_SHARDS,
+    *table.RESHARDING,
+    table.DUE_WITHIN_TASKS,
+    table.DUE_KIND_TASKS,
+    table.QUEUE_CLAIMED,
+    table.QUEUE_RELEASED,
+    table.QUEUE_RECLAIMED,
 )
-NEEDED: Final = _OF_ALL_SHARDS | frozenset(
-    metric.name
-    for metric in (
-        table.TASKS,
-        table.EXPIRED_LEASES,
-        table.OLDEST_DUE_SECONDS,
-        table.NEXT_DUE_SECONDS,
-        table.SHARD_LEADER,
-        table.SHARD_DOWN,
-        table.SHARD_MAP_EPOCH,
-        table.SHARD_MAP_SHARDS,
-        table.RESHARDING_TASKS,
-        table.RESHARDING_CHECKED_TASKS,
-        table.RESHARDING_MIGRATED_TASKS,
-        table.RESHARDING_WAITING_TASKS,
-        table.DUE_WITHIN_TASKS,
-        table.DUE_KIND_TASKS,
-        table.QUEUE_CLAIMED,
-        table.QUEUE_RELEASED,
-        table.QUEUE_RECLAIMED,
-    )
-)
+_OF_ALL_SHARDS: Final = frozenset(metric.name for metric in _METRICS if "shard" not in metric.labels)
+NEEDED: Final = frozenset(metric.name for metric in _METRICS)
 """Names of the metrics that the operator reads; scanners export several times as many."""
 
 
@@ -152,53 +141,22 @@ class Backlog:
         share = 1 - allowed_seconds / self.late_seconds if self.late_seconds > allowed_seconds else 0.0
         return max(1.0, self.due * share)
 
-    def turned(self, before: Backlog, allowed_seconds: float) -> bool:
-        """Whether the state that messages describe changed; `allowed_seconds` is how late tasks may start."""
-        return self._facts(allowed_seconds) != before._facts(allowed_seconds)
-
-    def _facts(self, allowed_seconds: float) -> tuple[object, ...]:
+    def facts(self, allowed_seconds: float) -> tuple[object, ...]:
+        """Return the state that messages describe; `allowed_seconds` is how late tasks may start."""
+        redis = self.redis_up, self.outage, self.risks, self.missing, self.begun, self.conflicts
         due, late = self.whole and self.due > 0, self.late(allowed_seconds)
-        redis = (self.redis_up, self.outage, self.risks)
-        return (
-            *redis,
-            self.missing,
-            self.begun,
-            self.conflicts,
-            self.whole,
-            due,
-            late,
-            self.blind,
-            *self.shards.facts,
-        )
+        return *redis, self.whole, due, late, self.blind, *self.shards.facts
 
-    def moved(self, before: Backlog) -> bool:
-        """Whether numbers or times changed significantly."""
-        return (
-            self._numbers() != before._numbers()
-            or self._kinds() != before._kinds()
-            or not (
-                near(self.oldest_due_at, before.oldest_due_at, SAME_SECONDS)
-                and near(self.next_due_at, before.next_due_at, SAME_SECONDS)
-            )
-        )
+    @property
+    def numbers(self) -> tuple[object, ...]:
+        """The numbers of tasks, and the kinds that are parked."""
+        kinds = {(each.kind, each.version) for each in self.unknown_kinds}
+        return self.dead, *self._live, *self.shards.numbers, kinds
 
-    def _kinds(self) -> set[tuple[str, int]]:
-        return {(each.kind, each.version) for each in self.unknown_kinds}
-
-    def _numbers(self) -> list[int]:
-        return [bucket(number) for number in (self.dead, *self._live, *self.shards.numbers)]
-
-
-def bucket(number: int) -> int:
-    """Return the number to two digits, or all of it when it is small."""
-    return number if number <= EXACT_UP_TO else round(number, 2 - len(str(number)))
-
-
-def near(one: float | None, other: float | None, distance: float, share: float = 0.0) -> bool:
-    """Whether two numbers differ by no more than a distance, or a share of the other; None is near to None only."""
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= max(distance, share * other)
+    @property
+    def times(self) -> tuple[float | None, ...]:
+        """The due times."""
+        return self.oldest_due_at, self.next_due_at
 
 
 class Reading:

@@ -1,22 +1,17 @@
-"""Cache of the last reading of a queue's scanners; decides when a reading enqueues a reconciliation. Pure.
-
-A change of state enqueues at once. A significant change of numbers alone enqueues at most every NUMBERS_SECONDS.
-"""
+"""Cache of the last reading of a queue's scanners. Pure."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from delayq_operator.scrape.changes import Reported
 
 if TYPE_CHECKING:
     from delayq_operator.scrape.backlog import Backlog
 
-NUMBERS_SECONDS: Final = 12.0
-"""At least so long between two writes of status that change numbers only."""
-
 FRESH_SECONDS: Final = 20.0
-AT_ONCE: Final = 0.0
 
 
 @dataclass(slots=True)
@@ -34,8 +29,7 @@ class BacklogCache:
     """The shards to expect, if more than in the spec."""
     evaluated_at: float = 0.0
     """When the autoscaler last decided, Unix seconds."""
-    _reported: Backlog | None = None
-    _wake_at: float = -math.inf
+    _reported: Reported = field(default_factory=Reported)
     _late_at: float = -math.inf
     _whole_at: float | None = None
 
@@ -45,41 +39,19 @@ class BacklogCache:
 
     def take(self, made: Backlog, erased: int, allowed_seconds: float) -> float | None:
         """Keep a reading; `allowed_seconds` is how late tasks may start."""
-        reported = self._reported if self.fresh(made.read_at) is not None else None
-        more, self.erased = erased > self.erased, max(erased, self.erased)
+        self.erased = max(erased, self.erased)
         if made.whole and made.late_seconds > allowed_seconds:
             self._late_at = made.read_at
         if made.whole or self._whole_at is None:
             self._whole_at = made.read_at
-        made = replace(made, late_at=self._late_at, whole_at=self._whole_at)
-        self.last, self.read_error = made, ""
-        if reported is None or more or made.turned(reported, allowed_seconds):
-            self._reported, self._wake_at = made, made.read_at
-            return AT_ONCE
-        if not made.moved(reported):
-            return None
-        self._reported = made
-        return self._paced(made.read_at)
+        self.last, self.read_error = replace(made, late_at=self._late_at, whole_at=self._whole_at), ""
+        facts = self.erased, *self.last.facts(allowed_seconds)
+        return self._reported.wait_seconds(facts, made.numbers, made.times, made.read_at)
 
     def fail(self, why: str, now: float) -> float | None:
-        """Store why the read failed; it is reported once the last reading is too old."""
-        new, self.read_error = why != self.read_error, why
+        """Store why the read failed, empty without a scanner; reported once the last reading is too old."""
+        self.read_error = why
         if self.fresh(now) is not None:
             return None
-        if self.expire(now) is not None:
-            return AT_ONCE
-        return self._paced(now) if new else None
-
-    def expire(self, now: float) -> float | None:
-        """Drop the last reading once it is stale."""
-        if self.last is None or self.fresh(now) is not None:
-            return None
-        self.last = self._reported = None
-        self._wake_at = now
-        return AT_ONCE
-
-    def _paced(self, now: float) -> float:
-        """Return the delay of the next enqueue: NUMBERS_SECONDS after the last; a scheduled one stays."""
-        if self._wake_at < now:
-            self._wake_at = max(now, self._wake_at + NUMBERS_SECONDS)
-        return min(NUMBERS_SECONDS, self._wake_at - now)
+        self.last = None
+        return self._reported.wait_seconds(None, (why,) if why else (), (), now)

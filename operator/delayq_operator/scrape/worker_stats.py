@@ -1,7 +1,7 @@
 """Statistics of the workers of one queue: ready, starting, handler time and lead time. Pure.
 
-Workers run images that tenants choose: missing or invalid numbers of one are ignored. Starting workers are scraped
-often, others rarely; if there are too many, those with the oldest scrape come first.
+Workers run images that tenants choose: missing or invalid numbers of one are ignored. Not here: which of them to scrape
+(workers.py).
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from delayq.scaling.learning import LONGEST_HANDLER_SECONDS, LONGEST_LEAD_SECOND
 from delayq.scaling.policy import LEAD_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from delayq_operator.base.objects import Sample
     from delayq_operator.cache.pod import Pod
 
-AGAIN_SECONDS: Final = 6.0
-SOON_SECONDS: Final = 1.0  # one on its way
-MOST_AT_ONCE: Final = 32
 PATIENCE: Final = 3  # times the lead time, after which a worker no longer counts as starting
 LEAST_PATIENCE_SECONDS: Final = 60.0
 TOGETHER_SECONDS: Final = 3.0
@@ -67,8 +64,6 @@ class WorkerStats:
         )
         self.kinds = KindTimes()
         self.lead = LeadTime(_number(status.get("leadTimeSeconds"), per=1, most=LONGEST_LEAD_SECONDS))
-        self._asked_at: dict[str, float] = {}
-        self._created: dict[str, float] = {}
         self._claimed: set[str] = set()
         self._came: set[str] = set()
         self._blocked: set[str] = set()
@@ -78,19 +73,13 @@ class WorkerStats:
         """How long a worker counts as starting."""
         return max(LEAST_PATIENCE_SECONDS, PATIENCE * (self.lead.seconds or LEAD_SECONDS))
 
-    def to_ask(self, pods: Collection[Pod], now: float) -> list[Pod]:
-        """Return the workers to scrape now, the oldest scrape first."""
-        self._created = {pod.name: pod.created_at for pod in pods}
-        return turns(pods, self._asked_at, lambda pod: self._pause_seconds(pod, now), now)
-
-    def _pause_seconds(self, pod: Pod, now: float) -> float:
-        """Only a starting worker within its patience is scraped often."""
+    def starts(self, pod: Pod, now: float) -> bool:
+        """Whether a worker is starting, within its patience."""
         coming = pod.name not in self._claimed and not pod.ready and not pod.trouble
-        return SOON_SECONDS if coming and now - pod.created_at < self.patience_seconds else AGAIN_SECONDS
+        return coming and now - pod.created_at < self.patience_seconds
 
-    def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
-        """Add the samples of a worker."""
-        samples = list(samples)
+    def take(self, pod: Pod, samples: Sequence[Sample], now: float, pods: Iterable[Pod] = ()) -> None:
+        """Add the samples of a worker; `pods` are all workers."""
         values = valid_values(samples)
         total, count = (values.get(f"{table.WORKER_HANDLER.name}_{which}") for which in ("sum", "count"))
         if total is not None and count is not None:
@@ -107,12 +96,7 @@ class WorkerStats:
         self._claimed.add(pod.name)
         # A restart, or a wait for Redis, for a Secret or for permission to claim, is not lead time.
         if not pod.restarts and pod.name not in self._blocked:
-            self.lead.take(pod.name, first_claim - pod.created_at, self._together(pod))
-
-    def _together(self, pod: Pod) -> int:
-        """Count the workers that were created along with this one."""
-        others = (at for name, at in self._created.items() if name != pod.name)
-        return 1 + sum(1 for at in others if abs(at - pod.created_at) <= TOGETHER_SECONDS)
+            self.lead.take(pod.name, first_claim - pod.created_at, _together(pod, pods))
 
     def block(self, pods: Iterable[Pod], now: float) -> None:
         """Take note that no worker can claim: the delay of starting workers is not lead time."""
@@ -145,22 +129,12 @@ class WorkerStats:
         self.lead.forget(but)
         for known in (self._claimed, self._came, self._blocked):
             known.intersection_update(but)
-        for name in self._asked_at.keys() - but:
-            del self._asked_at[name]
 
 
-def turns(
-    pods: Iterable[Pod], asked_at: dict[str, float], pause_seconds: Callable[[Pod], float], now: float
-) -> list[Pod]:
-    """Return the pods to scrape now, the oldest scrape first, and update `asked_at`."""
-
-    def asked(pod: Pod) -> float:
-        return asked_at.get(pod.name, 0.0)
-
-    due = [pod for pod in pods if reachable(pod) and not 0 <= now - asked(pod) < pause_seconds(pod)]
-    due = sorted(due, key=asked)[:MOST_AT_ONCE]
-    asked_at.update(dict.fromkeys((pod.name for pod in due), now))
-    return due
+def _together(pod: Pod, pods: Iterable[Pod]) -> int:
+    """Count the workers that were created along with this one."""
+    others = (each.created_at for each in pods if each.name != pod.name)
+    return 1 + sum(1 for at in others if abs(at - pod.created_at) <= TOGETHER_SECONDS)
 
 
 def reachable(pod: Pod) -> bool:

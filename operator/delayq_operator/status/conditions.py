@@ -12,7 +12,7 @@ from delayq.scaling.sentences import counted
 
 from delayq_operator.base import names
 from delayq_operator.base.phrases import FSYNC_UNKNOWN, RISKS, listed, timestamp
-from delayq_operator.scrape.backlog import bucket
+from delayq_operator.scrape.changes import bucket
 from delayq_operator.status.reasons import condition
 from delayq_operator.status.sharding_conditions import unserved
 

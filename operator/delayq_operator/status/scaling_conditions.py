@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from delayq.scaling.sentences import clock, counted, seconds
 
 from delayq_operator.scaling import scaling
+from delayq_operator.scrape.lateness import WINDOW_SECONDS, StartedTasks
 from delayq_operator.status.reasons import condition
-from delayq_operator.status.view import WINDOW_SECONDS, StartedTasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq_operator.base import names
 from delayq_operator.base.phrases import timestamp
 from delayq_operator.scaling.scaling import NOT_DECIDED
-from delayq_operator.scrape.backlog import EXACT_UP_TO, SAME_SECONDS, bucket
-from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
+from delayq_operator.scrape.changes import EXACT_UP_TO, NUMBERS_SECONDS, SAME_SECONDS, bucket
 from delayq_operator.status.readiness import everything
 from delayq_operator.status.reasons import REASONS
 from delayq_operator.status.sharding_conditions import resharding

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.scaling import Observed
+from delayq_operator.scrape.lateness import StartedTasks
+from delayq_operator.scrape.worker_reports import GuardCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,45 +32,6 @@ class Erasing:
     message: str = ""
     erased_shards: int = 0
     shards: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardCounts:
-    """How many workers report that they can use the guard, and how many that they cannot."""
-
-    able: int = 0
-    unable: int = 0
-
-    @property
-    def verdict(self) -> tuple[bool, bool]:
-        """Whether some can, and whether some cannot."""
-        return self.able > 0, self.unable > 0
-
-    @property
-    def down(self) -> bool:
-        """Whether none can."""
-        return self.verdict == (False, True)
-
-
-WINDOW_SECONDS: Final = 300.0
-"""Window of the objective, as in the alert DelayQueueLate: long enough for a percentile."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartedTasks:
-    """Tasks that started within some time."""
-
-    tasks: float = 0.0
-    late: float = 0.0
-    """Of them, those that started later than the objective allows."""
-
-    def __add__(self, other: StartedTasks) -> StartedTasks:
-        """Sum up."""
-        return StartedTasks(self.tasks + other.tasks, self.late + other.late)
-
-    def missed(self, percentile: float) -> bool:
-        """Whether more of them were late than the objective's percentile allows."""
-        return self.late > round(self.tasks * (100 - percentile) / 100, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +69,7 @@ class View:
     backlog: Backlog | None = None
     """None without a fresh reading of the scanners."""
     guard_counts: GuardCounts = field(default_factory=GuardCounts)
-    started: StartedTasks = StartedTasks()
+    started: StartedTasks = field(default_factory=StartedTasks)
     """Tasks that started in the last WINDOW_SECONDS, as workers report (lateness.py)."""
     unread: str = ""
     """Why the scanners could not be read."""

@@ -14,11 +14,7 @@ from delayq_operator.cache.queues import Queues
 from delayq_operator.polling import scanner_poller
 from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.scaling.scaling_config import ScalingConfigs
-from delayq_operator.scrape.worker_stats import WorkerStats
-from delayq_operator.status import guards
-from delayq_operator.status.guards import Guards
-from delayq_operator.status.lateness import Latenesses
-from delayq_operator.status.missing import MissingReferences
+from delayq_operator.scaling.workers import Workers
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.scrape.test_backlog import scanner
@@ -69,15 +65,12 @@ class Evaluations:
     """In the place of Autoscaler, and of the copy of the pods: what it was given to decide on."""
 
     def __init__(self, *pods: Pod) -> None:
-        self.pods, self.known = list(pods), WorkerStats({})
+        self.pods = list(pods)
         self.of: list[tuple[bool, float]] = []
         self.rested = 0
 
-    def workers(self, _key: Key) -> list[Pod]:
+    def pods_of(self, _key: Key) -> list[Pod]:
         return self.pods
-
-    def stats(self, _key: Key) -> WorkerStats:
-        return self.known
 
     def evaluate(self, _key: Key, reading: Reading | None, asked: tuple[float, ...], now: float) -> None:
         assert asked
@@ -91,7 +84,6 @@ class Evaluations:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(scanner_poller, "time", clock)
-    monkeypatch.setattr(guards, "time", clock)
     return clock
 
 
@@ -109,16 +101,12 @@ def scraper(clock: Clock) -> ScannerPoller:  # noqa: ARG001 -- the clock first
     evaluations = Evaluations(*(replace(POD, name=name) for name in ("a", "b", "c")))
     inventory: Any = SimpleNamespace(
         queues=queues,
-        pods=SimpleNamespace(of=evaluations.workers),
+        pods=SimpleNamespace(of=evaluations.pods_of),
         children=SimpleNamespace(get=lambda *_: None),
     )
     configs = ScalingConfigs(queues)
-    guards, lateness = Guards(configs, work), Latenesses(configs, work)
-    missing = MissingReferences(configs, work)
-    scaler = cast("Autoscaler", evaluations)
-    return ScannerPoller(
-        inventory, configs, scaler, guards=guards, lateness=lateness, missing=missing, work=work
-    )
+    workers, scaler = Workers(inventory, configs, work), cast("Autoscaler", evaluations)
+    return ScannerPoller(inventory, configs, scaler, workers=workers, work=work)
 
 
 async def read(scraper: ScannerPoller, answers: Answers) -> list[str]:
@@ -214,7 +202,7 @@ async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper
     assert [told for told, _ in evaluations.of] == [True]
     kinds_seconds = []
     for kind, seconds in (("mail", 1.0), ("push", 1.9), ("report", 2.0)):
-        evaluations.known.kinds.take(kind, "w", seconds, 1)
+        scraper.workers.stats(ORDERS).kinds.take(kind, "w", seconds, 1)
         await read(scraper, answers)
         kinds_seconds.append(answers.questions["a"].kinds_seconds)
     assert kinds_seconds == [0, 0, 20], "the lead time and two periods"

@@ -11,21 +11,16 @@ import pytest
 from delayq_operator.cache.queues import Queues
 from delayq_operator.polling import worker_poller
 from delayq_operator.polling.worker_poller import WorkerPoller
+from delayq_operator.scaling import workers
 from delayq_operator.scaling.scaling_config import ScalingConfigs
-from delayq_operator.scrape import worker_stats
+from delayq_operator.scaling.workers import MOST_AT_ONCE, Workers
 from delayq_operator.scrape.worker_stats import WorkerStats
-from delayq_operator.status import guards, lateness
-from delayq_operator.status.guards import Guards
-from delayq_operator.status.lateness import AGAIN_SECONDS, Lateness, Latenesses, counted
-from delayq_operator.status.missing import MissingReferences
-from delayq_operator.status.view import WINDOW_SECONDS, StartedTasks
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.polling.test_scanner_poller import (
     ORDERS,
     Answers,
     Enqueued,
-    Evaluations,
     known,
 )
 from tests.unit.operator.scrape.test_exposition import POD
@@ -34,7 +29,6 @@ if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
     from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.autoscaler import Autoscaler
     from delayq_operator.scrape.exposition import Client, Question
 
 WORKER: list[Sample] = [
@@ -45,13 +39,6 @@ WORKER: list[Sample] = [
 ]
 
 
-def began(in_time: float, *, late: float = 0.0, at: float = 1.0) -> list[Sample]:
-    """A histogram with a bound at the objective of one second, and one above."""
-    name = "delayq_worker_due_to_claimed_seconds_bucket"
-    counts = {"0.5": in_time, str(at): in_time, "5.0": in_time + late, "+Inf": in_time + late}
-    return [(name, {"queue": "orders", "le": le}, count) for le, count in counts.items()]
-
-
 W = replace(POD, name="w", component="worker", created_at=999_980.0, address="10.0.0.1")
 
 
@@ -59,17 +46,13 @@ class World:
     """The workers of ORDERS, and what they say."""
 
     def __init__(self, *pods: Pod, **said: list[Sample] | str) -> None:
-        queues, self.evaluations = Queues(lambda _: None), Evaluations(*pods)
-        queues.seen(known(ORDERS, 10, autoscaling={}))
-        self.stats, self.queues, self.answers = self.evaluations.known, queues, Answers(**said)
-        inventory: Any = SimpleNamespace(queues=queues)
-        configs, self.enqueued = ScalingConfigs(queues), Enqueued()
-        work, scaler = cast("WorkQueue", self.enqueued), cast("Autoscaler", self.evaluations)
-        guards, self.lateness = Guards(configs, work), Latenesses(configs, work)
-        missing = MissingReferences(configs, work)
-        self.survey = WorkerPoller(
-            inventory, configs, scaler, guards=guards, lateness=self.lateness, missing=missing
-        )
+        self.queues, self.pods, self.answers = Queues(lambda _: None), list(pods), Answers(**said)
+        self.queues.seen(known(ORDERS, 10, autoscaling={}))
+        inventory: Any = SimpleNamespace(queues=self.queues, pods=SimpleNamespace(of=lambda _: self.pods))
+        configs = ScalingConfigs(self.queues)
+        of_all = Workers(inventory, configs, cast("WorkQueue", Enqueued()))
+        self.survey = WorkerPoller(self.queues, configs, of_all)
+        self.stats = of_all.stats(ORDERS)
 
     async def visit(self) -> float:
         return await self.survey._visit(cast("Client", self.answers), ORDERS)
@@ -78,9 +61,7 @@ class World:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(worker_poller, "time", clock)
-    monkeypatch.setattr(guards, "time", clock)
-    monkeypatch.setattr(lateness, "time", clock)
+    monkeypatch.setattr(workers, "time", clock)
     return clock
 
 
@@ -89,15 +70,15 @@ async def test_workers_teach_and_one_that_does_not_answer_or_breaks_what_takes_i
 ) -> None:
     take = WorkerStats.take
 
-    def broken(self: WorkerStats, pod: Pod, said: list[Sample], now: float) -> None:
+    def broken(self: WorkerStats, pod: Pod, *rest: Any) -> None:  # noqa: ANN401
         if pod.name == "odd":
             raise OverflowError
-        take(self, pod, said, now)
+        take(self, pod, *rest)
 
     monkeypatch.setattr(WorkerStats, "take", broken)
     pods = (replace(W, name="odd"), W, replace(W, name="mute"))
     world = World(*pods, w=WORKER, mute="mute refused", odd=WORKER)
-    assert await world.visit() == worker_stats.SOON_SECONDS
+    assert await world.visit() == worker_poller.POLL_SECONDS
     assert world.answers.asked == ["odd", "w", "mute"]
     assert (world.stats.lead.seconds, world.stats.handler.seconds) == (30, 0.5)
     assert caplog.messages == ["scrape_crashed"]
@@ -113,7 +94,7 @@ async def test_an_answer_teaches_nothing_when_the_address_may_be_anothers_by_now
 
     class Meanwhile(Answers):
         async def ask(self, pod: Pod, question: Question) -> list[Sample] | str:
-            world.evaluations.pods = then
+            world.pods = then
             return await super().ask(pod, question)
 
     world.answers = Meanwhile(w=WORKER)
@@ -137,44 +118,19 @@ async def test_those_that_hang_are_given_up_soon(monkeypatch: pytest.MonkeyPatch
     assert world.stats.lead.seconds is None
 
 
-async def test_a_queue_that_somebody_else_scales_is_asked_for_its_lateness_alone(clock: Clock) -> None:
-    world = World(W, w=[*WORKER, *began(10, late=1)])
+async def test_a_queue_that_somebody_else_scales_is_visited_less_often_and_teaches_no_lead_time() -> None:
+    world = World(W, w=WORKER)
     world.queues.seen(known(ORDERS, 10, version=101))
-    for _ in range(4):
-        assert await world.visit() == worker_poller.IDLE_SECONDS
-        clock.now += worker_poller.IDLE_SECONDS
-    assert world.answers.asked == ["w", "w"]
+    assert await world.visit() == worker_poller.IDLE_SECONDS
+    assert world.answers.asked == ["w"]
     assert world.stats.lead.seconds is None
-    assert world.lateness.seen(ORDERS) == StartedTasks(0, 0), (
-        "it had counted those before this operator listened"
-    )
+    world.queues.seen(known(ORDERS, 10, version=102, guard={"redisLock": {}}))
+    assert await world.visit() == worker_poller.POLL_SECONDS
 
 
-async def test_who_misses_the_objective_is_marked_when_it_does_and_when_that_is_over(clock: Clock) -> None:
-    world = World(replace(W, created_at=clock.now + 1), w=began(98, late=1))
-    world.queues.seen(known(ORDERS, 10, version=101, objective={"latenessMilliseconds": 1000}))
-    await world.visit()
-    assert world.lateness.seen(ORDERS) == StartedTasks(99, 1)
-    assert world.enqueued.times == 1
-    for _ in range(3):
-        clock.now += AGAIN_SECONDS
-        await world.visit()
-    assert world.enqueued.times == 1
-    clock.now += WINDOW_SECONDS
-    await world.visit()
-    assert (world.lateness.seen(ORDERS), world.enqueued.times) == (StartedTasks(), 2)
-
-
-def test_what_a_histogram_counts_between_two_bounds_is_in_proportion_and_one_that_is_none_counts_nothing() -> (
-    None
-):
-    """Of eight between 1 and 5 s, half are taken to be later than 3 s."""
-    for labels, count in (({}, 5.0), ({"le": "+Inf"}, float("nan")), ({"le": "x"}, 1e300)):
-        assert counted([("delayq_worker_due_to_claimed_seconds_bucket", labels, count)], 1.0) is None
-    assert counted(began(10, late=8), 1.0) == StartedTasks(18, 8)
-    assert counted(began(10, late=8), 3.0) == StartedTasks(18, 4)
-    assert counted(began(10, late=8), 5.0) == counted(began(10, late=8), 86_400) == StartedTasks(18, 0)
-    watch = Lateness(1.0, since=0.0)
-    watch.take(W, began(10, late=2), 1_000_000.0)
-    watch.take(W, began(3, late=1), 1_000_010.0)
-    assert watch.seen(1_000_010.0) == StartedTasks(16, 3), "a container that started anew counts from zero"
+async def test_more_workers_than_one_visit_can_scrape_are_scraped_by_the_next_ones_at_once() -> None:
+    pods = [replace(W, name=f"w{n:02}") for n in range(MOST_AT_ONCE + 1)]
+    world = World(*pods, **{pod.name: "refused" for pod in pods})
+    assert await world.visit() == worker_poller.FULL_SECONDS
+    assert await world.visit() == worker_poller.POLL_SECONDS
+    assert world.answers.asked == [pod.name for pod in pods]

@@ -13,8 +13,8 @@ from delayq_operator.reconcile.report import turned
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
+from delayq_operator.scrape.worker_reports import GuardCounts
 from delayq_operator.status.status import status
-from delayq_operator.status.view import GuardCounts
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view

@@ -14,8 +14,9 @@ from delayq_operator.cache.children import Children
 from delayq_operator.cache.queues import Queues
 from delayq_operator.scaling.autoscaler import STALE_SECONDS, Autoscaler
 from delayq_operator.scaling.scaling_config import ScalingConfigs
+from delayq_operator.scaling.workers import Workers
 from delayq_operator.scrape.backlog import Reading
-from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
+from delayq_operator.scrape.changes import NUMBERS_SECONDS
 
 from tests.unit.operator.queues import UID
 from tests.unit.operator.scrape.test_backlog import scanner
@@ -50,12 +51,12 @@ class World:
         self.pods: list[Pod] = []
         self.edit(status=status, autoscaling={"cooldownSeconds": 0, "behavior": AT_ONCE} | autoscaling)
         self.asks_for(replicas)
-        inventory = SimpleNamespace(
-            queues=self.queues, children=self.children, pods=SimpleNamespace(of=lambda _: self.pods)
-        )
-        self.scaler = Autoscaler(
-            cast("Inventory", inventory), ScalingConfigs(self.queues), cast("WorkQueue", self)
-        )
+        pods = SimpleNamespace(of=lambda _: self.pods)
+        found = SimpleNamespace(queues=self.queues, children=self.children, pods=pods)
+        inventory, work = cast("Inventory", found), cast("WorkQueue", self)
+        configs = ScalingConfigs(self.queues)
+        self.workers = Workers(inventory, configs, work)
+        self.scaler = Autoscaler(inventory, configs, self.workers, work)
 
     def enqueue(self, _key: object) -> None:
         self.enqueued += 1
@@ -269,7 +270,7 @@ def test_what_moves_by_itself_asks_for_no_reconciliation() -> None:
     world = World(replicas=0)
     world.pods.append(replace(POD, component="worker", name="w", created_at=NOW - 10, ready=True))
     for n in range(30):
-        world.scaler.stats(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n), NOW)
+        world.workers.stats(KEY).take(world.pods[0], says(NOW - 2, total=100 + n * 1.01, count=100 + n), NOW)
         now = NOW + 2 * n
         next_due_ms = 1_700_000_000_000 + int((4000 - 2 * n) * 1000) + (n % 3) * 400
         world.evaluate(now, scheduled=1, next_due_ms=next_due_ms)

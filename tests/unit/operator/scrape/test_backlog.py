@@ -136,7 +136,7 @@ def test_keys_that_a_scanner_lacks_count_if_the_spec_names_them() -> None:
     reading = Reading([scanner({0: True}), lacking])
     found = backlog(reading, NOW, frozenset({A, Reference("Secret", "shop", "b")}))
     assert found.missing == (A,)
-    assert found.turned(replace(found, missing=()), allowed_seconds=10.0)
+    assert found.facts(10.0) != replace(found, missing=()).facts(10.0)
     assert backlog(reading, NOW).missing == ()
     waits = backlog(Reading([lacking]), NOW, [A])
     assert (waits.missing, waits.begun, found.begun) == ((A,), False, True), (
@@ -150,7 +150,7 @@ def test_delayqueues_that_share_the_tasks_are_those_that_a_scanner_has_found() -
     found = list(samples(render([scanner_metrics.conflicts("orders", [uid, "call 555-0100"])]).decode()))
     read = backlog(Reading([scanner({0: True}), found]), NOW)
     assert read.conflicts == (uid,)
-    assert read.turned(replace(read, conflicts=()), allowed_seconds=10.0)
+    assert read.facts(10.0) != replace(read, conflicts=()).facts(10.0)
 
 
 def test_a_scanner_exports_the_most_frequent_of_many_unknown_kinds() -> None:
@@ -200,28 +200,3 @@ def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
     assert made["oldestDueTime"] == "1970-01-01T00:00:00Z"
     assert made["nextDueTime"].startswith("21")
     json.dumps(made, allow_nan=False)
-
-
-# --- What became another.
-
-LOADED = read(scanner({0: True}, **{**BUSY, "scheduled": 3_000, "due": 2_000}))
-
-
-@pytest.mark.parametrize(
-    ("field", "same", "another"),
-    [
-        ("due", 2_010, 2_900),
-        ("in_flight", 3, 4),
-        ("dead", 2, 3),
-        ("next_due_at", NOW + 63, NOW + 90),
-        ("next_due_at", NOW + 60, None),
-        ("oldest_due_at", NOW - 6, NOW - 1),
-    ],
-)
-def test_what_a_person_would_call_a_change_moves_it_and_never_turns_it(
-    field: str, same: float, another: float | None
-) -> None:
-    for value, moves in ((same, False), (another, True)):
-        other = replace(LOADED, **{field: value})  # type: ignore[arg-type]
-        assert (other.moved(LOADED), LOADED.moved(other)) == (moves, moves)
-        assert not other.turned(LOADED, allowed_seconds=10.0)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from delayq_operator.scrape.backlog import Backlog, UnknownKind
-from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, NUMBERS_SECONDS, BacklogCache
+from delayq_operator.scrape.backlog_cache import FRESH_SECONDS, BacklogCache
+from delayq_operator.scrape.changes import NUMBERS_SECONDS
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 
 NOW = 1_800_000_000.0
@@ -50,6 +51,25 @@ def test_other_kinds_of_as_many_parked_tasks_are_told_as_seldom_as_numbers(news:
         heard(news, at, parked=9, unknown_kinds=(kind,)) for at, kind in enumerate((one, one, other, other))
     ]
     assert waits == [0, None, NUMBERS_SECONDS - 2, None]
+
+
+@pytest.mark.parametrize(
+    ("field", "same", "another"),
+    [
+        ("due", 503, 560),
+        ("in_flight", 8, 9),
+        ("dead", 0, 1),
+        ("next_due_at", NOW + 63, NOW + 90),
+        ("next_due_at", NOW + 60, None),
+        ("oldest_due_at", NOW - 4, NOW + 6),
+    ],
+)
+def test_a_number_counts_as_another_when_a_person_would_say_so(
+    field: str, same: float, another: float | None
+) -> None:
+    news, changes = BacklogCache(), list[dict[str, Any]]([{}, {field: same}, {field: another}])
+    waits = [heard(news, at, **{"next_due_at": NOW + 60, **change}) for at, change in enumerate(changes)]
+    assert waits == [0, None, NUMBERS_SECONDS - 2]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq_operator.scrape.worker_stats import AGAIN_SECONDS, MOST_AT_ONCE, Fleet, WorkerStats
+from delayq_operator.scrape.worker_stats import Fleet, WorkerStats
 
 from tests.unit.operator.scrape.test_exposition import POD
 
@@ -109,11 +109,10 @@ def test_workers_that_start_together_teach_of_as_many() -> None:
     stats = WorkerStats({})
     pods = [worker(f"w{number}", 20 + number / 10) for number in range(6)]
     before = worker("before", 60)
-    stats.to_ask([*pods, before], NOW)
     for pod in pods:
-        stats.take(pod, says(NOW - 12), NOW)
+        stats.take(pod, says(NOW - 12), NOW, [*pods, before])
     assert stats.lead.of(6) == pytest.approx(8.5 * 8 / 7)
-    stats.take(before, says(NOW - 56), NOW)
+    stats.take(before, says(NOW - 56), NOW, [*pods, before])
     assert stats.lead.of(1) == pytest.approx(6.0)
     assert stats.lead.of(6) == pytest.approx(8.5 * 8 / 7)
 
@@ -151,35 +150,3 @@ def test_nonsense_teaches_nothing_nor_does_a_handler_of_more_than_a_week(value: 
     assert (stats.lead.seconds, stats.handler.seconds) == (None, None)
     stats.take(worker("week"), says(total=14 * 86_400, count=2), NOW)
     assert stats.handler.seconds == 7 * 86_400
-
-
-def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn() -> None:
-    stats, pods = WorkerStats({}), [worker("old", ready=True), worker("new", 3)]
-    pods += [
-        worker("leaves", 3, leaving=True),
-        worker("failed", 3, failed=True),
-    ]  # their addresses may be others' now
-    assert [pod.name for pod in stats.to_ask(pods, NOW)] == ["old", "new"]
-    stats.take(pods[0], says(NOW - 50), NOW)
-    assert stats.to_ask(pods, NOW + 0.5) == []
-    assert [pod.name for pod in stats.to_ask(pods, NOW + 2)] == ["new"]
-    assert [pod.name for pod in stats.to_ask(pods, NOW + AGAIN_SECONDS)] == ["old", "new"]
-
-
-@pytest.mark.parametrize(
-    "silent", [worker("w", ready=True), worker("w", 70), worker("w", trouble="w: crashes")]
-)
-def test_one_that_stays_silent_is_asked_no_more_often_than_one_that_speaks(silent: Pod) -> None:
-    """Whoever hangs costs a second each time."""
-    stats = WorkerStats({})
-    asked = [bool(stats.to_ask([silent], NOW + at)) for at in (0, 2, 4, AGAIN_SECONDS, AGAIN_SECONDS + 2)]
-    assert asked == [True, False, False, True, False]
-    assert stats.to_ask([silent], NOW - 3600), "the clock was put back"
-
-
-def test_new_ones_that_hang_do_not_take_the_turns_of_those_that_claim() -> None:
-    hangs = [worker(f"h{n:03}", 3) for n in range(3 * MOST_AT_ONCE)]
-    stats, speaks = WorkerStats({}), worker("speaks", ready=True)
-    asked = [pod.name for n in range(8) for pod in stats.to_ask([*hangs, speaks], NOW + 2 * n)]
-    assert asked.count("speaks") == 2
-    assert set(asked) == {pod.name for pod in (*hangs, speaks)}

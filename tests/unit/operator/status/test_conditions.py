@@ -18,10 +18,12 @@ from delayq_operator.scaling import scaling
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed, Scale
 from delayq_operator.scrape.backlog import UnknownKind
+from delayq_operator.scrape.lateness import StartedTasks
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
+from delayq_operator.scrape.worker_reports import GuardCounts
 from delayq_operator.status import readiness
 from delayq_operator.status.reasons import REASONS
-from delayq_operator.status.view import Erasing, GuardCounts, StartedTasks
+from delayq_operator.status.view import Erasing
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view

@@ -13,8 +13,7 @@ from delayq_operator.base.phrases import timestamp
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed, scale
-from delayq_operator.scrape.backlog import bucket
-from delayq_operator.scrape.backlog_cache import NUMBERS_SECONDS
+from delayq_operator.scrape.changes import NUMBERS_SECONDS, bucket
 from delayq_operator.scrape.shards import ShardMap, Shards
 from delayq_operator.status.status import MOST_NUMBER, status, wait_seconds
 from hypothesis import given

@@ -1,33 +1,47 @@
-"""Lateness of the tasks that started in the last minutes, from the workers' histograms. Pure, but for the work queue.
+"""Lateness of the tasks that started in the last minutes, from the workers' histograms. Pure.
 
 Workers run images that tenants choose: a worker that reports nothing is ignored. Not here: tasks that still wait
-(backlog.py), HTTP (worker_poller.py), the text of the condition (scaling_conditions.py).
+(backlog.py), the text of the condition (scaling_conditions.py).
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 
 from delayq_operator.scrape import worker_stats
-from delayq_operator.status.view import WINDOW_SECONDS, StartedTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from delayq_operator.base.names import Key
     from delayq_operator.base.objects import Sample
-    from delayq_operator.base.work_queue import WorkQueue
     from delayq_operator.cache.pod import Pod
-    from delayq_operator.scaling.scaling_config import ScalingConfigs
 
-AGAIN_SECONDS: Final = 10.0
 PART_SECONDS: Final = 5.0
 """Resolution of the sliding window."""
+WINDOW_SECONDS: Final = 300.0
+"""Window of the objective, as in the alert DelayQueueLate: long enough for a percentile."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTasks:
+    """Tasks that started within some time."""
+
+    tasks: float = 0.0
+    late: float = 0.0
+    """Of them, those that started later than the objective allows."""
+
+    def __add__(self, other: StartedTasks) -> StartedTasks:
+        """Sum up."""
+        return StartedTasks(self.tasks + other.tasks, self.late + other.late)
+
+    def missed(self, percentile: float) -> bool:
+        """Whether more of them were late than the objective's percentile allows."""
+        return self.late > round(self.tasks * (100 - percentile) / 100, 6)
 
 
 class Lateness:
@@ -36,18 +50,12 @@ class Lateness:
     def __init__(self, allowed_seconds: float, since: float) -> None:
         """`allowed_seconds` is the objective. Earlier counts of workers created before `since` are ignored."""
         self.allowed_seconds, self._since = allowed_seconds, since
-        self._asked_at: dict[str, float] = {}
         self._counted: dict[str, StartedTasks] = {}
         self._parts: deque[tuple[float, StartedTasks]] = deque()
-        self.reported = False
-        """Whether the last enqueue was because the objective was missed."""
 
-    def to_ask(self, pods: Iterable[Pod], now: float) -> list[Pod]:
-        """Return the workers to scrape now; drop those that are gone."""
-        here = {pod.name: pod for pod in pods if worker_stats.reachable(pod)}
-        self._asked_at = {name: at for name, at in self._asked_at.items() if name in here}
-        self._counted = {name: each for name, each in self._counted.items() if name in here}
-        return worker_stats.turns(here.values(), self._asked_at, lambda _pod: AGAIN_SECONDS, now)
+    def forget(self, but: Collection[str]) -> None:
+        """Drop the counts of all workers but these; the window stays."""
+        self._counted = {name: each for name, each in self._counted.items() if name in but}
 
     def take(self, pod: Pod, samples: Iterable[Sample], now: float) -> None:
         """Add what a worker's histogram counted since its last scrape."""
@@ -100,45 +108,3 @@ def _bound(labels: Mapping[str, str]) -> float:
         return float(labels["le"])
     except (LookupError, ValueError):
         return -1.0
-
-
-class Latenesses:
-    """The lateness of all queues."""
-
-    def __init__(self, configs: ScalingConfigs, work: WorkQueue) -> None:
-        """Enqueue a queue in `work` when its objective is missed, or met again."""
-        self._configs, self._work = configs, work
-        self._since = time.time()
-        self._of: dict[Key, Lateness] = {}
-
-    def watch(self, key: Key) -> Lateness | None:
-        """Return the lateness of a queue; None if its spec has no objective."""
-        allowed = self._configs.of(key).lateness_seconds
-        known = self._of.get(key)
-        if allowed == math.inf:
-            self.forget(key)
-            return None
-        # A changed objective counts other tasks as late: start again, and ignore earlier counts.
-        if known is None or known.allowed_seconds != allowed:
-            since = self._since if known is None else time.time()
-            known = self._of[key] = Lateness(allowed, since)
-        return known
-
-    def seen(self, key: Key) -> StartedTasks:
-        """Return how many tasks of a queue started in the window, and how many of them late."""
-        known = self._of.get(key)
-        return known.seen(time.time()) if known else StartedTasks()
-
-    def enqueue_on_change(self, key: Key) -> None:
-        """Enqueue the queue when its objective is missed, or met again."""
-        known = self._of.get(key)
-        if known is None:
-            return
-        missed = self.seen(key).missed(self._configs.of(key).percentile)
-        if missed != known.reported:
-            known.reported = missed
-            self._work.enqueue(key)
-
-    def forget(self, key: Key) -> None:
-        """Drop the state of a queue."""
-        self._of.pop(key, None)

@@ -93,7 +93,8 @@ def begin(world: NodeWorld) -> Scaled:
     """A queue that has learnt how long its handlers take, and how long a worker takes to start, and is at zero."""
     orders = Scaled.begin(world, concurrency=SLOTS, objective={"latenessMilliseconds": LATENESS * 1000})
     orders.schedule_at(
-        orders.now_ms, {f"first-{nth}": {"do": "sleep", "seconds": HANDLER_SECONDS} for nth in range(100)}
+        orders.world.now_ms,
+        {f"first-{nth}": {"do": "sleep", "seconds": HANDLER_SECONDS} for nth in range(100)},
     )
     orders.until_told("handlerMilliseconds")
     orders.until_none()
@@ -117,7 +118,7 @@ def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
     ids = [f"{name}-{nth}" for nth in range(tasks)]
     with recording(world) as diary:
         scheduled_at = time.time()
-        due_ms = orders.now_ms + int((told["leadTimeSeconds"] + NOTICE_SECONDS) * 1000)
+        due_ms = orders.world.now_ms + int((told["leadTimeSeconds"] + NOTICE_SECONDS) * 1000)
         orders.schedule_at(due_ms, {each: {"do": "sleep", "seconds": HANDLER_SECONDS} for each in ids})
         wake_at = datetime.fromisoformat(orders.until_told("wakeTime")).timestamp()
         eventually(

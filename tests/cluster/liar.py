@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-import re
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
@@ -14,69 +14,22 @@ from delayq_operator.base.names import HORIZONS_PORT, METRICS_PORT
 from tests.unit.operator.scrape.test_backlog import scanner_text
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
-Mood = Literal["tells", "refuses", "hangs", "breaks", "nan", "standby"]
+    from collections.abc import Iterator
 
 
 class Liar:
-    """Serves /metrics."""
+    """Serves /metrics, see `lying`."""
 
     def __init__(self) -> None:
-        self.address = ".".join(
-            map(str, (127, random.randint(20, 200), random.randint(0, 255), random.randint(2, 250)))
-        )
-        self.mood: Mood = "tells"
-        self.tasks: dict[str, Any] = {}
+        self.address = f"127.{random.randint(20, 200)}.{random.randint(0, 255)}.{random.randint(2, 250)}"
         self.asked = 0
-        self._ending = threading.Event()
-        liar = self
+        self.becomes("tells")
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                liar.answer(self)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._handler: type[BaseHTTPRequestHandler] = Handler
-        self._servers: list[ThreadingHTTPServer] = []
-
-    def __enter__(self) -> Self:
-        self._listen()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.set()
-        self._hush()
-
-    def becomes(self, mood: Mood, **tasks: Any) -> None:  # noqa: ANN401
-        self.tasks, before, self.mood, self.asked = tasks, self.mood, mood, 0
-        if mood == "refuses":
-            self._hush()
-        elif before == "refuses":
-            self._listen()
-
-    def _listen(self) -> None:
-        for port in (METRICS_PORT, HORIZONS_PORT):
-            server = ThreadingHTTPServer((self.address, port), self._handler)
-            self._servers.append(server)
-            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def _hush(self) -> None:
-        while self._servers:
-            server = self._servers.pop()
-            server.shutdown()
-            server.server_close()
+    def becomes(self, mood: Literal["tells", "breaks"], **tasks: Any) -> None:  # noqa: ANN401
+        self.mood, self.tasks, self.asked = mood, tasks, 0
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         self.asked += 1
-        if self.mood == "hangs":
-            self._ending.wait(10)
-            return
         body = self._body(request.path)
         request.send_response(500 if self.mood == "breaks" else 200)
         request.send_header("Content-Length", str(len(body)))
@@ -91,5 +44,25 @@ class Liar:
                 ms: max(number for at, number in due_within.items() if at <= max(ms, min(due_within)))
                 for ms in asked
             }
-        text = scanner_text({0: self.mood != "standby"}, (), **tasks)
-        return re.sub(rb"(_tasks\{.*) \S+", rb"\1 NaN", text) if self.mood == "nan" else text
+        return scanner_text({0: True}, (), **tasks)
+
+
+@contextmanager
+def lying() -> Iterator[Liar]:
+    """One that listens, until the end of the `with` block."""
+    liar = Liar()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            liar.answer(self)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    servers = [ThreadingHTTPServer((liar.address, port), Handler) for port in (METRICS_PORT, HORIZONS_PORT)]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield liar
+    for server in servers:
+        server.shutdown()
+        server.server_close()

@@ -12,7 +12,7 @@ import yaml
 
 from tests.cluster.harness.resources import apply
 from tests.cluster.harness.waiting import eventually
-from tests.exposition import samples
+from tests.exposition import total
 from tests.processes import Process
 
 if TYPE_CHECKING:
@@ -66,24 +66,27 @@ class Operator:
 
     @classmethod
     def start(
-        cls, kubeconfig: Path, namespace: str, *args: str, everywhere: bool = False, **env: str
+        cls,
+        kubeconfig: Path,
+        namespace: str,
+        *args: str,
+        everywhere: bool = False,
+        fork: bool = False,
+        **env: str,
     ) -> Operator:
         """Start it, serving one namespace or all; up when it answers probes, which is before it leads."""
-        argv = _command(namespace, *args, everywhere=everywhere)
-        return cls.of(Process.start(*argv, env=_environment(kubeconfig, env)))
-
-    @classmethod
-    def fork(
-        cls, kubeconfig: Path, namespace: str, *args: str, everywhere: bool = False, **env: str
-    ) -> Operator:
-        """The same without the second of a core that its imports take; for tests that have the fixture `forks`."""
-        argv = _command(namespace, *args, everywhere=everywhere)
-        return cls.of(Process.quick(*argv, env=_environment(kubeconfig, env)))
-
-    @classmethod
-    def of(cls, process: Process) -> Operator:
+        scope = () if everywhere else ("--namespace", namespace)
+        usual = ("--worker-image=delayq-worker:test", "--port=0", "--log-format=console")
+        argv = (COMMAND, *usual, *scope, "--lease-namespace", namespace, *args)
+        begin = Process.quick if fork else Process.start
+        process = begin(*argv, env={"KUBECONFIG": str(kubeconfig), "POD_NAME": "", **env})
         line = process.wait_line(r"started .*port=\d+")
         return cls(process, int(line.rpartition("port=")[2]))
+
+    @classmethod
+    def fork(cls, *args: Any, **more: Any) -> Operator:  # noqa: ANN401  as `start` takes them
+        """The same without the second of a core that its imports take; for tests that have the fixture `forks`."""
+        return cls.start(*args, fork=True, **more)
 
     def wait_ready(self, *, timeout_s: float = 60) -> Operator:
         """Until it leads and has seen everything."""
@@ -94,19 +97,7 @@ class Operator:
     def metric(self, name: str, /, **labels: str) -> float:
         """The sum of a metric over all label values but those given; 0 when it has no sample."""
         body = self.process.wait_http(f"http://127.0.0.1:{self.port}/metrics").decode()
-        return sum(
-            value for found, has, value in samples(body) if found == name and labels.items() <= has.items()
-        )
-
-
-def _command(namespace: str, *args: str, everywhere: bool) -> list[str]:
-    scope = () if everywhere else ("--namespace", namespace)
-    usual = ("--worker-image=delayq-worker:test", "--port=0", "--log-format=console")
-    return [COMMAND, *usual, *scope, "--lease-namespace", namespace, *args]
-
-
-def _environment(kubeconfig: Path, more: dict[str, str]) -> dict[str, str]:
-    return {"KUBECONFIG": str(kubeconfig), "POD_NAME": "", **more}
+        return total(body, name, labels)
 
 
 def queue(name: str = "orders", **spec: object) -> dict[str, Any]:

@@ -39,6 +39,8 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
 ) -> None:
     """Without Redis the DelayQueue says so, and restarts no pod; with Redis back it is ready again.
 
+    More shards and then fewer take the tasks with them: scanners are replaced, and workers never.
+
     With deletionPolicy Delete it goes when its keys are gone from Redis, and nothing else's are. While the Job that
     erases them cannot reach Redis, the DelayQueue says so, long before the Job gives up. Deleted in the foreground, it
     goes after its children; the Job is none.
@@ -55,6 +57,14 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
     with SyncClient(redis.url, queue="orders") as client:
         for number in range(50):
             client.schedule({"n": number}, delay_ms=3_600_000)
+        for shards in (4, 2):
+            world.edit(shards=shards)
+            eventually(lambda count=shards: moved(world, count), timeout_s=120, what=f"{shards} shards")  # type: ignore[misc]
+            assert "resharding" not in world.queue()["status"]
+            assert client.counts().waiting == 50
+    assert world.events("ReshardingStarted")
+    assert world.events("ReshardingComplete")
+    assert (world.revisions("scanner"), world.revisions("worker")) == (3, 1)
     with redis.client() as connection:
         connection.set("somebody:else", "1")
         assert connection.dbsize() > 1
@@ -69,3 +79,8 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
         # What says for a week that the queue was erased is no key of a queue.
         assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == ["somebody:else"]
     eventually(lambda: not world.items("jobs", labelSelector=f"{names.COMPONENT_LABEL}=erase"))
+
+
+def moved(world: World, shards: int) -> bool:
+    told = world.until("ReshardingComplete", "True", timeout_s=120)["message"]
+    return bool(told == f"Tasks are in {shards} shards.")

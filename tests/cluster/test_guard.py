@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -32,91 +31,67 @@ async def handle(task, connection):
 """
 
 
-def secret(world: World, name: str, **data: str) -> None:
-    world.make("secrets", {"metadata": {"name": name}, "stringData": data})
-
-
-@dataclass
-class Shop:
-    """A DelayQueue whose handler writes to the database of its guard."""
-
-    world: World
-    redis: RedisServer
-    database: Postgres
-
-    def open(self, **spec: Any) -> None:  # noqa: ANN401  parts of a document
-        world = self.world
-        secret(world, "shop-db", url=self.database.url())
-        self.document = queue_with_code(
-            *(world.cluster, world.namespace, self.redis, HANDLER),
-            guard=GUARD,
-            scanner={"replicas": 1},
-            worker={"concurrency": 2},
-            **spec,
-        )
-        world.make(names.PLURAL, self.document)
-
-    def init(self) -> None:
-        """Make the tables: delayq's, and the shop's."""
-        assert delayq("guard", "init", "--database", self.database.url()).wait(timeout_s=60) == 0
-        self.database.sql("CREATE TABLE payments (task text)")
-
-    def schedule(self, tasks: int) -> set[str]:
-        with SyncClient(self.redis.url, queue=parse(self.document).queue) as client:
-            return {client.schedule({}, delay_ms=0).id for _ in range(tasks)}
-
-    def paid(self) -> list[str]:
-        return sorted(task for (task,) in self.database.sql("SELECT task FROM payments"))
-
-    def until_paid(self, ids: set[str]) -> None:
-        """Each once: a second time would be a row more."""
-        eventually(lambda: self.paid() == sorted(ids), timeout_s=60, what="all tasks took effect, once")
-
-    def kept(self) -> bool:
-        """Whether the number of workers is said to be the one there is, whatever the work asks for."""
-        told = self.world.until("ScalingActive", "False", "GuardUnreachable")["message"]
-        workers = int(self.world.get("deployments", "orders-worker")["spec"]["replicas"])
-        assert told.startswith(f"{workers} worker"), (told, workers)
-        return "kept: two or more workers run and none can use the guard" in told
-
-
 @pytest.fixture
-def shop(world: World, redis: RedisServer, tmp_path: Path) -> Iterator[Shop]:
+def database(tmp_path: Path) -> Iterator[Postgres]:
     database = Postgres.start(tmp_path / "database")
-    yield Shop(world, redis, database)
+    yield database
     database.kill()
 
 
+def kept(world: World) -> bool:
+    """Whether the number of workers is said to be the one there is, whatever the work asks for."""
+    told = world.until("ScalingActive", "False", "GuardUnreachable")["message"]
+    workers = int(world.get("deployments", "orders-worker")["spec"]["replicas"])
+    assert told.startswith(f"{workers} worker"), (told, workers)
+    return "kept: two or more workers run and none can use the guard" in told
+
+
 @pytest.mark.usefixtures("process_node")
-def test_a_guard_that_is_away_is_told_and_nothing_runs_or_is_scaled_until_it_is_back(shop: Shop) -> None:
+def test_a_guard_that_is_away_is_told_and_nothing_runs_or_is_scaled_until_it_is_back(
+    world: World, redis: RedisServer, database: Postgres
+) -> None:
     """From a table that was not made, to a database that dies under load and returns: every task takes effect once."""
-    world = shop.world
-    shop.open(autoscaling={"minReplicas": 2, "maxReplicas": 4})  # one alone would not be believed
+    world.make("secrets", {"metadata": {"name": "shop-db"}, "stringData": {"url": database.url()}})
+    document = queue_with_code(
+        *(world.cluster, world.namespace, redis, HANDLER),
+        guard=GUARD,
+        scanner={"replicas": 1},
+        worker={"concurrency": 2},
+        autoscaling={"minReplicas": 2, "maxReplicas": 4},  # one alone would not be believed
+    )
+    world.make(names.PLURAL, document)
 
     def of_both(kind: str, reason: str) -> str:
         told = str(world.until(kind, "False", reason, timeout_s=60)["message"])
         return told if told.startswith("0 of 2 workers can use the guard") else ""
 
+    def paid() -> bool:
+        """Each task once: a second time would be a row more."""
+        return sorted(task for (task,) in database.sql("SELECT task FROM payments")) == sorted(ids)
+
     told = eventually(lambda: of_both("GuardAvailable", "Unreachable"), timeout_s=60)
     assert "Secret shop-db" in told
     assert eventually(lambda: of_both("Ready", "GuardUnreachable")) == told
-    shop.init()
+    assert delayq("guard", "init", "--database", database.url()).wait(timeout_s=60) == 0
+    database.sql("CREATE TABLE payments (task text)")
     world.until("GuardAvailable", "True", "Connected", timeout_s=40)
     world.event("GuardAvailable")
     world.until("Ready", "True", timeout_s=60)
     world.until("ScalingActive", "True", "ValidMetricFound", timeout_s=60)
-    first = shop.schedule(3)
-    shop.until_paid(first)
-
-    shop.database.kill()
-    world.until("GuardAvailable", "False", "Unreachable", timeout_s=60)
-    world.event("GuardUnavailable", "Secret shop-db")
-    world.until("Ready", "False", "GuardUnreachable")
-    second = shop.schedule(400)  # enough for all four, if anybody decided
+    with SyncClient(redis.url, queue=parse(document).queue) as client:
+        ids = [client.schedule({}, delay_ms=0).id for _ in range(3)]
+        eventually(paid, timeout_s=60, what="all tasks took effect, once")
+        database.kill()
+        world.until("GuardAvailable", "False", "Unreachable", timeout_s=60)
+        world.event("GuardUnavailable", "Secret shop-db")
+        world.until("Ready", "False", "GuardUnreachable")
+        ids += [
+            client.schedule({}, delay_ms=0).id for _ in range(400)
+        ]  # enough for all four, if anybody decided
     world.until("ObjectiveMet", "False", "GuardUnreachable", timeout_s=60)
-    eventually(shop.kept, what="the number of workers is kept, and told")
+    eventually(lambda: kept(world), what="the number of workers is kept, and told")
 
-    shop.database.restart()
+    database.restart()
     world.until("GuardAvailable", "True", timeout_s=40)
-    shop.until_paid(first | second)
+    eventually(paid, timeout_s=60, what="all tasks took effect, once")
     world.until("Ready", "True", timeout_s=60)

@@ -9,16 +9,12 @@ import pytest
 from delayq import SyncClient
 from delayq_operator.base import names
 
-from tests.cluster.harness.node import ProcessNode
-from tests.cluster.harness.resources import delete_namespace, make_namespace
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import condition
-from tests.cluster.world import World
 from tests.servers import PASSWORD, USER
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from tests.cluster.world import World
     from tests.servers import RedisServer
 
 DELETE: Final = {"deletionPolicy": "Delete"}
@@ -65,30 +61,6 @@ def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(world: World, 
         world.delete(names.PLURAL, "orders")
         eventually(lambda: not world.there(names.PLURAL, "orders2"), timeout_s=90, what="orders2 is erased")
         assert client.get("shared") is None
-
-
-def test_a_delayqueue_of_another_namespace_is_found_and_not_named(
-    world: World, redis: RedisServer, tmp_path: Path
-) -> None:
-    """Neither sees the name of the other, and the Job that erases refuses by itself: here nobody warns the operator."""
-    bank = World(world.cluster, world.operator, f"{world.namespace}-bank")
-    make_namespace(world.cluster, bank.namespace)
-    nodes = [ProcessNode(each.cluster, each.namespace, tmp_path / each.namespace) for each in (world, bank)]
-    with nodes[0], nodes[1]:
-        world.create(**shared(world, redis, **DELETE))
-        world.until("BackendAvailable", "True", timeout_s=40)
-        bank.create(**shared(bank, redis))
-        for each, other in ((world, bank), (bank, world)):
-            said = told(each, "QueueConflict", "a DelayQueue of another namespace or cluster")
-            assert f"{other.namespace}/" not in said.replace(f"{each.namespace}/", "")
-        world.edit(scanner={"replicas": 0})
-        eventually(lambda: condition(world.queue(), "Degraded")["reason"] != "QueueConflict", timeout_s=40)
-        world.delete(names.PLURAL, "orders")
-        eventually(lambda: world.there(*JOB), what="the Job")
-        told(world, "EraseFailed", "the same tasks belong to a DelayQueue of another namespace or cluster")
-        bank.delete(names.PLURAL, "orders")
-        eventually(partial(gone, world), timeout_s=90, what="it is erased")
-    delete_namespace(world.cluster, bank.namespace)
 
 
 def gone(world: World) -> bool:

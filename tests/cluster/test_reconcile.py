@@ -132,18 +132,3 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
         world.delete("deployments", f"{name}-worker")
         world.until("Degraded", "False", "AsExpected", name=name)
         assert world.there("deployments", f"{name}-worker")
-
-
-UNMOUNTED: Final = {"name": "worker", "volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
-
-
-def test_a_template_that_the_api_server_does_not_take_is_told_in_its_words(world: World) -> None:
-    """Everything else is applied; an edit puts it right."""
-    world.create(worker={"template": {"spec": {"containers": [UNMOUNTED]}}})
-    told = world.until("Degraded", "True", "ApplyFailed")["message"]
-    assert 'volumeMounts[2].name: Not found: "cache"' in told, told
-    assert "Deployment orders-worker" in told
-    assert world.there("cronjobs", "orders-reaper")
-    world.edit(worker={"template": None})
-    world.until("Degraded", "False")
-    assert world.there("deployments", "orders-worker")

@@ -91,19 +91,3 @@ def restarted(world: World) -> str | None:
     metadata = world.get("deployments", "orders-worker")["spec"]["template"]["metadata"]
     found: str | None = metadata["annotations"].get("kubectl.kubernetes.io/restartedAt")
     return found
-
-
-def test_annotations_for_a_controller_that_restarts_pods_come_and_go(world: World) -> None:
-    """They are on the Deployment and on the CronJob, where such a controller looks, and replace no pod."""
-    ours = {"reloader.example/auto": "true"}
-    world.start(worker={"annotations": ours}, reaper={"annotations": ours})
-    for plural, name in (("deployments", "orders-worker"), ("cronjobs", "orders-reaper")):
-        assert world.get(plural, name)["metadata"]["annotations"].items() >= ours.items()
-    assert (
-        "reloader.example/auto" not in world.get("deployments", "orders-scanner")["metadata"]["annotations"]
-    )
-    world.edit(worker={"annotations": None}, reaper={"annotations": None})
-    world.settle()
-    for plural, name in (("deployments", "orders-worker"), ("cronjobs", "orders-reaper")):
-        assert ours.keys().isdisjoint(world.get(plural, name)["metadata"]["annotations"])
-    assert world.revisions("worker") == 1

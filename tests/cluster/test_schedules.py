@@ -109,12 +109,20 @@ def scanners(process_node: ProcessNode) -> list[int]:
 def test_a_schedule_runs_through_edits_deaths_of_scanners_and_the_deletion_of_its_queue(
     process_node: ProcessNode, world: World, redis: RedisServer
 ) -> None:
-    """The schedule is there before its queue. The queue goes, with its tasks kept, and comes back."""
-    make(world, "poll", **POLL)
-    until(world, "poll", "Ready False QueueNotFound")
+    """The schedule is there before its queue. The queue goes, with its tasks kept, and comes back.
+
+    One that is deleted before its queue exists, or while it does not, leaves nothing.
+    """
+    for name in ("poll", "early"):
+        make(world, name, **POLL)
+        until(world, name, "Ready False QueueNotFound")
+    world.delete(PLURAL, "early")
+    eventually(lambda: not world.there(PLURAL, "early"), what="nothing holds it")
     orders = document(world, redis, schedules={})
     world.make(names.PLURAL, orders)
     status = until(world, "poll", "Ready True Scheduled")
+    make(world, "gone", everySeconds=60, task={"payload": "1"})
+    eventually(lambda: waiting(redis, "gone") > 9, what="occurrences")
     assert len(status["nextTimes"]) == 5
     found = {each["type"]: each["reason"] for each in status["conditions"]}
     assert found == {"Accepted": "Valid", "Ready": "Scheduled", "Suspended": "NotSuspended"}
@@ -130,9 +138,14 @@ def test_a_schedule_runs_through_edits_deaths_of_scanners_and_the_deletion_of_it
         until_ran(redis, "poll", 3)
         world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
         eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=60, what="the queue is gone")
-        until(world, "poll", "Ready False QueueNotFound")
+        for name in ("poll", "gone"):
+            until(world, name, "Ready False QueueNotFound")
+        world.delete(PLURAL, "gone")
+        eventually(lambda: not world.there(PLURAL, "gone"), what="nothing holds it")
         world.make(names.PLURAL, orders)
         until(world, "poll", "Ready True Scheduled")
+    eventually(lambda: recorded(redis) == ["poll"], timeout_s=60, what="its record is gone")
+    assert waiting(redis, "gone") == 0
     eventually(lambda: world.get(PLURAL, "poll")["status"].get("lastRun"), timeout_s=40, what="the last run")
     last = world.get(PLURAL, "poll")["status"]["lastRun"]
     assert last.keys() == {"nominalTime", "startTime", "latenessMilliseconds"}
@@ -151,24 +164,19 @@ def test_suspending_and_deleting_remove_what_was_created_ahead(
         make(world, name, everySeconds=60, startTime="2026-01-01T00:00:00Z", task={"payload": f'"{name}"'})
         until(world, name, "Ready True Scheduled")
 
-    def waiting(name: str) -> int:
-        with SyncClient(redis.url, queue="orders") as client:
-            return client.count_many(tag=f"@{name}").tasks
+    def several(*of: str) -> bool:
+        return all(waiting(redis, name) > 9 for name in of)
 
-    def several(name: str) -> bool:
-        return waiting(name) > 9
-
-    for name in ("hourly", "daily", "unseen"):
-        eventually(partial(several, name), what=f"occurrences of {name}")
+    eventually(partial(several, "hourly", "daily", "unseen"), what="occurrences of each")
     edit(world, "hourly", suspend=True)
     status = until(world, "hourly", "Suspended True SuspendRequested")
     assert status["nextTimes"] == []
-    assert waiting("hourly") == 0
+    assert waiting(redis, "hourly") == 0
     edit(world, "hourly", suspend=False)
     until(world, "hourly", "Suspended False NotSuspended")
     eventually(partial(several, "hourly"), what="they are created again")
     world.delete(PLURAL, "daily")
-    eventually(lambda: waiting("daily") == 0, what="none is left")
+    eventually(lambda: waiting(redis, "daily") == 0, what="none is left")
     assert eventually(lambda: events(world, "daily", "Deleted"), what="the event")[0].startswith(
         "deleted; removed "
     )
@@ -178,7 +186,9 @@ def test_suspending_and_deleting_remove_what_was_created_ahead(
     world.delete(PLURAL, "unseen")
     world.delete(PLURAL, "hourly")
     world.patch(names.PLURAL, "orders", {"spec": {"scanner": {"replicas": 1}}})
-    eventually(lambda: waiting("unseen") + waiting("hourly") == 0, timeout_s=60, what="none is left")
+    eventually(
+        lambda: waiting(redis, "unseen") + waiting(redis, "hourly") == 0, timeout_s=60, what="none is left"
+    )
 
 
 def test_what_is_wrong_is_told(
@@ -277,32 +287,6 @@ def with_token(process_node: ProcessNode) -> list[Container]:
         if container.process is not None and not container.finished
         if any(each["name"] == token.VOLUME for each in container.spec["volumeMounts"])
     ]
-
-
-def test_a_schedule_that_is_deleted_while_its_queue_does_not_exist_leaves_nothing(
-    process_node: ProcessNode,  # noqa: ARG001 -- runs the pods
-    world: World,
-    redis: RedisServer,
-) -> None:
-    """Neither one that has never seen a queue, nor one whose queue went with its tasks kept, and comes back."""
-    make(world, "early", **POLL)
-    until(world, "early", "Accepted False QueueNotFound")
-    world.delete(PLURAL, "early")
-    eventually(lambda: not world.there(PLURAL, "early"), what="nothing holds it")
-    orders = document(world, redis, schedules={})
-    world.make(names.PLURAL, orders)
-    make(world, "gone", everySeconds=60, task={"payload": "1"})
-    until(world, "gone", "Ready True Scheduled")
-    eventually(lambda: waiting(redis, "gone") > 9, what="occurrences")
-    world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
-    eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=60, what="the queue is gone")
-    until(world, "gone", "Accepted False QueueNotFound")
-    assert recorded(redis) == ["gone"]  # with the tasks of the queue, which are retained
-    world.delete(PLURAL, "gone")
-    eventually(lambda: not world.there(PLURAL, "gone"), what="nothing holds it")
-    world.make(names.PLURAL, orders)
-    eventually(lambda: not recorded(redis), timeout_s=60, what="its record is gone")
-    assert waiting(redis, "gone") == 0
 
 
 def test_the_page_shows_what_the_commands_say(world: World) -> None:

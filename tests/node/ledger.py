@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.node.recorder import LEDGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from redis import Redis
-
-MAX_ATTEMPTS = 3
 
 
 class Entry(NamedTuple):
@@ -25,19 +23,18 @@ class Entry(NamedTuple):
     attempt: int
     due_ms: int
     pod: str
-    version: str
     at_ms: int
 
 
 def entries(redis: Redis) -> list[Entry]:
     """All that handlers wrote so far, in the order it happened."""
     lines: Any = redis.lrange(LEDGER, 0, -1)
-    return [_entry(line) for line in lines]
+    return [_entry(*line.split()) for line in lines]
 
 
-def _entry(line: str) -> Entry:
-    event, task, token, attempt, due_ms, pod, version, at_ms = line.split()
-    return Entry(event, task, int(token), int(attempt), int(due_ms), pod, version, int(at_ms))
+def _entry(event: str, task: str, token: str, attempt: str, *more: str) -> Entry:
+    due_ms, pod, at_ms = more
+    return Entry(event, task, int(token), int(attempt), int(due_ms), pod, int(at_ms))
 
 
 def of(event: str, ledger: Iterable[Entry]) -> dict[str, list[Entry]]:
@@ -49,22 +46,11 @@ def of(event: str, ledger: Iterable[Entry]) -> dict[str, list[Entry]]:
     return found
 
 
-def failures(payload: Mapping[str, Any] | None) -> int:
-    """How many attempts of a task fail by themselves."""
-    match payload or {}:
-        case {"do": "fail", "times": int(times)}:
-            return times
-        case {"do": "fail"}:
-            return MAX_ATTEMPTS
-        case _:
-            return 0
-
-
 def check_task(runs: list[Entry], *, charged: int, task: str) -> None:
     """Never early, a greater token each time, and an attempt charged as often as expected.
 
-    An attempt stays the same when the run before was handed back, and is the next after a failure or a crash. The
-    last failure of a dead letter has no run after it, so it is not among `charged`.
+    An attempt stays the same when the run before was handed back, and is the next after a crash. The last crash of a
+    dead letter has no run after it, so it is not among `charged`.
     """
     early = [run for run in runs if run.at_ms < run.due_ms]
     assert not early, f"{task} started early: {early}"

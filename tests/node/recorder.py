@@ -39,8 +39,7 @@ def redis() -> Redis:
 
 
 async def note(event: str, task: Task) -> None:
-    who = f"{os.environ['HOSTNAME']} {os.environ.get('VERSION', '1')}"
-    line = f"{event} {task.id} {task.token} {task.attempt} {task.due_ms} {who}"
+    line = f"{event} {task.id} {task.token} {task.attempt} {task.due_ms} {os.environ['HOSTNAME']}"
     written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiting.append((line, written))
     if not writers:
@@ -89,11 +88,6 @@ async def sleep(_task: Task, *, seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def fail(task: Task, *, times: int = 1_000_000) -> None:
-    if task.attempt <= times:
-        raise ValueError(f"attempt {task.attempt} fails as it should")
-
-
 async def bury(_task: Task) -> None:
     raise Bury("never to succeed")
 
@@ -131,5 +125,5 @@ async def devour(_task: Task) -> None:
 
 
 ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
-    each.__name__: each for each in (nothing, sleep, fail, bury, hold, deaf, devour)
+    each.__name__: each for each in (nothing, sleep, bury, hold, deaf, devour)
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.cluster.harness.resources import found, make_namespace
 from tests.cluster.harness.waiting import eventually
-from tests.exposition import samples
+from tests.exposition import total
 from tests.offline.chart import CHART, NAMESPACE, RELEASE
 
 if TYPE_CHECKING:
@@ -95,15 +95,7 @@ class Release:
         """The sum of one of the operator's metrics over all label values but those given; 0 without a sample."""
         url = f"http://{self.pod['status']['podIP']}:{PORT}/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:
-            body = answer.read().decode()
-        return sum(
-            value for sample, has, value in samples(body) if sample == name and labels.items() <= has.items()
-        )
-
-    def logs(self) -> str:
-        """What the operator has said since it started."""
-        pod = self.pod["metadata"]["name"]
-        return self.node.cluster.kubectl("logs", f"--namespace={NAMESPACE}", pod).stdout
+            return total(answer.read().decode(), name, labels)
 
 
 def _image(name: str) -> dict[str, str]:

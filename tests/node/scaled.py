@@ -90,12 +90,6 @@ class Scaled:
 
     # --- Tasks.
 
-    @property
-    def now_ms(self) -> int:
-        """Redis' clock."""
-        seconds, micros = self.world.connection.time()
-        return int(seconds) * 1000 + int(micros) // 1000
-
     def schedule_at(self, due_ms: int, tasks: dict[str, Payload]) -> None:
         """Schedule tasks that all fall due at one instant."""
         new = [NewTask(payload, due_ms=due_ms, task_id=task_id) for task_id, payload in tasks.items()]

@@ -22,11 +22,6 @@ def name(pod: Object) -> str:
     return str(pod["metadata"]["name"])
 
 
-def now_ms(world: NodeWorld) -> int:
-    seconds, micros = world.connection.time()
-    return int(seconds) * 1000 + int(micros) // 1000
-
-
 def fill(world: NodeWorld, count: int) -> list[Entry]:
     """Have this many handlers run, on all workers; returns their starts."""
     tasks: dict[str, Payload] = {f"held-{nth}": {"do": "hold"} for nth in range(count)}
@@ -40,7 +35,7 @@ def test_what_a_killed_worker_held_runs_elsewhere_after_the_lease(world: NodeWor
     victim, _ = world.wait_running(2)
     lost = {entry.id for entry in fill(world, 30) if entry.pod == name(victim)}
     assert lost
-    killed_ms = now_ms(world)
+    killed_ms = world.now_ms
     os.kill(world.pid(victim), signal.SIGKILL)
     world.event("PodsFailing", name(victim), "killed by SIGKILL")
     again = world.wait_entries("start", lost, nth=2)

@@ -11,16 +11,16 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import tarfile
 import termios
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.plugin import Plugin
@@ -53,7 +53,7 @@ def handle(task):
 def ready(node: Node, operator: Release) -> Iterator[NodeWorld]:
     """A queue that works, with tasks that wait: 30 due in an hour, one held by a worker. Tests share it."""
     with NodeWorld.made(node, operator) as world:
-        world.begin(worker={"replicas": 1})
+        world.begin(worker={"replicas": 1}, schedules={})
         world.schedule({f"t{nth}": None for nth in range(30)}, lambda: HOUR_MS)
         world.schedule({"held": {"do": "hold"}})
         world.wait_entries("start", ["held"])
@@ -87,17 +87,16 @@ def test_files_that_a_command_reads_and_writes_are_of_this_machine(
     with ready.client as client:
         before = client.counts().waiting
     dq.out("schedule", "orders", "-", "--id=piped", "--in=2h", text='"from stdin"')
-    (tmp_path / "payload.json").write_text('"from a file"')
-    dq.out("schedule", "orders", f"@{tmp_path}/payload.json", "--id=filed", "--in=2h")
     (tmp_path / "many.jsonl").write_text('{"payload": 1, "in": "2h"}\n{"payload": 2, "in": "2h"}\n')
     assert dq.out("schedule", "orders", "--many", f"{tmp_path}/many.jsonl") == "scheduled 2 tasks\n"
     with ready.client as client:
-        stored = [client.get(name) for name in ("piped", "filed")]
-        assert [json.loads(each.body) for each in stored if each] == ["from stdin", "from a file"]
-        assert client.counts().waiting == before + 4
-    done = dq.run("schedule", "orders", "1", "--id", "filed")
+        piped = client.get("piped")
+        assert piped
+        assert json.loads(piped.body) == "from stdin"
+        assert client.counts().waiting == before + 3
+    done = dq.run("schedule", "orders", "1", "--id", "piped")
     assert (done.returncode, done.stdout) == (5, "")
-    assert done.stderr == "error: task filed exists already\nhint:  --if-exists keep, or replace\n"
+    assert done.stderr == "error: task piped exists already\nhint:  --if-exists keep, or replace\n"
     ready.schedule({"dead": {"do": "bury"}})
     eventually(lambda: "dead" in ready.snapshot.dlq, what="it is dead")
     file = tmp_path / "dead.jsonl"
@@ -107,51 +106,47 @@ def test_files_that_a_command_reads_and_writes_are_of_this_machine(
     assert dq.out("dlq", "purge", "orders", "--all", "--yes") == "purged 1 dead letter\n"
 
 
-def test_lines_of_a_loop_are_left_to_the_loop(dq: Plugin, ready: NodeWorld) -> None:
-    """A command that reads nothing eats nothing: `while read id; do kubectl dq task get orders $id; done`."""
-    script = 'while read id; do "$DQ" -n "$NS" task get orders "$id" -o json; done'
-    env = os.environ | {
-        "DQ": dq.script(),
-        "NS": dq.namespace,
-        "KUBECTL": dq.kubectl,
-        "KUBECONFIG": str(ready.cluster.kubeconfig),
-    }
-    done = subprocess.run(
-        ["bash", "-c", script],
-        input="t0\nt1\nt2\n",
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=60,
-        check=True,
+def test_a_command_that_reads_nothing_eats_nothing(dq: Plugin, tmp_path: Path) -> None:
+    """So lines of a loop are left to the loop: `while read id; do kubectl dq task get orders $id; done`."""
+    (tmp_path / "lines").write_text("t1\nt2\n")
+    with (
+        (tmp_path / "lines").open() as lines,
+        dq.started("task", "get", "orders", "t0", stdin=lines) as child,
+    ):
+        assert "t0" in child.communicate(timeout=60)[0]
+        assert lines.read() == "t1\nt2\n"
+
+
+def test_a_schedule_is_watched_with_the_token_that_the_kubelet_mounts(dq: Plugin, ready: NodeWorld) -> None:
+    kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
+    spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "suspend": True}
+    ready.make(names.DELAY_SCHEDULE.plural, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
+    told = (
+        "wait",
+        f"--namespace={ready.namespace}",
+        "--for=condition=Suspended",
+        "dsched/hourly",
+        "--timeout=60s",
     )
-    assert re.findall(r'"id": "(t\d)"', done.stdout) == ["t0", "t1", "t2"]
+    ready.cluster.kubectl(*told)
+    [made] = dq.out("schedules", "run", "orders", "hourly").splitlines()
+    ready.wait_entries("start", [made])
+    assert "hourly" in dq.out("schedules", "list", "orders")
 
 
-def test_ctrl_c_ends_what_goes_on(dq: Plugin, ready: NodeWorld) -> None:
+def test_ctrl_c_ends_what_goes_on(dq: Plugin) -> None:
     """In a pipe: 130, and nothing is left in the pod."""
-    with watched(dq) as watching:
-        assert any("stdin_watchdog top" in line for line in processes("stdin_watchdog top")), (
-            "it runs in the pod"
-        )
-        os.killpg(watching.pid, signal.SIGINT)
-        assert watching.wait(20) == 130
-    assert ready.namespace
-    eventually(lambda: not processes("stdin_watchdog top"), what="it has ended in the pod, too")
-
-
-@contextmanager
-def watched(dq: Plugin) -> Iterator[subprocess.Popen[str]]:
-    """A command that goes on, once it has said something."""
     with dq.started("top", "orders", "-o", "json", "--interval=200ms") as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline().startswith("{")
-        yield watching
+        assert processes("stdin_watchdog top"), "it runs in the pod"
+        os.killpg(watching.pid, signal.SIGINT)
+        assert watching.wait(20) == 130
+    eventually(lambda: not processes("stdin_watchdog top"), what="it has ended in the pod, too")
 
 
-def test_on_a_terminal_it_is_a_terminal_there_too(dq: Plugin, ready: NodeWorld) -> None:
+def test_on_a_terminal_it_is_a_terminal_there_too(dq: Plugin) -> None:
     """`top` draws, takes a key, and ends with it; Ctrl-C goes through as 130."""
-    assert ready.namespace
     screen = on_a_terminal(dq, "top", "orders", keys=b"q", code=0)
     assert b"\x1b[" in screen, "it is drawn, not printed"
     on_a_terminal(dq, "top", "orders", keys=b"\x03", code=130)
@@ -179,9 +174,7 @@ def on_a_terminal(dq: Plugin, *args: str, keys: bytes, code: int) -> bytes:
 def test_the_doctor_looks_from_a_pod_that_is_not_ready(own: Plugin, world: NodeWorld, tmp_path: Path) -> None:
     """Redis cannot be reached, so no scanner is ready: that is when one asks."""
     world.begin(wait="", redis={"standalone": {"host": "10.255.255.1"}}, worker={"replicas": 0})
-    eventually(
-        lambda: any(is_running(pod) for pod in world.pods("scanner")), timeout_s=60, what="a scanner runs"
-    )
+    eventually(lambda: any(map(is_running, world.pods("scanner"))), timeout_s=60, what="a scanner runs")
     done = own.run("doctor", "orders")
     assert done.returncode == 4, done.stderr
     assert "✗ connect" in done.stdout
@@ -216,7 +209,8 @@ def test_a_report_has_what_helps_and_no_secret(own: Plugin, world: NodeWorld, tm
     everything = world.kubectl("get", "delayqueues,pods,secrets", "-o", "json") + log(world, pod)
     assert [each for each in PLANTED if each not in everything] == []
     os.kill(world.pid(pod), signal.SIGKILL)
-    eventually(lambda: restarted(world), timeout_s=60, what="the container is started again")
+    name = pod["metadata"]["name"]
+    eventually(lambda: world.restarts(name), timeout_s=60, what="the container is started again")
     world.wait_running(1)
 
     file = tmp_path / "report.tar.gz"
@@ -226,7 +220,6 @@ def test_a_report_has_what_helps_and_no_secret(own: Plugin, world: NodeWorld, tm
     files = unpacked(file)
     assert done.stdout == f"wrote {file}: {len(files)} files, without secrets; read it before you send it\n"
     assert planted(files) == []
-    name = pod["metadata"]["name"]
     previous = files[f"pods/{name}/worker.previous.log"]
     assert '"event": "handler_failed"' in previous
     assert '"error": "ValueError: <left out>"' in previous
@@ -275,11 +268,6 @@ def needs_no_right_to_read_secrets(world: NodeWorld, file: Path) -> None:
 
 def log(world: NodeWorld, pod: dict[str, Any]) -> str:
     return world.kubectl("logs", pod["metadata"]["name"], "--container=worker")
-
-
-def restarted(world: NodeWorld) -> bool:
-    (pod,) = world.pods("worker")
-    return bool(pod["status"]["containerStatuses"][0]["restartCount"])
 
 
 def unpacked(path: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ def test_a_rotated_password_is_taken_up_by_the_pods_that_are_there(world: NodeWo
     redis: Any = world.connection
     redis.execute_command("ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
     world.make("secrets", {"metadata": {"name": "login"}, "stringData": {"user": "app", "password": "first"}})
-    world.begin(redis={"auth": LOGIN})
+    world.begin(redis={"auth": LOGIN}, objective={"latenessMilliseconds": 60_000})
     stream(world, 2000)
     redis.execute_command("ACL", "SETUSER", "app", ">second")
     world.patch("secrets", "login", {"stringData": {"password": "second"}})
@@ -41,6 +41,7 @@ def test_a_rotated_password_is_taken_up_by_the_pods_that_are_there(world: NodeWo
     stream(world, 100, "late")
     world.account()
     world.until("BackendAvailable", "True")
+    world.until("ObjectiveMet", "True")
     assert (world.revisions("scanner"), world.revisions()) == (1, 1)
 
 

@@ -24,8 +24,12 @@ class Proxy:
     forgotten: set[socket.socket] = field(default_factory=set)
 
     @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+    @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.listener.getsockname()[1]}/0"
+        return f"redis://127.0.0.1:{self.port}/0"
 
     def serve(self) -> None:
         with suppress(OSError):
@@ -46,6 +50,8 @@ class Proxy:
     def _answers(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
             while data := server.recv(1 << 16):
+                if server in self.forgotten:
+                    continue
                 if self.drop > 0:
                     self.drop -= 1
                     self.dropped += 1
@@ -56,6 +62,11 @@ class Proxy:
     def forget(self) -> None:
         """As a firewall does: nothing gets through on these connections any more, and nobody closes them."""
         self.forgotten.update(self.sockets)
+
+    def cut(self) -> None:
+        """End all connections; new ones are passed on."""
+        for each in list(self.sockets):
+            _shut(each)
 
     def close(self) -> None:
         # Shutting down, and not only closing, wakes the threads that wait in accept() and recv().

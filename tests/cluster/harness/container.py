@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
-
-from tests.cluster.harness.probe import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +23,34 @@ PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 
 def stamp() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+class Probe:
+    """One probe, asked by HTTP as the kubelet asks it: `passed` is None until enough answers in a row agreed."""
+
+    def __init__(self, spec: Object, container: Object, address: str, now: float) -> None:
+        get, ports = spec["httpGet"], container.get("ports", ())
+        named = {item["name"]: item["containerPort"] for item in ports if "name" in item}
+        self._url = f"http://{address}:{named.get(get['port'], get['port'])}{get.get('path', '/')}"
+        self._spec, self._due = spec, now + spec.get("initialDelaySeconds", 0)
+        self._streak = 0  # of good answers, or below 0 of bad ones
+        self.passed: bool | None = None
+
+    def step(self, now: float) -> None:
+        """Ask when it is time to."""
+        if now < self._due:
+            return
+        self._due = now + self._spec.get("periodSeconds", 10)
+        good = self._ask(self._spec.get("timeoutSeconds", 1))
+        self._streak = max(self._streak, 0) + 1 if good else min(self._streak, 0) - 1
+        needed = self._spec.get("successThreshold", 1) if good else self._spec.get("failureThreshold", 3)
+        if abs(self._streak) >= needed:
+            self.passed = good
+
+    def _ask(self, timeout_s: float) -> bool:
+        with suppress(OSError), urllib.request.urlopen(self._url, timeout=timeout_s) as answer:  # noqa: S310  a pod of ours
+            return bool(200 <= answer.status < 400)
+        return False
 
 
 @dataclass

@@ -34,6 +34,7 @@ UNUSED: Final = (
     *("certificatesigningrequest-signing", "podcertificaterequest-cleaner"),
     *("legacy-serviceaccount-token-cleaner", "storageversion-garbage-collector", "ttl"),
     *("daemonset", "replicationcontroller", "endpoints", "endpointslice", "endpointslice-mirroring"),
+    "node-lifecycle",  # which takes a node without a kubelet for dead
 )
 """Controllers of what no test has where nothing runs pods but processes: they take half of the manager's time."""
 GROUPS: Final = {ADMIN: ["system:masters"], NODE: ["system:nodes"]}

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 import urllib3
 
-from tests.cluster.harness.container import stamp
 from tests.cluster.harness.pod import Pod
 from tests.cluster.harness.rest import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from tests.cluster.harness.cluster import Cluster
     from tests.cluster.harness.rest import Object
 
-HEARTBEAT_SECONDS: Final = 10.0
-WATCH_SECONDS: Final = 5.0
-"""Also how long the watching thread may outlive the node."""
+LOOK_SECONDS: Final = 0.2
 
 
 class ProcessNode:
@@ -52,14 +47,11 @@ class ProcessNode:
         self._last_address = 0
 
     def __enter__(self) -> Self:
-        self._register()
-        for loop in (self._heartbeat, self._watch):
-            threading.Thread(target=loop, name=f"{self.name} {loop.__name__}", daemon=True).start()
+        self._cluster.rest.create("/api/v1/nodes", {"metadata": {"name": self.name}})
+        threading.Thread(target=self._follow, name=self.name, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Kill all processes, as a node that loses its power; its pods stay as they were last reported."""
         self._stopping.set()
         for pod in self.pods.values():
@@ -69,60 +61,17 @@ class ProcessNode:
         with suppress(Refused, urllib3.exceptions.HTTPError):
             self._cluster.rest.delete(f"/api/v1/nodes/{self.name}")
 
-    # --- The node.
+    def _follow(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            with suppress(Refused, urllib3.exceptions.HTTPError, OSError):
+                self._look()  # without the API server the processes go on
 
-    def _register(self) -> None:
-        self._cluster.rest.create("/api/v1/nodes", {"metadata": {"name": self.name}})
-        ready = {"type": "Ready", "status": "True", "reason": "Started", "message": "Runs processes."}
-        ready |= {"lastHeartbeatTime": stamp(), "lastTransitionTime": stamp()}
-        capacity = {"cpu": "64", "memory": "64Gi", "pods": "1000"}
-        status = {"conditions": [ready], "capacity": capacity, "allocatable": capacity}
-        self._cluster.rest.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
-        self._cluster.rest.create(
-            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", self._lease()
-        )
-
-    def _lease(self) -> Object:
-        spec = {
-            "holderIdentity": self.name,
-            "leaseDurationSeconds": 40,
-            "renewTime": stamp()[:-1] + ".000000Z",
-        }
-        return {"metadata": {"name": self.name}, "spec": spec}
-
-    def _heartbeat(self) -> None:
-        """Without it the controller manager would call the node dead after 50 s, and evict its pods."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{self.name}"
-        while not self._stopping.wait(HEARTBEAT_SECONDS):
-            with suppress(Refused, urllib3.exceptions.HTTPError):
-                self._cluster.rest.patch(path, self._lease())
-        with suppress(Refused, urllib3.exceptions.HTTPError):
-            self._cluster.rest.delete(path)
-
-    # --- Its pods.
-
-    def _watch(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._list_and_follow()
-            except (Refused, urllib3.exceptions.HTTPError, OSError):
-                time.sleep(0.2)  # the API server is away; the processes go on
-
-    def _list_and_follow(self) -> None:
-        listed = self._cluster.rest.get(self._path)
-        found = {pod["metadata"]["uid"]: pod for pod in listed["items"]}
+    def _look(self) -> None:
+        found = {pod["metadata"]["uid"]: pod for pod in self._cluster.rest.items(self._path)}
         for uid in self.pods.keys() - found.keys():
             self.pods[uid].gone = True
         for pod in found.values():
             self._seen(pod)
-        since = listed["metadata"]["resourceVersion"]
-        for kind, pod in self._cluster.rest.watch(self._path, since=since, timeout_s=WATCH_SECONDS):
-            if kind == "ERROR" or self._stopping.is_set():
-                return
-            if kind == "DELETED" and pod["metadata"]["uid"] in self.pods:
-                self.pods[pod["metadata"]["uid"]].gone = True
-            elif kind != "DELETED":
-                self._seen(pod)
 
     def _seen(self, pod: Object) -> None:
         metadata = pod["metadata"]

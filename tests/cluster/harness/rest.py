@@ -21,34 +21,26 @@ APPLY: Final = "application/apply-patch+yaml"
 TIMEOUT_S: Final = 30.0
 
 
-def connect(path: Path) -> ApiClient:
-    """A connection as whoever a kubeconfig names, however they prove it; close it."""
-    client: ApiClient = new_client_from_config(str(path))  # type: ignore[no-untyped-call]
-    return client
-
-
 class Refused(Exception):
-    """The API server answered with a Status that is no success; `str` is its message."""
+    """The API server answered with a Status that is no success; `str` is its message.
 
-    def __init__(self, status: Object) -> None:
+    A path that is not served gets no Status, but a line of text.
+    """
+
+    def __init__(self, code: int, body: bytes) -> None:
+        text = {"code": code, "message": body.decode(errors="replace").strip()}
+        status: Object = json.loads(body) if body.startswith(b"{") else text
         super().__init__(status.get("message", ""))
         self.code: int = status.get("code", 0)
         self.reason: str = status.get("reason", "")
         self.causes: list[Object] = status.get("details", {}).get("causes", [])
 
 
-def refused(code: int, body: bytes) -> Refused:
-    """A path that is not served gets no Status, but a line of text."""
-    if body.startswith(b"{"):
-        return Refused(json.loads(body))
-    return Refused({"code": code, "message": body.decode(errors="replace").strip()})
-
-
 class Rest:
     """Requests as whoever a kubeconfig names; threads may share one."""
 
     def __init__(self, path: Path) -> None:
-        self._client = connect(path)
+        self._client: ApiClient = new_client_from_config(str(path))  # type: ignore[no-untyped-call]
         self._url: str = self._client.configuration.host
         self._pool = self._client.rest_client.pool_manager
         bearer = self._client.configuration.auth_settings().get("BearerToken")
@@ -98,7 +90,7 @@ class Rest:
             retries=False,
         )
         if answer.status >= 400:
-            raise refused(answer.status, answer.data)
+            raise Refused(answer.status, answer.data)
         return dict(json.loads(answer.data)) if answer.data else {}
 
     def watch(
@@ -116,7 +108,7 @@ class Rest:
         )
         try:
             if answer.status >= 400:
-                raise refused(answer.status, answer.read())
+                raise Refused(answer.status, answer.read())
             for line in _lines(answer.stream(amt=None)):
                 event = json.loads(line)
                 yield event["type"], event["object"]

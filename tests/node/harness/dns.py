@@ -1,7 +1,6 @@
 """The node's DNS: names of Services that have an address, and nothing else. Runs in the node's namespaces.
 
-It answers from memory what it has seen of Services, so names go on to be known while the API server is away. UDP only,
-A records only: what programs in pods ask for.
+UDP only, A records only: what programs in pods ask for.
 """
 
 from __future__ import annotations
@@ -9,66 +8,44 @@ from __future__ import annotations
 import argparse
 import socket
 import struct
-import threading
-import time
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 from urllib3.exceptions import HTTPError
 
 from tests.cluster.harness.rest import Refused, Rest
 
-if TYPE_CHECKING:
-    from tests.cluster.harness.rest import Object
-
 DOMAIN: Final = "cluster.local"
 PORT: Final = 53
 TTL_SECONDS: Final = 5
-RETRY_SECONDS: Final = 0.5
 LARGEST: Final = 512
 A, IN, POINTER = 1, 1, 0xC00C
 RESPONSE, NO_SUCH_NAME = 0x8580, 3
-SERVICES: Final = "/api/v1/services"
+NOT_FOUND: Final = 404
 
 
-Services: TypeAlias = "dict[tuple[str, str], Object]"
-"""By namespace and name."""
+class Services:
+    """Addresses of Services, and of those that were asked for before while the API server is away."""
 
+    def __init__(self, rest: Rest) -> None:
+        self._rest, self._known = rest, dict[str, "str | None"]()
 
-def look_up(services: Services, name: str) -> str | None:
-    """The address of a name; None when there is no such name."""
-    labels = name.lower().removesuffix(f".svc.{DOMAIN}").split(".")
-    if not name.lower().endswith(f".svc.{DOMAIN}") or len(labels) != 2:
-        return None
-    found = services.get((labels[1], labels[0]), {"spec": {}})
-    address = found["spec"].get("clusterIP")
-    return None if address in {None, "", "None"} else str(address)
-
-
-def follow(rest: Rest, known: Services, listed: threading.Event) -> None:
-    """Keep Services up to date, for ever; `listed` is set once they are."""
-    while True:
+    def look_up(self, name: str) -> str | None:
+        """The address of a name; None when there is no such name."""
+        labels = name.lower().removesuffix(f".svc.{DOMAIN}").split(".")
+        if not name.lower().endswith(f".svc.{DOMAIN}") or len(labels) != 2:
+            return None
+        path = f"/api/v1/namespaces/{labels[1]}/services/{labels[0]}"
         try:
-            found = rest.get(SERVICES)
-            fresh = {_key(each): each for each in found["items"]}
-            for gone in known.keys() - fresh.keys():
-                del known[gone]
-            known.update(fresh)
-            listed.set()
-            for event, body in rest.watch(SERVICES, since=found["metadata"]["resourceVersion"]):
-                if event == "ERROR":
-                    break
-                if event == "DELETED":
-                    known.pop(_key(body), None)
-                else:
-                    known[_key(body)] = body
-        except (Refused, HTTPError, OSError, ValueError):
-            time.sleep(RETRY_SECONDS)
-
-
-def _key(body: Object) -> tuple[str, str]:
-    return body["metadata"]["namespace"], body["metadata"]["name"]
+            address = self._rest.get(path)["spec"].get("clusterIP")
+            self._known[path] = None if address in {None, "", "None"} else str(address)
+        except Refused as error:
+            if error.code == NOT_FOUND:
+                self._known.pop(path, None)
+        except (HTTPError, OSError):
+            pass  # it is away
+        return self._known.get(path)
 
 
 def answer(query: bytes, services: Services) -> bytes:
@@ -78,7 +55,7 @@ def answer(query: bytes, services: Services) -> bytes:
         raise ValueError(f"{questions} questions")
     name, end = _name(query, 12)
     kind, group = struct.unpack_from("!HH", query, end)
-    found = look_up(services, name)
+    found = services.look_up(name)
     addresses = [found] if found and (kind, group) == (A, IN) else []
     flags = RESPONSE | (NO_SUCH_NAME if found is None else 0)
     header = struct.pack("!HHHHHH", number, flags, 1, len(addresses), 0, 0)
@@ -99,9 +76,7 @@ def main() -> None:
     parser.add_argument("--address", required=True)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     options = parser.parse_args()
-    services, listed = dict[tuple[str, str], "Object"](), threading.Event()
-    threading.Thread(target=follow, args=(Rest(options.kubeconfig), services, listed), daemon=True).start()
-    listed.wait()
+    services = Services(Rest(options.kubeconfig))
     with socket.socket(type=socket.SOCK_DGRAM) as server:
         server.bind((options.address, PORT))
         while True:

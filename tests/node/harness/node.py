@@ -177,17 +177,15 @@ class Node:
         """Bring the images of an archive to the node; returns their names. They are never pulled."""
         return images.load(self.sandbox, archive, self.snapshotter)
 
-    def redis(
-        self, namespace: str, name: str = "redis", *args: str, host: str | None = None
-    ) -> redis.NodeRedis:
+    def redis(self, namespace: str, *, host: str | None = None) -> redis.NodeRedis:
         """A Redis of the image localhost/redis:test, with AOF on; `host` fixes its address among `block.services`."""
-        return redis.start(self, namespace, name, *args, host=host)
+        return redis.start(self, namespace, host=host)
 
-    def pids(self, pod: Object, container: str | None = None) -> set[int]:
-        """This machine's numbers for the processes of a container of a pod; of its first unless named."""
+    def pids(self, pod: Object) -> set[int]:
+        """This machine's numbers for the processes of a pod's first container."""
         statuses = {each["name"]: each for each in pod["status"]["containerStatuses"]}
-        name = container or pod["spec"]["containers"][0]["name"]
-        container_id = statuses[name]["containerID"].removeprefix("containerd://")
+        first = statuses[pod["spec"]["containers"][0]["name"]]
+        container_id = first["containerID"].removeprefix("containerd://")
         return cgroups.of_container(self.name, container_id)
 
     def _containerd_ready(self) -> bool:

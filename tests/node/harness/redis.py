@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from tests.node.harness.node import Node
 
 IMAGE: Final = "localhost/redis:test"
-PORT: Final = 6379
+NAME, PORT = "redis", 6379
 USER: Final = 65532
 READY_SECONDS: Final = 60.0
 
@@ -24,7 +23,6 @@ class NodeRedis:
     """Reached by pods and by this machine alike."""
 
     namespace: str
-    name: str
     host: str
 
     @property
@@ -41,53 +39,46 @@ class NodeRedis:
         return Redis(self.host, PORT, socket_timeout=20, decode_responses=True)
 
 
-def start(node: Node, namespace: str, name: str, *args: str, host: str | None = None) -> NodeRedis:
-    """Make it, and return when it answers; more arguments are redis-server's own."""
-    data = node.run_dir / "redis" / namespace / name
+def start(node: Node, namespace: str, *, host: str | None = None) -> NodeRedis:
+    """Make it, and return when it answers."""
+    data = node.run_dir / "redis" / namespace
     data.mkdir(parents=True)
     data.chmod(0o777)
-    service = node.cluster.rest.create(f"/api/v1/namespaces/{namespace}/services", _service(name, host))
+    spec = {"selector": {"app": NAME}, "ports": [{"port": PORT}]} | ({"clusterIP": host} if host else {})
+    services = f"/api/v1/namespaces/{namespace}/services"
+    service = node.cluster.rest.create(services, {"metadata": {"name": NAME}, "spec": spec})
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    node.cluster.rest.create(path, _deployment(name, str(data), args))
-    redis = NodeRedis(namespace, name, service["spec"]["clusterIP"])
-    eventually(
-        partial(_available, node, f"{path}/{name}"), timeout_s=READY_SECONDS, what=f"Redis {name} is ready"
-    )
+    node.cluster.rest.create(path, _deployment(str(data)))
+
+    def available() -> bool:
+        return bool(node.cluster.rest.get(f"{path}/{NAME}").get("status", {}).get("availableReplicas", 0))
+
+    redis = NodeRedis(namespace, service["spec"]["clusterIP"])
+    eventually(available, timeout_s=READY_SECONDS, what="Redis is ready")
     with redis.client() as client:
         eventually(client.ping, what=f"Redis answers at {redis.url}")
     return redis
 
 
-def _available(node: Node, path: str) -> bool:
-    status = node.cluster.rest.get(path).get("status", {})
-    return bool(status.get("availableReplicas", 0))
-
-
-def _service(name: str, host: str | None) -> dict[str, Any]:
-    spec: dict[str, Any] = {"selector": {"app": name}, "ports": [{"port": PORT}]}
-    return {"metadata": {"name": name}, "spec": spec | ({"clusterIP": host} if host else {})}
-
-
-def _deployment(name: str, data: str, args: tuple[str, ...]) -> dict[str, Any]:
-    labels = {"app": name}
+def _deployment(data: str) -> dict[str, Any]:
+    labels = {"app": NAME}
     spec = {
         "replicas": 1,
-        # Never two on the same data.
-        "strategy": {"type": "Recreate"},
+        "strategy": {"type": "Recreate"},  # never two on the same data
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(data, args)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(data)},
     }
-    return {"metadata": {"name": name}, "spec": spec}
+    return {"metadata": {"name": NAME}, "spec": spec}
 
 
-def _pod(data: str, args: tuple[str, ...]) -> dict[str, Any]:
+def _pod(data: str) -> dict[str, Any]:
     command = ["redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--port", str(PORT)]  # noqa: S104  a pod
     durable = ["--dir", "/data", "--appendonly", "yes", "--appendfsync", "always", "--save", ""]
     container = {
         "name": "redis",
         "image": IMAGE,
         "imagePullPolicy": "Never",
-        "command": [*command, *durable, *args],
+        "command": [*command, *durable],
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {

@@ -6,9 +6,8 @@ enqueue the key of the DelayQueue. kopf neither retries event handlers nor merge
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import kopf
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from delayq.kube.objects import Kind
-
-TOKEN_MINUTES: Final = 5  # kubelet renews a bound token at four fifths of its life, which is an hour or more
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +43,12 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa:
 
 
 async def login(memo: Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 -- kopf's
-    """Log in as the pod's service account, or else with $KUBECONFIG; again every few minutes, for tokens expire."""
+    """Log in as the pod's service account, or else with $KUBECONFIG; kopf asks again after an answer of 401.
+
+    By then kubelet has renewed the token. It has no expiration: a login interrupts every watch, and may end kopf.
+    """
     await memo.logins.keep()
-    info = kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
-    return info and replace(info, expiration=datetime.now(UTC) + timedelta(minutes=TOKEN_MINUTES))
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
 
 async def deliver(event: kopf.RawEvent, memo: Memo, **given: Any) -> None:  # noqa: ANN401 -- kopf's

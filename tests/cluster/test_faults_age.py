@@ -35,6 +35,8 @@ FORGETS_LATER: Final = {"Inventory._gone", "Recorder._series"}
 
 WATCHED: Final = """
 import gc, json, logging, os, signal
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from delayq_operator import handlers
 from delayq_operator.kube import kopf_engine
 from delayq_operator.runtime import cli
@@ -59,7 +61,12 @@ async def run(*args, **options):
     await begin(*args, **options)
 
 kopf_engine.run = run
-handlers.TOKEN_MINUTES = 0.02
+log_in = handlers.login
+
+async def login(**options):
+    return replace(await log_in(**options), expiration=datetime.now(UTC) + timedelta(seconds=1.2))
+
+handlers.login = login
 cli.delayq_operator()
 """
 """The operator, but it counts what it keeps when it gets SIGUSR1, and kopf logs in every second or so."""

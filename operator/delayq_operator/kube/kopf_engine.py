@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import kopf
+from aiohttp import client_reqrep
 
 from delayq_operator.base import names
 
@@ -113,6 +114,7 @@ async def run(
         try:
             while not done:
                 beat()
+                _drop_frames()
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=BEAT_SECONDS)
             for task in done:
                 task.result()
@@ -121,6 +123,7 @@ async def run(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)  # closes its connections
             await _end_others()
+            _drop_frames()
 
     try:
         await asyncio.to_thread(lambda: asyncio.run(inside()))
@@ -130,6 +133,14 @@ async def run(
         for loop in loops:
             with suppress(RuntimeError):  # it is over
                 loop.call_soon_threadsafe(stop.set)
+
+
+def _drop_frames() -> None:
+    """Let go of the frames of responses that were closed while they were read.
+
+    aiohttp raises one exception object for all of them, whose traceback would keep every frame for ever.
+    """
+    client_reqrep._CONNECTION_CLOSED_EXCEPTION.__traceback__ = None  # noqa: SLF001 -- there is no other way
 
 
 async def _end_others() -> None:

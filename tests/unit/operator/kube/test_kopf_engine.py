@@ -1,0 +1,47 @@
+"""What the engine of kopf does about what kopf and its libraries leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from contextlib import suppress
+
+from aiohttp import ClientError, ClientSession, web
+from aiohttp.test_utils import TestServer
+from delayq_operator.kube import kopf_engine
+
+
+class Page:
+    """What the frame of a watch holds."""
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"{}\n")  # fails when the client has gone
+        await asyncio.sleep(0.01)
+
+
+async def test_a_watch_that_was_closed_while_it_was_read_leaves_nothing_in_memory() -> None:
+    """Each login of kopf closes all watches so: the operator would grow for as long as it lives."""
+    application = web.Application()
+    application.router.add_get("/", endless)
+    kept: list[weakref.ref[Page]] = []
+    async with TestServer(application) as server, ClientSession() as session:
+
+        async def watch() -> None:
+            page = Page()
+            kept.append(weakref.ref(page))
+            response = await session.get(server.make_url("/"))
+            asyncio.get_running_loop().call_soon(response.close)
+            with suppress(ClientError):
+                while await response.content.readline():
+                    pass
+
+        for _ in range(3):
+            await watch()
+    kopf_engine._drop_frames()
+    gc.collect()
+    assert [each for each in kept if each() is not None] == []

@@ -141,6 +141,11 @@ def label_value(queue_name: str) -> str:
     return fitted(queue_name, LONGEST_LABEL)
 
 
+def labelled(key: Key) -> Key:
+    """Return the group of objects that have the label of a queue, which stands for its name."""
+    return Key(key.namespace, label_value(key.name))
+
+
 def labels(queue_name: str, component: Component) -> dict[str, str]:
     value = label_value(queue_name)
     return {

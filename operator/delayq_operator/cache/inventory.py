@@ -39,8 +39,8 @@ class Inventory:
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
         """Call `enqueue` for each queue of which an object changes."""
         self.queues = Queues(enqueue)
-        self.children = Children(self.queues, enqueue)
-        self.pods = Pods(self.queues, enqueue)
+        self.children = Children(self.queues)
+        self.pods = Pods(self.queues)
         self.schedules = Schedules(enqueue)
         self.rivals = Rivals()
         self._known: dict[Kind, dict[Name, _Known]] = defaultdict(dict)
@@ -94,15 +94,13 @@ class Inventory:
     def ended(self, kind: Kind, name: Name, uid: str) -> None:
         """Drop an object that a request of this operator has deleted or not found, but no other of its name."""
         known = self._known[kind].get(name)
-        if known is None:  # the watch told of it first, but not whose deletion it is
-            self._drop(kind, name, uid, ours=True)
-        elif known.uid == uid:
-            self._went(kind, name, known.version, uid, ours=True)
+        if known is not None and known.uid == uid:
+            self._went(kind, name, known.version, uid)
 
     def drop(self, kind: Kind) -> None:
-        """Drop all objects of a kind that is not served; no other client deleted them, and they may come back."""
+        """Drop all objects of a kind that is not served; they may come back."""
         for name, known in self._known.pop(kind, {}).items():
-            self._drop(kind, name, known.uid, ours=True)
+            self._drop(kind, name, known.uid)
 
     def _noted(self, kind: Kind, body: Object) -> bool:
         """Take the version of an object; False if it is not newer."""
@@ -118,7 +116,7 @@ class Inventory:
             name, known = name_of(body), self._known[names.DELAY_QUEUE]
             known[name] = known[name]._replace(version=known[name].version - 1)
 
-    def _went(self, kind: Kind, name: Name, version: int, uid: str, *, ours: bool = False) -> None:
+    def _went(self, kind: Kind, name: Name, version: int, uid: str) -> None:
         gone = self._gone[kind]
         gone[uid] = version
         while len(gone) > MOST_REMEMBERED:
@@ -126,13 +124,13 @@ class Inventory:
         before = self._known[kind].get(name)
         if before is not None and before.version <= version:
             del self._known[kind][name]
-            self._drop(kind, name, before.uid, ours=ours)
+            self._drop(kind, name, before.uid)
 
-    def _drop(self, kind: Kind, name: Name, uid: str, *, ours: bool) -> None:
+    def _drop(self, kind: Kind, name: Name, uid: str) -> None:
         if kind == names.DELAY_QUEUE:
             self.queues.gone(Key(*name), uid)
         else:
-            self._cache(kind).gone(kind, name, ours=ours)
+            self._cache(kind).gone(kind, name)
 
     def _cache(self, kind: Kind) -> Children | Pods | Schedules:
         if kind == names.POD:

@@ -6,19 +6,19 @@ Pure.
 from __future__ import annotations
 
 import signal
-from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq_operator.base import names
+from delayq_operator.base.names import Key
+from delayq_operator.cache.groups import Groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from delayq.kube.objects import Kind, Name, Object
+    from delayq.kube.objects import Kind, Object
 
-    from delayq_operator.base.names import Key
     from delayq_operator.cache.queues import Queues
 
 PASSING: Final = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
@@ -53,10 +53,16 @@ class Pod:
     """Its deletion cost annotation, which a ReplicaSet reads; empty: none."""
     failed: bool
     """Whether it has failed; the object stays for inspection."""
+    done: bool = False
+    """Whether it has ended well."""
     trouble: str
     """Why it fails: the reason from Kubernetes and the last message of the container; empty if unknown."""
     waiting: str = ""
     """Why it is not ready although nothing failed: a sentence with its name and the cause; empty: no such cause."""
+
+    @property
+    def significant(self) -> object:
+        return None if self.done else (self.ready, self.trouble, self.waiting)
 
 
 def read(body: Object) -> Pod:
@@ -76,6 +82,7 @@ def read(body: Object) -> Pod:
         restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
         cost="" if cost == "0" else cost,
         failed=status.get("phase") == "Failed",
+        done=status.get("phase") == "Succeeded",
         trouble="" if ready else _trouble(body),
         waiting="" if ready else _waiting(body),
     )
@@ -144,66 +151,22 @@ def _termination_message(ended: dict[str, Any]) -> str:
     return " ".join(" ".join(spoken).split()).removeprefix("error: ")
 
 
-class Pods:
+class Pods(Groups[Pod]):
     """The pods of all queues."""
 
-    def __init__(self, queues: Queues, enqueue: Callable[[Key], None]) -> None:
-        """Call `enqueue` for the queue whose pods appear, disappear, become ready or fail."""
-        self._of: dict[tuple[str, str], dict[str, Pod]] = defaultdict(dict)
-        self._label: dict[Name, str] = {}
-        self._runs: dict[tuple[str, str], str] = {}
-        self._queues, self._enqueue = queues, enqueue
+    def __init__(self, queues: Queues) -> None:
+        super().__init__(queues.enqueue_labelled)
+
+    def read(self, _kind: Kind, body: Object) -> tuple[Key, Pod] | None:
+        metadata = body["metadata"]
+        label = metadata["labels"].get(names.QUEUE_LABEL)
+        return (Key(metadata["namespace"], label), read(body)) if label is not None else None
 
     def of(self, key: Key) -> list[Pod]:
-        return list(self._of.get((key.namespace, names.label_value(key.name)), {}).values())
-
-    def seen(self, kind: Kind, body: Object) -> None:
-        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-        label = body["metadata"]["labels"].get(names.QUEUE_LABEL)
-        ended_well = body.get("status", {}).get("phase") == "Succeeded"
-        if label is not None and (not ended_well or self._queues.labelled(namespace, label) is not None):
-            self._remember(body, label)
-        if label is None or ended_well:
-            self.gone(kind, (namespace, name))
-            return
-        if self._label.get((namespace, name), label) != label:
-            self.gone(kind, (namespace, name))  # it has another owner now
-        pod, known = read(body), self._of[namespace, label].get(name)
-        self._label[namespace, name] = label
-        self._of[namespace, label][name] = pod
-        if known is None or _significant(known) != _significant(pod):
-            self._changed(namespace, label)
-
-    def gone(self, _kind: Kind, name: Name, *, ours: bool = False) -> None:  # noqa: ARG002 -- as Children has it
-        label = self._label.pop(name, None)
-        if label is None:
-            return
-        pods = self._of[name[0], label]
-        pods.pop(name[1], None)
-        if not pods:
-            del self._of[name[0], label]
-            if self._queues.labelled(name[0], label) is None:  # it was deleted before its pods
-                self._runs.pop((name[0], label), None)
-        self._changed(name[0], label)
+        """Return the pods of a queue, but those that have ended well."""
+        return [pod for pod in self.group(names.labelled(key)).values() if not pod.done]
 
     def newest_run(self, key: Key) -> str:
         """Return when the newest pod of the reaper was created, also one that has ended well; empty without any."""
-        return self._runs.get((key.namespace, names.label_value(key.name)), "")
-
-    def forget(self, key: Key) -> None:
-        self._runs.pop((key.namespace, names.label_value(key.name)), None)
-
-    def _remember(self, body: Object, label: str) -> None:
-        metadata = body["metadata"]
-        if metadata["labels"].get(names.COMPONENT_LABEL) == "reaper":
-            where = (metadata["namespace"], label)
-            self._runs[where] = max(self._runs.get(where, ""), metadata.get("creationTimestamp", ""))
-
-    def _changed(self, namespace: str, label: str) -> None:
-        key = self._queues.labelled(namespace, label)
-        if key is not None:
-            self._enqueue(key)
-
-
-def _significant(pod: Pod) -> tuple[bool, str, str]:
-    return pod.ready, pod.trouble, pod.waiting
+        pods = self.group(names.labelled(key)).values()
+        return max((pod.created for pod in pods if pod.component == "reaper"), default="")

@@ -85,8 +85,6 @@ class Queues:
         self._bytes: Counter[str] = Counter()  # by namespace
         self._by_label: dict[tuple[str, str], Key] = {}
         self._enqueue = enqueue
-        self.newcomers: list[Callable[[Key], None]] = []
-        """Callbacks for each new DelayQueue."""
 
     def seen(self, body: Mapping[str, Any], *, ours: bool = False) -> bool:
         """Store a DelayQueue; return False if its namespace has no room for it.
@@ -105,9 +103,6 @@ class Queues:
         self._by_label[key.namespace, names.label_value(key.name)] = key
         if not ours or before is None or before.asked != resource.asked:
             self._enqueue(key)
-        if before is None:
-            for tell in self.newcomers:
-                tell(key)
         return not now.crowded
 
     def gone(self, key: Key, uid: str) -> None:
@@ -146,6 +141,12 @@ class Queues:
 
     def labelled(self, namespace: str, label: str) -> Key | None:
         return self._by_label.get((namespace, label))
+
+    def enqueue_labelled(self, group: Key) -> None:
+        """Enqueue the DelayQueue with this label, if there is one."""
+        key = self.labelled(group.namespace, group.name)
+        if key is not None:
+            self._enqueue(key)
 
     def keys(self) -> list[Key]:
         return list(self._known)

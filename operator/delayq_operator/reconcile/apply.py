@@ -6,6 +6,7 @@ write the same. An object that the informer cache lacks is read before its first
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,7 @@ from delayq_operator.reconcile.plan import inputs_of
 if TYPE_CHECKING:
     from delayq.kube.objects import Object
 
+    from delayq_operator.base.names import Key
     from delayq_operator.cache.children import Child
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.resource import Resource
@@ -56,10 +58,13 @@ class Applier:
     def __init__(self, api: Api, inventory: Inventory) -> None:
         """Responses of the API server update `inventory` at once, ahead of the watch."""
         self._api, self._inventory = api, inventory
+        self._there: dict[Key, set[tuple[str, ...]]] = defaultdict(set)
+        """UID of the DelayQueue, kind and name of each child that this process has found or made, and not deleted."""
 
     async def apply(self, resource: Resource, plan: Plan, scale: Scale) -> Outcome:
         """Carry out the plan. The outcome lists rejected writes; Unavailable if the API server does not answer."""
         outcome = Outcome()
+        self._there[resource.key] |= {(resource.uid, *reference) for reference in plan.there}
         for change in plan.changes:
             await self._apply(resource, change, scale, outcome)
         for child in plan.prune:
@@ -70,12 +75,13 @@ class Applier:
                 outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
             else:
                 outcome.pruned.append(label)
+                self._there[resource.key].discard((resource.uid, *child.reference))
         return outcome
 
     async def _apply(self, resource: Resource, change: Change, scale: Scale, outcome: Outcome) -> None:
         label = f"{change.kind.kind} {change.name}"
         try:
-            if change.live is None and (there := await self._there(resource, change)):
+            if change.live is None and (there := await self._read(resource, change)):
                 owners = there["metadata"].get("ownerReferences") or ()
                 if all(owner["uid"] != resource.uid for owner in owners):
                     outcome.taken.append(label)
@@ -90,8 +96,9 @@ class Applier:
             outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
             return
         if change.live is None:
-            again = self._inventory.children.found_again(change.kind, (resource.key.namespace, change.name))
-            (outcome.repaired if again else outcome.created).append(label)
+            known, child = self._there[resource.key], (resource.uid, change.kind.kind, change.name)
+            (outcome.repaired if child in known else outcome.created).append(label)
+            known.add(child)
             return
         deployment = change.kind is names.DEPLOYMENT  # the only kind with pods to replace
         if deployment and (reasons := changes(inputs_of(change.live.body), inputs_of(change.body))):
@@ -99,7 +106,7 @@ class Applier:
         elif _applied(change.live.body) in (None, _applied(change.body)):  # else the spec has changed
             outcome.repaired.append(f"{label} ({', '.join(change.why)})")
 
-    async def _there(self, resource: Resource, change: Change) -> Object | None:
+    async def _read(self, resource: Resource, change: Change) -> Object | None:
         """Read an object that the informer cache lacks; None if it does not exist."""
         try:
             return await self._api.get(change.kind, resource.key.namespace, change.name)
@@ -117,6 +124,9 @@ class Applier:
         with suppress(NotFound, Conflict):
             await self._api.delete(child.kind, namespace, child.name, uid=child.uid)
         self._inventory.ended(child.kind, (namespace, child.name), child.uid)
+
+    def forget(self, key: Key) -> None:
+        self._there.pop(key, None)
 
 
 def _with_replicas(change: Change, scale: Scale) -> Object:

@@ -40,6 +40,8 @@ class Plan:
     """The changes to the children of one queue."""
 
     changes: tuple[Change, ...] = ()
+    there: frozenset[tuple[str, str]] = frozenset()
+    """Kind and name of the desired objects that exist."""
     prune: tuple[Child, ...] = ()
     leaving: tuple[Child, ...] = ()
     """Children of an earlier DelayQueue of the same name: new ones wait for their deletion."""
@@ -54,7 +56,7 @@ def claim(todo: Plan) -> Plan:
 
 def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], uid: str) -> Plan:
     """Compare the desired objects with the live children; `uid` is the DelayQueue's."""
-    changes, leaving, foreign, kept = [], [], [], set()
+    changes, leaving, foreign, kept, there = [], [], [], set(), set()
     for body in wanted:
         reference = (body["kind"], body["metadata"]["name"])
         live = children.get(reference)
@@ -70,11 +72,18 @@ def plan(wanted: Iterable[Object], children: Mapping[tuple[str, str], Child], ui
         if live is None or why:
             changes.append(Change(kind=_KINDS[body["kind"]], body=body, live=live, why=why))
         if live is not None:
+            there.add(reference)
             foreign += [f"{what} of {body['kind']} {live.name}" for what in drift.foreign(body, live.body)]
     prune = tuple(
         child for reference, child in children.items() if reference not in kept and child.owner_uid == uid
     )
-    return Plan(changes=tuple(changes), prune=prune, leaving=tuple(leaving), foreign=tuple(foreign))
+    return Plan(
+        changes=tuple(changes),
+        there=frozenset(there),
+        prune=prune,
+        leaving=tuple(leaving),
+        foreign=tuple(foreign),
+    )
 
 
 def inputs_of(deployment: Object) -> dict[str, str]:

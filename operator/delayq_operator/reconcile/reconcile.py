@@ -252,8 +252,7 @@ class Reconciler:
         await self._reporter.report(seen)
 
     def _forget(self, key: Key) -> None:
-        own = (self._reporter, self._scraper, self._scaler)
-        for part in (*own, self._children, self._rivals, self._pods):
+        for part in (self._reporter, self._scraper, self._scaler, self._applier, self._rivals):
             part.forget(key)
 
 

@@ -28,7 +28,7 @@ REASONS: Final = {"QueueNotFound": "False", "NotAllowed": "False", "NoScanners":
 async def report_unserved(api: Api, schedules: Schedules, key: Key, queue: DelayQueue | None) -> None:
     """Report the schedules of a queue that does not exist, that accepts none, or that has no scanners."""
     reason, message = _why(key, queue)
-    for each in schedules.of(key) if reason else ():
+    for each in schedules.group(key).values() if reason else ():
         if each.ready == ("False", reason, each.generation):
             continue
         await _write(api, each, reason, message)

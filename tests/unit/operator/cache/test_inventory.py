@@ -184,7 +184,7 @@ def children(enqueued: Enqueued) -> Children:
     queues.seen(queue("orders"))
     queues.seen(queue("bills"))
     enqueued.taken()
-    return Children(queues, enqueued)
+    return Children(queues)
 
 
 REFERENCE, WORKER = ("Deployment", "orders-worker"), ("shop", "orders-worker")
@@ -200,6 +200,8 @@ def test_an_older_version_replaces_nothing_and_a_child_that_changes_hands_is_not
 ) -> None:
     """The answer to our write may come after the watch has told of somebody else's."""
     inventory = Inventory(enqueued)
+    for name in ("orders", "bills"):
+        inventory.seen(names.DELAY_QUEUE, queue(name))
     inventory.seen(names.DEPLOYMENT, child(version=10))
     enqueued.taken()
     for version in (9, 10):
@@ -227,6 +229,7 @@ def test_what_another_kind_controls_is_no_child(
 def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(enqueued: Enqueued) -> None:
     """The watch may be quicker than the answer; afterwards nobody would say again that it is gone."""
     inventory = Inventory(enqueued)
+    inventory.seen(names.DELAY_QUEUE, queue())
     inventory.take(names.DEPLOYMENT, {"type": "MODIFIED", "object": child(version=5)})
     enqueued.taken()
     inventory.take(names.DEPLOYMENT, {"type": "DELETED", "object": child(version=6)})
@@ -250,41 +253,13 @@ def test_a_child_that_we_deleted_is_gone_at_once_but_not_another_of_its_name(
     assert list(inventory.children.of(ORDERS)) == left
 
 
-def test_a_child_that_another_client_deleted_is_known_when_it_is_there_again(enqueued: Enqueued) -> None:
-    """Once, and not if we deleted it, even if the watch told first, nor if it went with its queue."""
-    inventory = Inventory(enqueued)
-    children = inventory.children
-    inventory.seen(names.DELAY_QUEUE, queue("orders", uid="uid of orders"))
-
-    def go(version: int, *tellers: str) -> None:
-        inventory.seen(names.DEPLOYMENT, child(version=version))
-        for teller in tellers:
-            if teller == "watch":
-                event = {"type": "DELETED", "object": child(version=version + 1)}
-                inventory.take(names.DEPLOYMENT, event)
-            else:
-                inventory.ended(names.DEPLOYMENT, WORKER, "c")
-
-    cases = ((["watch"], True), (["we"], False), (["we", "watch"], False), (["watch", "we"], False))
-    for number, (tellers, again) in enumerate(cases):
-        go(10 * number + 1, *tellers)
-        assert children.found_again(names.DEPLOYMENT, WORKER) == again, tellers
-        assert not children.found_again(names.DEPLOYMENT, WORKER)
-    go(80, "watch")
-    children.forget(ORDERS)
-    assert not children.found_again(names.DEPLOYMENT, WORKER)
-    inventory.ended(names.DELAY_QUEUE, ("shop", "orders"), "uid of orders")
-    go(90, "watch")
-    assert not children.found_again(names.DEPLOYMENT, WORKER)
-
-
 def test_of_what_only_carries_our_labels_the_body_is_not_kept(children: Children) -> None:
     """Any client that can write ConfigMaps can write any number of them."""
     data = {"a": "x" * 1_000_000}
     whose = [(owner, label) for owner in ("orders", "unknown", None) for label in ("orders", "unknown")]
     for number, (owner, label) in enumerate(whose):
         children.seen(names.CONFIG_MAP, child(f"theirs-{number}", number + 1, owner, label) | {"data": data})
-    assert len(pickle.dumps((children._of, children._unclaimed))) < 20_000
+    assert len(pickle.dumps(children._of)) < 20_000
 
 
 def test_a_child_that_others_made_too_large_is_put_right_without_its_body(children: Children) -> None:
@@ -325,9 +300,10 @@ def pod(label: str | None = "orders", phase: str = "Running") -> dict[str, Any]:
 def test_a_pod_that_is_done_or_lost_its_label_is_as_good_as_gone(
     enqueued: Enqueued, last: dict[str, Any]
 ) -> None:
-    queues = Queues(lambda _: None)
+    queues = Queues(enqueued)
     queues.seen(queue("orders"))
-    pods = Pods(queues, enqueued)
+    enqueued.taken()
+    pods = Pods(queues)
     pods.seen(names.POD, pod())
     pods.seen(names.POD, pod(**last))
     assert pods.of(ORDERS) == []

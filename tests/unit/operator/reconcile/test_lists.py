@@ -160,10 +160,8 @@ async def test_a_kind_is_wanted_in_one_step_once_all_namespaces_are_listed(
     assert cluster.facts.kinds >= MONITORS
     assert seen == [(True, "bank"), (True, "shop")]
     gone: list[str] = []
-    monkeypatch.setattr(
-        cluster.inventory.children, "gone", lambda kind, _, *, ours: gone.append(kind.kind) if ours else None
-    )
+    monkeypatch.setattr(cluster.inventory.children, "gone", lambda kind, _: gone.append(kind.kind))
     cluster.errors = dict.fromkeys((names.POD_MONITOR, names.PROMETHEUS_RULE), ABSENT)
     await cluster.lists.step()
-    assert gone == ["PodMonitor", "PodMonitor"], "no other client deleted them"
+    assert gone == ["PodMonitor", "PodMonitor"]
     assert not MONITORS & cluster.facts.kinds

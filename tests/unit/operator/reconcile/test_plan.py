@@ -24,7 +24,7 @@ def test_a_binding_whose_role_is_another_is_deleted_before_it_is_made_anew() -> 
     wanted: Object = stamped(body)
     metadata = {**wanted["metadata"], "uid": "u", "resourceVersion": "1"}
     for name, doomed in (("delayq-scanner", []), ("other-scanner", ["orders-scanner"])):
-        children = Children(Queues(lambda _: None), lambda _: None)
+        children = Children(Queues(lambda _: None))
         children.seen(
             names.ROLE_BINDING,
             {**wanted, "metadata": metadata, "roleRef": {**wanted["roleRef"], "name": name}},

@@ -47,7 +47,7 @@ class World:
     ) -> None:
         self.enqueued, self.later, self.version = 0, Counter[float](), 100
         self.queues = Queues(lambda _: None)
-        self.children = Children(self.queues, lambda _: None)
+        self.children = Children(self.queues)
         self.pods: list[Pod] = []
         self.edit(status=status, autoscaling={"cooldownSeconds": 0, "behavior": AT_ONCE} | autoscaling)
         self.asks_for(replicas)

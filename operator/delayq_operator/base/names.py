@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from delayq.contract.queue import GROUP, KIND, VERSION
 from delayq.contract.schedule import KIND as SCHEDULE_KIND
 from delayq.kube.objects import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 OPERATOR: Final = "delayq-operator"
 """Field manager of children and status, and the value of the managed-by label."""
@@ -105,20 +108,23 @@ PROMETHEUS_RULE: Final = Kind("monitoring.coreos.com/v1", "PrometheusRule", "pro
 POD: Final = Kind("v1", "Pod", "pods")
 EVENT: Final = Kind("v1", "Event", "events")
 
-CHILDREN: Final = (
-    SERVICE_ACCOUNT,
-    ROLE_BINDING,
-    CONFIG_MAP,
-    SERVICE,
-    NETWORK_POLICY,
-    DISRUPTION_BUDGET,
-    DEPLOYMENT,
-    CRON_JOB,
-    JOB,
-)
-"""Kinds of children that every cluster serves, in the order they are applied."""
+CHILDREN: Final[Mapping[Kind, tuple[Component, ...]]] = {
+    SERVICE_ACCOUNT: ("pods", "scanner"),
+    ROLE_BINDING: ("scanner",),
+    CONFIG_MAP: ("config",),
+    SERVICE: ("metrics",),
+    NETWORK_POLICY: ("pods",),
+    DISRUPTION_BUDGET: ("scanner", "worker"),
+    DEPLOYMENT: ("scanner", "worker"),
+    CRON_JOB: ("reaper",),
+    JOB: ("erase",),
+}
+"""Kinds of children that every cluster serves, in the order they are applied → the components that may have one."""
 
-OPTIONAL: Final = (POD_MONITOR, PROMETHEUS_RULE)
+OPTIONAL: Final[Mapping[Kind, tuple[Component, ...]]] = {
+    POD_MONITOR: ("monitoring",),
+    PROMETHEUS_RULE: ("monitoring",),
+}
 """Kinds of children that may not be served, or that the operator may not be allowed to write. They are only listed:
 they come and go with their CustomResourceDefinition, which would end kopf each time."""
 
@@ -202,21 +208,30 @@ def pods(queue_name: str) -> str:
     return _child(queue_name, "delayq", LONGEST_NAME)
 
 
+def child(queue_name: str, component: Component) -> str:
+    """Name of the children of a component; of each kind, it has one at most."""
+    return _NAMES[component](queue_name)
+
+
+_NAMES: Final[Mapping[Component, Callable[[str], str]]] = {
+    "scanner": scanner,
+    "worker": worker,
+    "reaper": reaper,
+    "erase": erase,
+    "config": config,
+    "metrics": metrics_service,
+    "pods": pods,
+    "monitoring": pods,
+}
+
+
 @lru_cache(4096)
 def children(queue_name: str) -> frozenset[tuple[str, str]]:
     """Kind and name of every child that a queue can have."""
-    of_all, of_scanners, of_workers = pods(queue_name), scanner(queue_name), worker(queue_name)
-    known = {
-        **dict.fromkeys((NETWORK_POLICY, POD_MONITOR, PROMETHEUS_RULE), (of_all,)),
-        **dict.fromkeys((DEPLOYMENT, DISRUPTION_BUDGET), (of_scanners, of_workers)),
-        SERVICE_ACCOUNT: (of_all, of_scanners),
-        ROLE_BINDING: (of_scanners,),
-        CONFIG_MAP: (config(queue_name),),
-        SERVICE: (metrics_service(queue_name),),
-        CRON_JOB: (reaper(queue_name),),
-        JOB: (erase(queue_name),),
-    }
-    return frozenset((kind.kind, name) for kind, found in known.items() for name in found)
+    kinds = {**CHILDREN, **OPTIONAL}.items()
+    return frozenset(
+        (kind.kind, child(queue_name, each)) for kind, components in kinds for each in components
+    )
 
 
 def _child(queue_name: str, suffix: str, longest: int) -> str:

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 
 def child(
     kind: Kind,
+    component: Component,
     queue: DelayQueue,
     facts: Facts,
     *,
-    name: str,
-    component: Component,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     **body: object,
 ) -> Object:
-    """Return an object owned by its DelayQueue. The operator's labels override `labels`."""
+    """Return an object owned by its DelayQueue, named after the component. The operator's labels override `labels`."""
     metadata: Object = {
-        "name": name,
+        "name": names.child(queue.metadata.name, component),
         "namespace": facts.namespace,
         "labels": {**(labels or {}), **names.labels(queue.metadata.name, component)},
     }

@@ -17,25 +17,18 @@ if TYPE_CHECKING:
 
 def service_account(queue: DelayQueue, facts: Facts) -> Object:
     """Return an identity: pods do not get the rights of the account `default`, nor its token."""
-    return _account(queue, facts, names.pods(queue.metadata.name), "pods")
+    return _account(queue, facts, "pods")
 
 
 def scanner_account(queue: DelayQueue, facts: Facts) -> Object | None:
     """Return the identity of scanners that watch DelaySchedules."""
     if queue.spec.schedules is None:
         return None
-    return _account(queue, facts, names.scanner(queue.metadata.name), "scanner")
+    return _account(queue, facts, "scanner")
 
 
-def _account(queue: DelayQueue, facts: Facts, name: str, component: Component) -> Object:
-    return child(
-        names.SERVICE_ACCOUNT,
-        queue,
-        facts,
-        name=name,
-        component=component,
-        automountServiceAccountToken=False,
-    )
+def _account(queue: DelayQueue, facts: Facts, component: Component) -> Object:
+    return child(names.SERVICE_ACCOUNT, component, queue, facts, automountServiceAccountToken=False)
 
 
 def scanner_binding(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
@@ -45,10 +38,9 @@ def scanner_binding(queue: DelayQueue, setting: Setting, facts: Facts) -> Object
     name, group = names.scanner(queue.metadata.name), names.ROLE_BINDING.group
     return child(
         names.ROLE_BINDING,
+        "scanner",
         queue,
         facts,
-        name=name,
-        component="scanner",
         roleRef={"apiGroup": group, "kind": setting.scanner_role_kind, "name": setting.scanner_role},
         subjects=[{"kind": names.SERVICE_ACCOUNT.kind, "name": name, "namespace": facts.namespace}],
     )
@@ -56,19 +48,17 @@ def scanner_binding(queue: DelayQueue, setting: Setting, facts: Facts) -> Object
 
 def metrics_service(queue: DelayQueue, facts: Facts) -> Object:
     """Return a headless Service: one DNS record for each pod, also while it is not ready and its metrics show why."""
-    name = queue.metadata.name
     port = {"name": names.METRICS_PORT_NAME, "port": names.METRICS_PORT, "protocol": "TCP"}
     return child(
         names.SERVICE,
+        "metrics",
         queue,
         facts,
-        name=names.metrics_service(name),
-        component="metrics",
         spec={
             "type": "ClusterIP",
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {names.QUEUE_LABEL: names.label_value(name)},
+            "selector": {names.QUEUE_LABEL: names.label_value(queue.metadata.name)},
             "ports": [{**port, "targetPort": names.METRICS_PORT_NAME}],
         },
     )
@@ -84,10 +74,9 @@ def disruption_budget(queue: DelayQueue, facts: Facts, component: Component) -> 
         bound = {"minAvailable": budget.min_available}
     return child(
         names.DISRUPTION_BUDGET,
+        component,
         queue,
         facts,
-        name=names.deployment(queue.metadata.name, component),
-        component=component,
         spec={
             **bound,
             "selector": {"matchLabels": names.selector(queue.metadata.name, component)},

@@ -50,10 +50,9 @@ def config_map(queue: DelayQueue, facts: Facts) -> Object:
         raise SpecError((Problem("spec", problem),))
     return child(
         names.CONFIG_MAP,
+        "config",
         queue,
         facts,
-        name=names.config(queue.metadata.name),
-        component="config",
         annotations={
             names.PLACES: joined(places(queue.queue, mapping(spec["redis"]), facts.namespace)),
             **({names.INSTALLATION: facts.installation} if facts.installation else {}),

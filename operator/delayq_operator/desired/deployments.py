@@ -65,10 +65,9 @@ def _deployment(
     inputs = checksum.of_deployment(own, template, component)
     return child(
         names.DEPLOYMENT,
+        component,
         queue,
         facts,
-        name=names.deployment(name, component),
-        component=component,
         annotations={**(section.annotations or {}), **checksum.remembered(inputs)},
         spec={
             **spec,

@@ -46,15 +46,7 @@ def reaper(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
             },
         },
     }
-    return child(
-        names.CRON_JOB,
-        queue,
-        facts,
-        name=names.reaper(name),
-        component="reaper",
-        annotations=spec.annotations,
-        spec=cron,
-    )
+    return child(names.CRON_JOB, "reaper", queue, facts, annotations=spec.annotations, spec=cron)
 
 
 def _schedule(queue: DelayQueue, key: names.Key) -> str:
@@ -78,10 +70,9 @@ def erase_job(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     template = pod.template(name, setting, roles.erase(queue, setting))
     job = child(
         names.JOB,
+        "erase",
         queue,
         facts,
-        name=names.erase(name),
-        component="erase",
         annotations={names.OWNER_UID: facts.uid},
         spec={"backoffLimit": TRIES, "template": _on_its_own(template, config.stamped(queue, facts))},
     )

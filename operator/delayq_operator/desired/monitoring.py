@@ -26,10 +26,9 @@ def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
         return None
     return child(
         names.POD_MONITOR,
+        "monitoring",
         queue,
         facts,
-        name=names.pods(name),
-        component="monitoring",
         labels=monitor.labels,
         spec={
             "selector": {
@@ -58,12 +57,5 @@ def prometheus_rule(queue: DelayQueue, facts: Facts) -> Object | None:
     if not rule.enabled or names.PROMETHEUS_RULE.kind not in facts.kinds:
         return None
     group = {"name": f"delayq.{facts.namespace}.{name}", "rules": rules(queue, facts.namespace)}
-    return child(
-        names.PROMETHEUS_RULE,
-        queue,
-        facts,
-        name=names.pods(name),
-        component="monitoring",
-        labels=rule.labels,
-        spec={"groups": [group]},
-    )
+    spec = {"groups": [group]}
+    return child(names.PROMETHEUS_RULE, "monitoring", queue, facts, labels=rule.labels, spec=spec)

@@ -34,14 +34,8 @@ def policy(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
         selected, rules = names.selector(name, "scanner"), [_all_but_horizons(), horizons]
     else:
         return None
-    return child(
-        names.NETWORK_POLICY,
-        queue,
-        facts,
-        name=names.pods(name),
-        component="pods",
-        spec={"podSelector": {"matchLabels": selected}, "policyTypes": ["Ingress"], "ingress": rules},
-    )
+    spec = {"podSelector": {"matchLabels": selected}, "policyTypes": ["Ingress"], "ingress": rules}
+    return child(names.NETWORK_POLICY, "pods", queue, facts, spec=spec)
 
 
 def _metrics(queue: DelayQueue, operator: list[Object]) -> Object:

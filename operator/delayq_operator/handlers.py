@@ -31,15 +31,11 @@ class Memo:
 def registry(kinds: Iterable[Kind]) -> kopf.OperatorRegistry:
     """Return the handlers for these kinds."""
     found = kopf.OperatorRegistry()
-    kopf.on.startup(registry=found)(configure)
+    kopf.on.startup(registry=found)(kopf_engine.configure)
     kopf.on.login(registry=found)(login)
     for kind in kinds:
         kopf.on.event(kind.group, kind.version, kind.plural, param=kind, registry=found)(deliver)
     return found
-
-
-async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 -- kopf's
-    kopf_engine.configure(settings)
 
 
 async def login(memo: Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 -- kopf's

@@ -34,6 +34,13 @@ def at(body: object, path: str) -> object:
     return body
 
 
+def pod_template(body: Object) -> Object:
+    """Return the pod template of a Deployment, Job or CronJob; empty for other kinds."""
+    spec = body.get("spec", {})
+    found: Object = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
+    return found
+
+
 def compact(body: Mapping[str, Any]) -> bytes:
     """Return an object as JSON, without what only the API server reads."""
     trimmed = dict(body)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from delayq.contract import Problem
 
 from delayq_operator.base import names
-from delayq_operator.base.objects import at, mapping, mappings
+from delayq_operator.base.objects import at, mapping, mappings, pod_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -96,8 +96,7 @@ def of_templates(bodies: Iterable[Object], policy: Policy) -> tuple[Problem, ...
 
 
 def _of_child(body: Object, policy: Policy) -> Iterator[Problem]:
-    spec = body.get("spec", {})
-    template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
+    template = pod_template(body)
     pod = template.get("spec")
     if pod is None:
         return

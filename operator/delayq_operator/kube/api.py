@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
-from delayq.kube.errors import ApiError, NoCluster, NotFound, Unavailable, refusal
+from delayq.kube.errors import ApiError, NoCluster, NotFound, Unavailable, answered
 from delayq.kube.objects import path
 from delayq.kube.watching import SERVER_ERROR
 from kubernetes.aio import client as kubernetes_client
@@ -168,29 +168,9 @@ async def _translated() -> AsyncIterator[None]:
     try:
         yield
     except ApiException as error:
-        raise _answered(error) from error
+        raise answered(error.status or SERVER_ERROR, error.reason or "", error.body) from error
     except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError, RecursionError) as error:
         raise Unavailable(str(error) or type(error).__name__) from error
-
-
-def _answered(error: ApiException) -> ApiError | Unavailable:
-    code = error.status or SERVER_ERROR
-    status, phrase = _status(error.body), error.reason or ""
-    message = status.get("message") or ("" if status or code >= SERVER_ERROR else phrase)
-    found = refusal(code, status.get("reason") or phrase, message)
-    if isinstance(found, ApiError):
-        causes = (status.get("details") or {}).get("causes") or ()
-        found.causes = tuple(str(cause.get("reason", "")) for cause in causes)
-    return found
-
-
-def _status(body: str | None) -> Object:
-    """Read the Status of a response; one without it comes from a proxy, not from the API server."""
-    try:
-        found = json.loads(body or "")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def own_namespace() -> str | None:

@@ -56,7 +56,7 @@ class Nothing(kopf.DiffBaseStorage):
         """Store nothing."""
 
 
-def configure(settings: kopf.OperatorSettings) -> None:
+async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 -- kopf's
     """Configure kopf: no state on objects or shared with other operators, and no permissions but those of watches."""
     # A peering object named "default" could suspend kopf; the Lease elects the leader.
     settings.peering.standalone = True

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.base import names, privileges
+from delayq_operator.base.objects import pod_template
 from delayq_operator.base.quantity import same_quantity
 
 if TYPE_CHECKING:
@@ -185,19 +186,12 @@ def _same(wanted: object, found: object, field: str) -> bool:
 
 def foreign(desired: Object, live: Object) -> list[str]:
     """Name additions to the live pod template that must be reported: "container proxy", "hostNetwork"."""
-    ours, theirs = _pod(desired), _pod(live)
+    ours, theirs = (pod_template(each).get("spec", {}) for each in (desired, live))
     containers = []
     for field, what in privileges.CONTAINERS:
         wanted = set(_names(ours, field))
         containers += [f"{what} {name}" for name in _names(theirs, field) if name not in wanted]
     return containers + privileges.added(ours, theirs)
-
-
-def _pod(body: Object) -> Object:
-    spec = body.get("spec", {})
-    template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
-    found: Object = template.get("spec", {})
-    return found
 
 
 def _names(pod: Object, field: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
-from delayq.kube.errors import KubernetesError, NoCluster, Unavailable, refusal
+from delayq.kube.errors import NoCluster, Unavailable, answered
 from delayq.kube.objects import path
 from delayq.kube.watching import events
 
@@ -142,18 +142,7 @@ class PodApi:
                 verb, self._server + where, params=query, headers=given, **options
             ) as response:
                 if response.status >= FAILED:
-                    raise await _refused(response)
+                    raise answered(response.status, response.reason or "", await response.read())
                 yield response
         except (TimeoutError, aiohttp.ClientError, OSError, json.JSONDecodeError, RecursionError) as error:
             raise Unavailable(str(error) or type(error).__name__) from error
-
-
-async def _refused(response: aiohttp.ClientResponse) -> KubernetesError:
-    """Read the Status of a response; one without it comes from a proxy, not from the API server."""
-    try:
-        status = json.loads(await response.read())
-    except ValueError:
-        status = {}
-    status = status if isinstance(status, dict) else {}
-    reason, message = str(status.get("reason", "")), str(status.get("message", ""))
-    return refusal(response.status, reason or response.reason or "", message)

@@ -14,6 +14,8 @@ KubernetesError
 
 from __future__ import annotations
 
+import json
+
 
 class KubernetesError(Exception):
     """Base of all errors of a client of Kubernetes."""
@@ -79,3 +81,18 @@ def refusal(code: int, reason: str, message: str) -> ApiError | Unavailable:
     if code in _AWAY or not message or message.startswith(_STORE_AWAY):
         return Unavailable(f"{message} ({code} {reason})".lstrip())
     return (Invalid if message.startswith(_UNACCEPTABLE) else Failed)(code, reason, message)
+
+
+def answered(code: int, phrase: str, body: str | bytes | None) -> ApiError | Unavailable:
+    """Make the error of a response, from its Status; one without it comes from a proxy, not from the API server."""
+    try:
+        found = json.loads(body or "")
+    except ValueError:
+        found = None
+    status = found if isinstance(found, dict) else {}
+    message = status.get("message") or ("" if status or code >= _SERVER_ERROR else phrase)
+    error = refusal(code, status.get("reason") or phrase, message)
+    if isinstance(error, ApiError):
+        causes = (status.get("details") or {}).get("causes") or ()
+        error.causes = tuple(str(cause.get("reason", "")) for cause in causes)
+    return error

@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
-from delayq.kube.errors import ApiError, Conflict, Denied, Failed, Gone, Invalid, NotFound, Unavailable
-from delayq_operator.kube import api
-from kubernetes.aio.client.exceptions import ApiException
+from delayq.kube.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    Failed,
+    Gone,
+    Invalid,
+    NotFound,
+    Unavailable,
+    answered,
+)
 
 TYPED = "failed to create typed patch object (shop/orders-worker; apps/v1, Kind=Deployment): .spec.x: not declared"
 CONVERT = "failed to convert new object (shop/orders-worker; apps/v1, Kind=Deployment) to proper version: no"
@@ -16,9 +24,8 @@ STORE = "rpc error: code = Unavailable desc = keepalive ping failed to receive A
 
 
 def answer(code: int, message: str = "why", reason: str = "") -> ApiError | Unavailable:
-    error = ApiException(status=code, reason="HTTP says")
-    error.body = json.dumps({"kind": "Status", "code": code, "reason": reason, "message": message})
-    return api._answered(error)
+    status = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return answered(code, "HTTP says", json.dumps(status))
 
 
 def test_the_code_says_what_to_do_and_of_500_the_message() -> None:
@@ -50,9 +57,6 @@ def test_the_code_says_what_to_do_and_of_500_the_message() -> None:
 def test_without_a_status_5xx_comes_from_something_before_an_api_server_that_is_away(
     body: str | None,
 ) -> None:
-    error = ApiException(status=502, reason="Bad Gateway")
-    error.body = body
-    found = api._answered(error)
+    found = answered(502, "Bad Gateway", body)
     assert (type(found), str(found)) == (Unavailable, "(502 Bad Gateway)")
-    error.status, error.reason = 404, "Not Found"
-    assert isinstance(api._answered(error), NotFound)
+    assert isinstance(answered(404, "Not Found", body), NotFound)

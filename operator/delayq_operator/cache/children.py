@@ -64,10 +64,6 @@ class Child:
     def significant(self) -> object:
         return self.text
 
-    @property
-    def reference(self) -> tuple[str, str]:
-        return self.kind.kind, self.name
-
 
 class Children(Groups[Child]):
     """The objects that the operator created."""

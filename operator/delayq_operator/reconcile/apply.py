@@ -16,7 +16,7 @@ from delayq.kube.errors import Conflict, Denied, Failed, Invalid, NotFound
 from delayq_operator.base import names
 from delayq_operator.desired.checksum import changes
 from delayq_operator.reconcile.drift import differs
-from delayq_operator.reconcile.plan import inputs_of
+from delayq_operator.reconcile.plan import Plan, inputs_of
 
 if TYPE_CHECKING:
     from delayq.kube.objects import Object
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.cache.resource import Resource
     from delayq_operator.kube.api import Api
-    from delayq_operator.reconcile.plan import Change, Plan
+    from delayq_operator.reconcile.plan import Change
     from delayq_operator.scaling.scaling import Scale
 
 REFUSED: Final = (Invalid, Denied, NotFound, Failed)
@@ -59,12 +59,15 @@ class Applier:
         """Responses of the API server update `inventory` at once, ahead of the watch."""
         self._api, self._inventory = api, inventory
         self._there: dict[Key, set[tuple[str, ...]]] = defaultdict(set)
-        """UID of the DelayQueue, kind and name of each child that this process has found or made, and not deleted."""
+        """UID of the DelayQueue, kind and name of each desired child that this process has found or made."""
 
     async def apply(self, resource: Resource, plan: Plan, scale: Scale) -> Outcome:
         """Carry out the plan. The outcome lists rejected writes; Unavailable if the API server does not answer."""
         outcome = Outcome()
-        self._there[resource.key] |= {(resource.uid, *reference) for reference in plan.there}
+        if plan != Plan():  # which keeps the children of a spec that is refused
+            wanted = {(resource.uid, change.kind.kind, change.name) for change in plan.changes}
+            self._there[resource.key] &= wanted
+            self._there[resource.key] |= {(resource.uid, *reference) for reference in plan.there}
         for change in plan.changes:
             await self._apply(resource, change, scale, outcome)
         for child in plan.prune:
@@ -75,7 +78,6 @@ class Applier:
                 outcome.failures.append(f"{label}: {error.message.rstrip('.')}.")
             else:
                 outcome.pruned.append(label)
-                self._there[resource.key].discard((resource.uid, *child.reference))
         return outcome
 
     async def _apply(self, resource: Resource, change: Change, scale: Scale, outcome: Outcome) -> None:

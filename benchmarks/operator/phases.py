@@ -7,7 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from delayq_operator.status.unready import START_SECONDS
+from delayq_operator.status.lasting import START_SECONDS
 
 from benchmarks.figures import Figure, once, percentile
 from benchmarks.operator.stage import KINDS, NAMESPACE, PER_QUEUE

@@ -78,21 +78,18 @@ def test_every_event_is_there_with_its_type_and_when() -> None:
 def test_every_event_that_is_posted_has_a_reason_of_the_table() -> None:
     posted = set(re.findall(r"\.post\(\s*\w+, \"(\w+)\"", CODE))
     turned = {
-        *report.TURNED_TRUE.values(),
-        *report.TURNED_FALSE.values(),
-        *report.NEWLY_FALSE.values(),
-        *report.RECOVERED.values(),
+        *report.TURNED.values(),
         *(event for event, _ in report.ENDED.values()),
-        *sum(report.BY_REASON.values(), ()),
+        *sum(report.NAMED.values(), ()),
     }
     assert posted | turned | {scaler.UP, scaler.DOWN} == set(events.REASONS)
 
 
 def test_every_reason_that_becomes_an_event_is_a_reason_of_its_condition() -> None:
-    for kind, reasons in report.BY_REASON.items():
+    for kind, reasons in report.NAMED.items():
         assert set(reasons) <= set(REASONS[kind])
-    tables = (report.TURNED_TRUE, report.TURNED_FALSE, report.NEWLY_FALSE, report.RECOVERED)
-    assert {kind for table in tables for kind in table} <= set(REASONS)
+    for kind, before, now in report.TURNED:
+        assert {before or "True", now} <= set(REASONS[kind].values()) | {"False"}
     assert set(report.ENDED) <= set(REASONS["Progressing"])
 
 

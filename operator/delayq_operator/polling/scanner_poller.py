@@ -167,9 +167,10 @@ class ScannerPoller:
         self, key: Key, cache: BacklogCache, reading: Reading | None, asked: tuple[float, ...]
     ) -> None:
         """Let the autoscaler decide, at most once per period."""
-        policy, now = self._configs.of(key).policy, time.time()
+        config, now = self._configs.of(key), time.time()
+        policy = config.policy
         # Without their guard, more workers would not run anything.
-        if policy is None or self.workers.seen(key).guard_down:
+        if policy is None or (config.guarded and self.workers.seen(key).guard_down):
             cache.evaluated_at = 0.0
             self.autoscaler.suspend(key, now)
         elif not 0 <= now - cache.evaluated_at < policy.period_seconds * 0.8:

@@ -12,9 +12,17 @@ from delayq.kube.objects import name_of
 
 from delayq_operator.base import metrics, names
 from delayq_operator.reconcile.unserved import report_unserved
-from delayq_operator.status.long_parked import LongParked
+from delayq_operator.status.lasting import (
+    NOW,
+    OUT_OF_ORDER,
+    PARKED_SECONDS,
+    START_SECONDS,
+    Lasting,
+    parked_since,
+    unready_since,
+)
+from delayq_operator.status.reasons import REASONS
 from delayq_operator.status.status import status, wait_seconds
-from delayq_operator.status.unready import NOW, Unready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,45 +36,25 @@ if TYPE_CHECKING:
     from delayq_operator.status.events import Recorder
     from delayq_operator.status.view import View
 
-TURNED_TRUE: Final = {
-    "Ready": "Ready",
-    "Suspended": "Suspended",
-    "CapacityShortfallExpected": "CapacityShortfallExpected",
+TURNED: Final = {
+    ("Ready", "", "True"): "Ready",
+    ("Ready", "True", "False"): "NotReady",
+    ("BackendAvailable", "True", "False"): "BackendUnavailable",
+    ("DurabilityMet", "", "False"): "DurabilityAtRisk",
+    ("ReshardingComplete", "True", "False"): "ReshardingStarted",
+    ("ReshardingComplete", "False", "True"): "ReshardingComplete",
+    ("GuardAvailable", "True", "False"): "GuardUnavailable",
+    ("GuardAvailable", "False", "True"): "GuardAvailable",
+    ("CapacityShortfallExpected", "", "True"): "CapacityShortfallExpected",
+    ("ObjectiveMet", "True", "False"): "ObjectiveMissed",
+    ("Suspended", "", "True"): "Suspended",
+    ("Suspended", "True", "False"): "Resumed",
 }
-"""Condition → event when it becomes True."""
+"""Condition, status before (empty: any other, also of a new queue) and now → event."""
 
-TURNED_FALSE: Final = {
-    "Ready": "NotReady",
-    "Suspended": "Resumed",
-    "BackendAvailable": "BackendUnavailable",
-    "ReshardingComplete": "ReshardingStarted",
-    "GuardAvailable": "GuardUnavailable",
-    "ObjectiveMet": "ObjectiveMissed",
-}
-"""Condition → event when it becomes False, after it was True."""
-
-NEWLY_FALSE: Final = {"DurabilityMet": "DurabilityAtRisk"}
-"""Condition → event when it becomes False, also of a new queue."""
-
-RECOVERED: Final = {"GuardAvailable": "GuardAvailable", "ReshardingComplete": "ReshardingComplete"}
-"""Condition → event when it becomes True, after it was False."""
-
-BY_REASON: Final = {
-    "Accepted": ("InvalidSpec", "PolicyViolation", "RedisNotEmpty"),
-    "Degraded": (
-        "NameConflict",
-        "OperatorConflict",
-        "QueueConflict",
-        "UnmanagedFields",
-        "ApplyFailed",
-        "EraseFailed",
-        "PodsRejected",
-        "RolloutPaused",
-        "ReferenceNotFound",
-        "PodsFailing",
-        "InvalidAnnotation",
-        "TasksParked",
-    ),
+NAMED: Final = {
+    "Accepted": tuple(REASONS["Accepted"].keys() - {"Valid"}),
+    "Degraded": tuple(REASONS["Degraded"].keys() - {"AsExpected"}),
     "Progressing": ("ProgressDeadlineExceeded", "ReconciliationSuspended"),
     "ReshardingComplete": ("ReshardingStalled",),
 }
@@ -92,25 +80,20 @@ class Reporter:
         self.unserved = partial(report_unserved, api, inventory.schedules)
         self._written_at: dict[Key, float] = {}
         self._ready: dict[Key, str] = {}
-        self._unready = Unready()
-        self._long_parked = LongParked()
+        self._unready, self._parked = Lasting(START_SECONDS), Lasting(PARKED_SECONDS)
 
     async def report(self, view: View) -> None:
         """Write the status if it changed; rate-limited if only numbers did."""
         resource, now = view.resource, time.time()
         previous = resource.status
-        parked = self._long_parked.wait_seconds(view, now)
+        parked = self._parked_seconds(view, now)
         made = status(replace(view, long_parked=parked == NOW), previous, now)
         self._count(resource.key, view, made)
-        self._post_unready(resource, made, now)
-        since = now - self._written_at.get(resource.key, 0.0)
-        wait = wait_seconds(made, previous, since)
-        if parked:
-            self._work.enqueue_in(resource.key, parked)
-        if wait is None:
-            return
-        if wait > 0:
-            self._work.enqueue_in(resource.key, wait)
+        unready = self._post_unready(resource, made, now)
+        wait = wait_seconds(made, previous, now - self._written_at.get(resource.key, 0.0))
+        for seconds in filter(None, (parked, unready, wait)):
+            self._work.enqueue_in(resource.key, seconds)
+        if wait != NOW:
             return
         await self._write(resource, made)
         for reason, message in turned(previous, made):
@@ -118,14 +101,22 @@ class Reporter:
             if reason == "NotReady":
                 self._unready.reported(resource.key)
 
-    def _post_unready(self, resource: Resource, made: Mapping[str, Any], now: float) -> None:
-        """Post an event for a queue that has not become ready in time."""
-        ready = next(entry for entry in made["conditions"] if entry["type"] == "Ready")
-        wait = self._unready.wait_seconds(resource.key, ready, now)
+    def _parked_seconds(self, view: View, now: float) -> float | None:
+        """Return when tasks have been parked for long: NOW, or seconds to wait; None without any, or if unknown."""
+        if view.backlog is None or not view.backlog.whole:
+            return None
+        restarted, holds = parked_since(_by_type(view.resource.status)), view.backlog.parked > 0
+        return self._parked.wait_seconds(view.resource.key, now, holds=holds, restarted=restarted)
+
+    def _post_unready(self, resource: Resource, made: Mapping[str, Any], now: float) -> float | None:
+        """Post an event for a queue that has not become ready in time. Return how long to wait for that."""
+        ready, key = _by_type(made)["Ready"], resource.key
+        holds, restarted = ready["reason"] in OUT_OF_ORDER, unready_since(ready, now)
+        wait = self._unready.wait_seconds(key, now, holds=holds, restarted=restarted)
         if wait == NOW:
-            self._recorder.post(resource, "NotReady", f"{ready['reason']}: {ready['message']}")
-        elif wait is not None:
-            self._work.enqueue_in(resource.key, wait)
+            self._recorder.post(resource, "NotReady", _said(ready))
+            self._unready.reported(key)
+        return wait
 
     async def _write(self, resource: Resource, made: dict[str, Any]) -> None:
         body = {
@@ -161,14 +152,14 @@ class Reporter:
         """Drop the state of a DelayQueue."""
         self._written_at.pop(key, None)
         self._unready.forget(key)
-        self._long_parked.forget(key)
+        self._parked.forget(key)
         self._ready.pop(key, None)
         metrics.forget_workers(key.namespace, key.name)
         metrics.count_ready(self._ready.values())
 
     def _count(self, key: Key, view: View, made: Mapping[str, Any]) -> None:
         before = self._ready.get(key)
-        self._ready[key] = next(entry["status"] for entry in made["conditions"] if entry["type"] == "Ready")
+        self._ready[key] = _by_type(made)["Ready"]["status"]
         if before != self._ready[key]:
             metrics.count_ready(self._ready.values())
         gauge = metrics.WORKER_REPLICAS
@@ -191,19 +182,18 @@ def turned(previous: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tup
     before, after = _by_type(previous), _by_type(made)
     for kind, entry in after.items():
         old = before.get(kind, {})
-        if entry["status"] != old.get("status"):
-            if entry["status"] == "True" and kind in TURNED_TRUE:
-                yield TURNED_TRUE[kind], entry["message"]
-            if entry["status"] == "True" and old.get("status") == "False" and kind in RECOVERED:
-                yield RECOVERED[kind], entry["message"]
-            if entry["status"] == "False" and old.get("status") == "True" and kind in TURNED_FALSE:
-                yield TURNED_FALSE[kind], f"{entry['reason']}: {entry['message']}"
-            if entry["status"] == "False" and kind in NEWLY_FALSE:
-                yield NEWLY_FALSE[kind], entry["message"]
-        if entry["reason"] != old.get("reason") and entry["reason"] in BY_REASON.get(kind, ()):
-            yield entry["reason"], entry["message"]
-        if entry["reason"] != old.get("reason") and old.get("reason") in ENDED:
-            yield ENDED[old["reason"]]
+        for since in ("", str(old.get("status"))) if entry["status"] != old.get("status") else ():
+            if event := TURNED.get((kind, since, entry["status"])):
+                yield event, _said(entry) if since == "True" else entry["message"]
+        if entry["reason"] != old.get("reason"):
+            if entry["reason"] in NAMED.get(kind, ()):
+                yield entry["reason"], entry["message"]
+            if old.get("reason") in ENDED:
+                yield ENDED[old["reason"]]
+
+
+def _said(condition: Mapping[str, Any]) -> str:
+    return f"{condition['reason']}: {condition['message']}"
 
 
 def _by_type(status: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -9,24 +9,10 @@ from delayq.scaling import sentence
 from delayq.scaling.sentences import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from delayq.contract import DelayQueue
     from delayq.scaling import Decision
 
     from delayq_operator.scaling.capacity_forecast import Rush
-
-REASONS: Final[Mapping[str, bool]] = {
-    "ValidMetricFound": True,
-    "ExternalAutoscaler": True,
-    "MetricsUnavailable": False,
-    "FallbackActive": False,
-    "AutoscalingDisabled": False,
-    "Suspended": False,
-    "ReconciliationSuspended": False,
-    "GuardUnreachable": False,
-}
-"""Reasons of condition ScalingActive → whether the number of workers follows demand."""
 
 NOT_DECIDED: Final = "NotEvaluated"
 """The reason before the first sample."""
@@ -55,7 +41,7 @@ class Scale:
 
     replicas: int
     reason: str
-    """One of REASONS, or NOT_DECIDED."""
+    """One of condition ScalingActive."""
     message: str
     decision: Decision | None = None
     """The decision behind it, if the operator made one."""
@@ -92,12 +78,8 @@ def scale(
     if decision is None:
         kept = "kept" if nearest == current else "the nearest that spec.autoscaling allows"
         return _scale(nearest, NOT_DECIDED, f", {kept}: the metrics were not read yet")
-    return Scale(
-        replicas=decision.replicas,
-        reason=decision.reason,
-        message=sentence(decision),
-        decision=decision,
-    )
+    message = sentence(decision)
+    return Scale(replicas=decision.replicas, reason=decision.reason, message=message, decision=decision)
 
 
 def _scale(replicas: int, reason: str, why: str) -> Scale:

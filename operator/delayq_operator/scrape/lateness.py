@@ -7,7 +7,6 @@ Workers run images that tenants choose: a worker that reports nothing is ignored
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,7 +50,7 @@ class Lateness:
         """`allowed_seconds` is the objective. Earlier counts of workers created before `since` are ignored."""
         self.allowed_seconds, self._since = allowed_seconds, since
         self._counted: dict[str, StartedTasks] = {}
-        self._parts: deque[tuple[float, StartedTasks]] = deque()
+        self._parts: dict[int, StartedTasks] = {}  # by PART_SECONDS since 1970
 
     def forget(self, but: Collection[str]) -> None:
         """Drop the counts of all workers but these; the window stays."""
@@ -67,19 +66,15 @@ class Lateness:
         if found.tasks < before.tasks:  # its container restarted
             before = StartedTasks()
         more = StartedTasks(found.tasks - before.tasks, max(0.0, found.late - before.late))
-        if not more.tasks:
-            return
-        if self._parts and now - self._parts[-1][0] < PART_SECONDS:
-            at, part = self._parts.pop()
-            self._parts.append((at, part + more))
-        else:
-            self._parts.append((now, more))
+        part = int(now // PART_SECONDS)
+        self._parts[part] = self._parts.get(part, StartedTasks()) + more
 
     def seen(self, now: float) -> StartedTasks:
         """Sum up the window."""
-        while self._parts and not 0 <= now - self._parts[0][0] < WINDOW_SECONDS:
-            self._parts.popleft()
-        return sum((part for _, part in self._parts), StartedTasks())
+        part = int(now // PART_SECONDS)
+        here = range(part - int(WINDOW_SECONDS / PART_SECONDS) + 1, part + 1)
+        self._parts = {each: tasks for each, tasks in self._parts.items() if each in here}
+        return sum(self._parts.values(), StartedTasks())
 
 
 def counted(samples: Iterable[Sample], allowed_seconds: float) -> StartedTasks | None:

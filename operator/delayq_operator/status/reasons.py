@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from delayq_operator.base.phrases import RISKS
-from delayq_operator.scaling import scaling
+from delayq_operator.scaling.scaling import NOT_DECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,10 +59,12 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
         " RolloutPaused ReferenceNotFound PodsFailing InvalidAnnotation TasksParked",
         false="AsExpected",
     ),
-    "ScalingActive": {
-        **{reason: "True" if active else "False" for reason, active in scaling.REASONS.items()},
-        scaling.NOT_DECIDED: "Unknown",
-    },
+    "ScalingActive": _reasons(
+        true="ValidMetricFound ExternalAutoscaler",
+        false="MetricsUnavailable FallbackActive AutoscalingDisabled Suspended ReconciliationSuspended"
+        " GuardUnreachable",
+        unknown=NOT_DECIDED,
+    ),
     "ScalingLimited": _reasons(
         true="MaxReplicas MinReplicas ScaleUpPolicy MaxInFlight RatePerSecond ScaleDownPolicy",
         false="DesiredWithinRange",

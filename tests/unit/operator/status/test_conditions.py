@@ -14,7 +14,6 @@ from delayq.scaling import Sample
 from delayq_operator.base.names import SUSPEND_RECONCILIATION, worker
 from delayq_operator.base.phrases import RISKS, timestamp
 from delayq_operator.cache.workload import Workload
-from delayq_operator.scaling import scaling
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed, Scale
 from delayq_operator.scrape.backlog import UnknownKind
@@ -259,7 +258,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
     "ScalingActive": [
         *[
             (reason, view(scale=Scale(replicas=1, reason=reason, message="why")))
-            for reason in scaling.REASONS
+            for reason in REASONS["ScalingActive"].keys() - {"NotEvaluated"}
         ],
         ("NotEvaluated", view(scale=None, problems=PROBLEM)),
         ("ValidMetricFound", view(**scaled(decided(IDLE)))),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -45,18 +44,6 @@ FEW_SHARDS: Final = 4
 AT_ONCE: Final = (512, 128)  # queues of few shards, and of a namespace: an answer may take a quarter of a MiB
 LARGE_AT_ONCE: Final = (12, 4)  # others: it may take 14
 REPORTING: Final = ("scanner", "erase")
-
-
-@dataclass(slots=True)
-class ScrapeResult:
-    """The result of a scrape of a queue's scanners."""
-
-    reading: Reading | None = None
-    """None: none of them answered."""
-    leader: str = ""
-    """The first that led a shard."""
-    read_error: str = ""
-    """Why the first could not be read."""
 
 
 class ScannerPoller:
@@ -111,14 +98,14 @@ class ScannerPoller:
         asked, kinds_seconds = self._asked(key)
         shards = max(self._configs.of(key).shards, self._known(key).shards)
         question = Question(horizons=asked, kinds_seconds=kinds_seconds, shards=shards)
-        result = await self._scanners(client, key, question)
+        reading = await self._scanners(client, key, question)
         if not self._queues.uid(key):
             return  # it was deleted meanwhile
         cache = self._caches.setdefault(key, BacklogCache())
-        wait_seconds = self._keep(key, cache, result)
+        wait_seconds = self._keep(key, cache, reading)
         if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)
-        self._evaluate(key, cache, result.reading, asked)
+        self._evaluate(key, cache, reading if reading.answered else None, asked)
 
     def _asked(self, key: Key) -> tuple[tuple[float, ...], float]:
         """Return the horizons that a decision needs, if maxReplicas workers start together.
@@ -132,17 +119,17 @@ class ScannerPoller:
         window = policy.window(stats.lead.of(policy.max_replicas))
         return _horizons(window), window if stats.kinds.seconds else 0.0
 
-    async def _scanners(self, client: Client, key: Key, question: Question) -> ScrapeResult:
+    async def _scanners(self, client: Client, key: Key, question: Question) -> Reading:
         pods = self._pods_to_scrape(key)
         if not pods:
-            return ScrapeResult()
+            return Reading()
         places = self._places if question.shards <= FEW_SHARDS else self._large
         until = time.monotonic() + MOST_SECONDS
         try:
             async with places.place(key.namespace, PLACE_SECONDS):
                 return await _scrape(client, pods, question, until)
         except TimeoutError:
-            return ScrapeResult(read_error="the operator was busy reading other queues")
+            return Reading(error="the operator was busy reading other queues")
 
     def _pods_to_scrape(self, key: Key) -> list[Pod]:
         """Return the pods to scrape, in this order: the erase Job, the last leader, ready pods, others."""
@@ -152,15 +139,15 @@ class ScannerPoller:
             found, key=lambda pod: (pod.component == "scanner", pod.name != leader, not pod.ready, pod.name)
         )
 
-    def _keep(self, key: Key, cache: BacklogCache, result: ScrapeResult) -> float | None:
-        """Store a result. Return how long a reconciliation can wait; None if none is needed."""
-        now, cache.shards = time.time(), _shards(result, cache.shards)
-        if result.reading is None:
-            return cache.fail(result.read_error, now)
-        cache.leader = result.leader or cache.leader
+    def _keep(self, key: Key, cache: BacklogCache, reading: Reading) -> float | None:
+        """Store a reading. Return how long a reconciliation can wait; None if none is needed."""
+        now, cache.shards = time.time(), _shards(reading, cache.shards)
+        if not reading.answered:
+            return cache.fail(reading.error, now)
+        cache.leader = reading.leader or cache.leader
         config = self._configs.of(key)
-        made = backlog(result.reading, now, config.references)
-        erased = min(MOST_SHARDS, result.reading.total(table.ERASED_SHARDS))
+        made = backlog(reading, now, config.references)
+        erased = min(MOST_SHARDS, reading.total(table.ERASED_SHARDS))
         return cache.take(made, erased, config.lateness_seconds if made.due else math.inf)
 
     def _evaluate(
@@ -178,27 +165,25 @@ class ScannerPoller:
             self.autoscaler.evaluate(key, reading, asked, now)
 
 
-def _shards(result: ScrapeResult, before: int) -> int:
+def _shards(reading: Reading, before: int) -> int:
     """Return the shards to expect next time: while their number shrinks, scanners report more than the spec has."""
-    if result.reading is not None:
-        return result.reading.shard_map.shards_in_use if result.reading.shard_map else 0
-    return MOST_SHARDS if result.read_error.endswith(TOO_MUCH) else before
+    if reading.answered:
+        return reading.shard_map.shards_in_use if reading.shard_map else 0
+    return MOST_SHARDS if reading.error.endswith(TOO_MUCH) else before
 
 
 _horizons = lru_cache(1024)(horizons)  # most windows are the same all the time
 
 
-async def _scrape(client: Client, pods: Iterable[Pod], question: Question, until: float) -> ScrapeResult:
+async def _scrape(client: Client, pods: Iterable[Pod], question: Question, until: float) -> Reading:
     """Scrape one scanner after the other until every shard is reported: usually the first leads them all."""
-    result, reading = ScrapeResult(), Reading()
+    reading = Reading()
     for pod in pods:
         answer = await client.ask(pod, question)
         if isinstance(answer, str):
-            result.read_error = result.read_error or answer
-        else:
-            result.reading = reading
-            if reading.take(answer):
-                result.leader = result.leader or pod.name
+            reading.error = reading.error or answer
+        elif reading.take(answer):
+            reading.leader = reading.leader or pod.name
         if reading.whole or time.monotonic() > until:
             break
-    return result
+    return reading

@@ -230,7 +230,7 @@ class Reconciler:
             child = self._children.get(key, kind, name)
             return child.body if child else None
 
-        backlog, workers = self._scraper.backlog(key), self._scraper.workers.seen(key)
+        backlog = self._scraper.backlog(key)
         reaper = (body(names.CRON_JOB, names.reaper(key.name)) or {}).get("status") or {}
         seen = replace(
             view,
@@ -244,9 +244,7 @@ class Reconciler:
             backlog=backlog,
             sharing=self._inventory.named(backlog.conflicts if backlog else (), key.namespace),
             unread=self._scraper.read_error(key),
-            guard_counts=workers.guard,
-            started=workers.started,
-            missing_in_workers=workers.missing,
+            workers=self._scraper.workers.seen(key),
             observed=self._autoscaler.observed(key, time.time()),
         )
         await self._reporter.report(seen)

@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from delayq_operator.scrape.changes import Reported
-from delayq_operator.scrape.lateness import Lateness, StartedTasks
-from delayq_operator.scrape.worker_reports import GuardCounts, Report, guard_counts, missing
+from delayq_operator.scrape.lateness import Lateness
+from delayq_operator.scrape.worker_reports import GuardCounts, Report, Seen, guard_counts, missing
 from delayq_operator.scrape.worker_stats import WorkerStats, reachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from delayq.contract.files import Reference
 
     from delayq_operator.base.names import Key
     from delayq_operator.base.objects import Sample
@@ -33,23 +31,6 @@ UNSURE_SECONDS: Final = 0.9  # for one whose guard is in doubt; polls are a seco
 AGAIN_SECONDS: Final = 6.0
 RARELY_SECONDS: Final = 10.0  # while only lateness is needed
 MOST_AT_ONCE: Final = 32
-SEVERAL: Final = 2  # workers without the guard: from this number on, more workers would not help
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What the workers of a queue report, besides their statistics."""
-
-    guard: GuardCounts = field(default_factory=GuardCounts)
-    missing: tuple[Reference, ...] = ()
-    """The keys of Secrets and ConfigMaps that they wait for."""
-    started: StartedTasks = field(default_factory=StartedTasks)
-    """Tasks that started in the last WINDOW_SECONDS."""
-
-    @property
-    def guard_down(self) -> bool:
-        """Whether at least SEVERAL workers report and none can use the guard. One alone may be on a faulty node."""
-        return self.guard.down and self.guard.unable >= SEVERAL
 
 
 @dataclass(slots=True)
@@ -59,6 +40,8 @@ class _Queue:
     uid: str
     stats: WorkerStats
     lateness: Lateness
+    pods: list[Pod] = field(default_factory=list)
+    """All workers, as of the last visit."""
     asked_at: dict[str, float] = field(default_factory=dict)
     reports: dict[str, Report] = field(default_factory=dict)
     reported: Reported = field(default_factory=lambda: Reported(_facts(Seen(), 100.0), (0, 0)))
@@ -102,7 +85,8 @@ class Workers:
     def due(self, key: Key) -> list[Pod]:
         """Return the workers to scrape now, the oldest scrape first."""
         queue, config, now = self._queue(key), self._configs.of(key), time.time()
-        here = [pod for pod in self.pods(key) if reachable(pod)]
+        queue.pods = self.pods(key)
+        here = [pod for pod in queue.pods if reachable(pod)]
         queue.forget({pod.name for pod in here})
 
         def asked(pod: Pod) -> float:
@@ -119,7 +103,7 @@ class Workers:
         queue.reports[pod.name] = queue.reports.get(pod.name, Report()).next(samples, now)
         queue.lateness.take(pod, samples, now)
         if self._configs.of(key).policy is not None:
-            queue.stats.take(pod, samples, now, self.pods(key))
+            queue.stats.take(pod, samples, now, queue.pods)
 
     def seen(self, key: Key) -> Seen:
         """Return what the workers of a queue report."""

@@ -162,8 +162,10 @@ class Backlog:
 class Reading:
     """Samples of the scanners of one queue, each shard's from one scanner only."""
 
-    def __init__(self, expositions: Iterable[Sequence[Sample]] = ()) -> None:
+    def __init__(self, expositions: Iterable[Sequence[Sample]] = (), *, error: str = "") -> None:
         """Take the numbers of each shard from its leader: standbys have none; during an election, two may lead."""
+        self.answered, self.leader = False, ""  # whether any scanner did; the first that led a shard
+        self.error = error  # why the first could not be read
         self._values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
         self._shards: set[str] = set()
         self._counted: set[str] = set()
@@ -186,6 +188,7 @@ class Reading:
 
     def take(self, samples: Iterable[Sample]) -> bool:
         """Add the samples of one scanner. Return whether it leads a shard that no other scanner did."""
+        self.answered = True
         # NaN stands for an absent value.
         sane = [
             (name, labels, min(max(value, 0.0), MOST))

@@ -7,14 +7,15 @@ that reports nothing is ignored, and only keys that the spec names count. Not he
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delayq.contract import metrics as table
 
 from delayq_operator.scrape.backlog import missing_references
 from delayq_operator.scrape.backlog_cache import FRESH_SECONDS
+from delayq_operator.scrape.lateness import StartedTasks
 from delayq_operator.scrape.worker_stats import valid_values
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from delayq.contract.files import Reference
 
     from delayq_operator.base.objects import Sample
+
+SEVERAL: Final = 2  # workers without the guard: from this number on, more workers would not help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,22 @@ class GuardCounts:
     def down(self) -> bool:
         """Whether none can."""
         return self.verdict == (False, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the workers of a queue report, besides their statistics."""
+
+    guard: GuardCounts = field(default_factory=GuardCounts)
+    missing: tuple[Reference, ...] = ()
+    """The keys of Secrets and ConfigMaps that they wait for."""
+    started: StartedTasks = field(default_factory=StartedTasks)
+    """Tasks that started in the last WINDOW_SECONDS."""
+
+    @property
+    def guard_down(self) -> bool:
+        """Whether at least SEVERAL workers report and none can use the guard. One alone may be on a faulty node."""
+        return self.guard.down and self.guard.unable >= SEVERAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

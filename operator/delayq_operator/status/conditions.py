@@ -112,7 +112,7 @@ def durability_met(view: View) -> Condition:
 
 def guard_available(view: View) -> Condition | None:
     """Whether workers can use the guard: without it no task starts that it applies to. None if the spec has none."""
-    kind, seen = "GuardAvailable", view.guard_counts
+    kind, seen = "GuardAvailable", view.workers.guard
     guard = view.queue.spec.guard if view.queue is not None else None
     if guard is None:
         return None

@@ -67,7 +67,7 @@ def _obstacles(view: View) -> Iterator[tuple[str, str]]:
 def _waits(view: View) -> bool:
     """Whether no scanner, or no worker, has begun because a key is missing."""
     scanners = view.backlog is not None and not view.backlog.begun and not view.scanner.ready
-    return scanners or (bool(view.missing_in_workers) and not view.worker.ready)
+    return scanners or (bool(view.workers.missing) and not view.worker.ready)
 
 
 def _waking(view: View) -> bool:

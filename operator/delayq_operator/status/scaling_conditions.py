@@ -89,7 +89,7 @@ def objective_met(view: View) -> Condition | None:
     allowed, share = objective.lateness_seconds, objective.late_percent
     waiting = view.backlog.waiting_late(allowed)
     late = f"{share:g} % of the tasks of the last {WINDOW_SECONDS / 60:g} min were late by more than {allowed:g} s"
-    if not (view.started + StartedTasks(waiting, waiting)).missed(objective.percent):
+    if not (view.workers.started + StartedTasks(waiting, waiting)).missed(objective.percent):
         return condition(kind, "WithinObjective", f"At most {late}.")
     reason, cure = _what_binds(view) if waiting else ("TasksLate", "No task waits for that long now.")
     return condition(kind, reason, f"More than {late}, or still are (DUE, OLDEST-DUE). {cure}")
@@ -117,7 +117,7 @@ def _stopped(view: View) -> tuple[str, str] | None:
     """Return reason and message if workers may claim nothing."""
     if view.queue is not None and view.queue.spec.suspend:
         return "Suspended", f"{view.queue.spec.suspension}: no task is claimed."
-    if view.guard_counts.down:
+    if view.workers.guard.down:
         return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
     return None
 

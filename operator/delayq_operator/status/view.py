@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.scaling import Observed
-from delayq_operator.scrape.lateness import StartedTasks
-from delayq_operator.scrape.worker_reports import GuardCounts
+from delayq_operator.scrape.worker_reports import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +55,6 @@ class View:
     """Worker pods with something wrong."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Component → what a running pod of it that is not ready waits for."""
-    missing_in_workers: tuple[Reference, ...] = ()
-    """Keys of Secrets and ConfigMaps that workers wait for."""
     long_parked: bool = False
     """Whether tasks have been parked for so long that a person must act."""
     podless_run: bool = False
@@ -68,9 +65,8 @@ class View:
     observed: Observed = field(default_factory=Observed)
     backlog: Backlog | None = None
     """None without a fresh reading of the scanners."""
-    guard_counts: GuardCounts = field(default_factory=GuardCounts)
-    started: StartedTasks = field(default_factory=StartedTasks)
-    """Tasks that started in the last WINDOW_SECONDS, as workers report (lateness.py)."""
+    workers: Seen = field(default_factory=Seen)
+    """What workers report."""
     unread: str = ""
     """Why the scanners could not be read."""
     failures: tuple[str, ...] = ()
@@ -96,7 +92,7 @@ class View:
     @property
     def missing(self) -> tuple[Reference, ...]:
         """Keys of Secrets and ConfigMaps that any process waits for."""
-        return tuple(sorted({*self.missing_in_workers, *(self.backlog.missing if self.backlog else ())}))
+        return tuple(sorted({*self.workers.missing, *(self.backlog.missing if self.backlog else ())}))
 
     @property
     def decision(self) -> Decision | None:

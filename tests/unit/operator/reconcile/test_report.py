@@ -13,7 +13,7 @@ from delayq_operator.reconcile.report import turned
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
-from delayq_operator.scrape.worker_reports import GuardCounts
+from delayq_operator.scrape.worker_reports import GuardCounts, Seen
 from delayq_operator.status.status import status
 
 from tests.unit.operator.queues import queue
@@ -40,9 +40,9 @@ FINE, MOVING, FOUR_SHARDS = view(), ShardMap(3, 4, 1, 4), ShardMap(4, 4, 4, 4)
 STARTS = view(scanner=STARTING, worker=STARTING, backlog=None)
 CUT_OFF = view(backlog=DOWN)
 PARTLY = sharded(FOUR_SHARDS, FOUR, down=(Down(1, "timeout", "redis-1:6379"),))
-GUARDS = view(queue=GUARDED, guard_counts=GuardCounts(able=2))
-HALF_GUARDED = replace(GUARDS, guard_counts=GuardCounts(able=1, unable=1))
-UNGUARDED = replace(GUARDS, guard_counts=GuardCounts(unable=2))
+GUARDS = view(queue=GUARDED, workers=Seen(guard=GuardCounts(able=2)))
+HALF_GUARDED = replace(GUARDS, workers=Seen(guard=GuardCounts(able=1, unable=1)))
+UNGUARDED = replace(GUARDS, workers=Seen(guard=GuardCounts(unable=2)))
 LATE = view(backlog=replace(HEALTHY, due=5, oldest_due_at=HEALTHY.read_at - 60))
 LEFT_ALONE, MISSPELT = (
     view(resource=resource(annotations={SUSPEND_RECONCILIATION: word})) for word in ("true", "yes")

@@ -19,7 +19,7 @@ from delayq_operator.scaling.scaling import Observed, Scale
 from delayq_operator.scrape.backlog import UnknownKind
 from delayq_operator.scrape.lateness import StartedTasks
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
-from delayq_operator.scrape.worker_reports import GuardCounts
+from delayq_operator.scrape.worker_reports import GuardCounts, Seen
 from delayq_operator.status import readiness
 from delayq_operator.status.reasons import REASONS
 from delayq_operator.status.view import Erasing
@@ -108,7 +108,7 @@ OBSTACLES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Unreachable", {"backlog": UNREACHED}),
     ("PartiallyUnreachable", {"backlog": PARTLY}),
     ("ScannersNotReady", {"scanner": STARTING}),
-    ("GuardUnreachable", {"guard_counts": GUARD_DOWN, "queue": GUARDED}),
+    ("GuardUnreachable", {"workers": Seen(guard=GUARD_DOWN), "queue": GUARDED}),
     ("WorkersNotReady", {"worker": STARTING}),
 )
 """Reason of Ready, and what leads to it: causes come before their effects."""
@@ -120,8 +120,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("AsExpected", view(worker=ASLEEP, queue=EXTERNAL, scale=BY_OTHERS)),  # an HPA may want none
         ("NoWorkers", view(worker=ASLEEP)),  # a fixed number stays there
         ("AsExpected", view(worker=ROLLING)),  # the old ones still work
-        ("ReferenceNotFound", view(missing_in_workers=(TOKEN,), worker=STARTING)),
-        ("AsExpected", view(missing_in_workers=(TOKEN,))),  # of a rollout: old workers run
+        ("ReferenceNotFound", view(workers=Seen(missing=(TOKEN,)), worker=STARTING)),
+        ("AsExpected", view(workers=Seen(missing=(TOKEN,)))),  # of a rollout: old workers run
         ("AsExpected", view(**AWAITS_A_KEY)),  # a check is asked after a crash only
         ("AsExpected", view(backlog=None)),  # unknown, but scanners are ready, which takes Redis
         ("PolicyViolation", view(forbidden=PROBLEM)),
@@ -130,7 +130,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("Suspended", view(queue=queue(suspend=True, suspendPolicy="Drain"), worker=ASLEEP)),
         ("Unreachable", view(queue=queue(suspend=True), backlog=UNREACHED)),  # a stop hides no fault
         ("WorkersNotReady", view(queue=queue(suspend=True), worker=STARTING)),
-        ("AsExpected", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
+        ("AsExpected", view(queue=GUARDED, workers=Seen(guard=GuardCounts(able=2, unable=1)))),
         ("AsExpected", view(worker=ASLEEP, **scaled(decided(IDLE, replicas=0)))),
         ("AsExpected", view(worker=STARTING, observed=Observed(waking=True))),
         *[
@@ -193,14 +193,14 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("MetricsUnavailable", view(queue=FOUR, backlog=replace(HEALTHY, shards=Shards()))),
     ],
     "GuardAvailable": [
-        ("Connected", view(queue=GUARDED, guard_counts=GuardCounts(able=2))),
-        ("PartiallyUnreachable", view(queue=GUARDED, guard_counts=GuardCounts(able=2, unable=1))),
-        ("Unreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN)),
+        ("Connected", view(queue=GUARDED, workers=Seen(guard=GuardCounts(able=2)))),
+        ("PartiallyUnreachable", view(queue=GUARDED, workers=Seen(guard=GuardCounts(able=2, unable=1)))),
+        ("Unreachable", view(queue=GUARDED, workers=Seen(guard=GUARD_DOWN))),
         ("NoWorkers", view(queue=GUARDED, worker=ASLEEP)),
         ("MetricsUnavailable", view(queue=GUARDED)),
     ],
     "ObjectiveMet": [
-        ("GuardUnreachable", view(queue=GUARDED, guard_counts=GUARD_DOWN, backlog=LATE)),
+        ("GuardUnreachable", view(queue=GUARDED, workers=Seen(guard=GUARD_DOWN), backlog=LATE)),
         ("WithinObjective", view()),
         ("Suspended", view(backlog=LATE, queue=queue(suspend=True))),
         ("Suspended", view(backlog=LATE, queue=queue(suspend=True, suspendPolicy="Drain"), worker=STARTING)),
@@ -209,10 +209,13 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("WithinObjective", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 12))),
         (
             "WithinObjective",
-            view(started=StartedTasks(1000, 1), queue=queue(objective={"percentile": "99.9"})),
+            view(workers=Seen(started=StartedTasks(1000, 1)), queue=queue(objective={"percentile": "99.9"})),
         ),
-        ("TasksLate", view(started=StartedTasks(1000, 2), queue=queue(objective={"percentile": "99.9"}))),
-        ("WithinObjective", view(started=StartedTasks(10_000_000), backlog=LATE_AT_WORK)),
+        (
+            "TasksLate",
+            view(workers=Seen(started=StartedTasks(1000, 2)), queue=queue(objective={"percentile": "99.9"})),
+        ),
+        ("WithinObjective", view(workers=Seen(started=StartedTasks(10_000_000)), backlog=LATE_AT_WORK)),
         ("WorkersNotReady", view(backlog=LATE_AT_WORK, worker=STARTING)),
         ("NoTasksClaimed", view(backlog=LATE)),
         ("WithinObjective", view(backlog=LATE, queue=queue(objective={"latenessMilliseconds": 10_000}))),
@@ -354,7 +357,7 @@ def stalled(**missing: Any) -> View:  # noqa: ANN401 -- the fields of Shards
 
 
 def guarded(guard: dict[str, object]) -> View:
-    return view(queue=queue(guard=guard), guard_counts=GuardCounts(able=2, unable=1))
+    return view(queue=queue(guard=guard), workers=Seen(guard=GuardCounts(able=2, unable=1)))
 
 
 LONG = "orders." * 10 + "eu"

@@ -15,6 +15,7 @@ from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed, scale
 from delayq_operator.scrape.changes import NUMBERS_SECONDS, bucket
 from delayq_operator.scrape.shards import ShardMap, Shards
+from delayq_operator.scrape.worker_reports import Seen
 from delayq_operator.status.status import MOST_NUMBER, status, wait_seconds
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,7 +156,11 @@ BLIND = view(backlog=None, unread="orders-scanner-1: no route")
 AT_ONCE, NOW_AND_THEN, NEVER = 0.0, NUMBERS_SECONDS - 2, None
 WRITES: dict[str, tuple[View, View, float | None]] = {
     "a worker more": (view(), view(worker=replace(RUNNING, pods=2)), AT_ONCE),
-    "a missing Secret": (view(), view(missing_in_workers=(Reference("Secret", "shop-db", "url"),)), AT_ONCE),
+    "a missing Secret": (
+        view(),
+        view(workers=Seen(missing=(Reference("Secret", "shop-db", "url"),))),
+        AT_ONCE,
+    ),
     "measured later": (view(backlog=BUSY), view(backlog=replace(BUSY, read_at=NOW + 5)), NEVER),
     "a task more": (view(backlog=BUSY), view(backlog=replace(BUSY, due=13)), NOW_AND_THEN),
     "one of 48,210": (view(backlog=BUSY), view(backlog=replace(BUSY, scheduled=48_211)), NEVER),

@@ -261,7 +261,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
     "ScalingActive": [
         *[
             (reason, view(scale=Scale(replicas=1, reason=reason, message="why")))
-            for reason in REASONS["ScalingActive"].keys() - {"NotEvaluated"}
+            for reason in sorted(REASONS["ScalingActive"].keys() - {"NotEvaluated"})
         ],
         ("NotEvaluated", view(scale=None, problems=PROBLEM)),
         ("ValidMetricFound", view(**scaled(decided(IDLE)))),

@@ -38,13 +38,14 @@ def registry(kinds: Iterable[Kind]) -> kopf.OperatorRegistry:
     return found
 
 
-async def login(memo: Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 -- kopf's
+async def login(memo: Memo, **kwargs: Any) -> kopf.AiohttpSession | None:  # noqa: ANN401 -- kopf's
     """Log in as the pod's service account, or else with $KUBECONFIG; kopf asks again after an answer of 401.
 
     By then kubelet has renewed the token. It has no expiration: a login interrupts every watch, and may end kopf.
     """
     await memo.logins.keep()
-    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    info = kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    return kopf_engine.session(info) if info else None
 
 
 async def deliver(event: kopf.RawEvent, memo: Memo, **given: Any) -> None:  # noqa: ANN401 -- kopf's

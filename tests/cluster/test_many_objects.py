@@ -58,6 +58,29 @@ def fill(cluster: ControlPlane, namespace: str, count: int) -> None:
             made.result()
 
 
+def huge(namespace: str, number: int) -> dict[str, dict[str, Any]]:
+    """Objects with the operator's labels, of about a megabyte each in the API server's store, by path."""
+    metadata = {
+        "name": f"huge-{number}",
+        "labels": {"app.kubernetes.io/managed-by": "delayq-operator", "delayq.dev/queue": f"huge-{number}"},
+    }
+    container = {"name": "c", "image": "x", "env": [{"name": f"V{each}"} for each in range(20_000)]}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    job = {"template": {"spec": pod}}
+    ports = [{"port": 1 + each % 65_000} for each in range(60_000)]
+    metrics, batch = f"/api/v1/namespaces/{namespace}", f"/apis/batch/v1/namespaces/{namespace}"
+    network = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+    never = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": job}}
+    secrets = [{"name": f"s{each:06d}{'q' * 200}"} for each in range(4_000)]
+    return {
+        f"{metrics}/configmaps": {"metadata": metadata, "data": {"a": "z" * 1_000_000}},
+        f"{metrics}/serviceaccounts": {"metadata": metadata, "imagePullSecrets": secrets},
+        f"{batch}/jobs": {"metadata": metadata, "spec": {"suspend": True, **job}},
+        f"{batch}/cronjobs": {"metadata": metadata, "spec": never},
+        network: {"metadata": metadata, "spec": {"podSelector": {}, "ingress": [{"ports": ports}]}},
+    }
+
+
 def peak_mib(process: Process) -> float:
     """The most memory that it has had."""
     status = Path(f"/proc/{process.pid}/status").read_text()
@@ -85,6 +108,27 @@ def test_large_schedules_of_one_namespace_bound_memory_and_leave_others_alone(
             eventually(lambda: operator.metric("delayq_operator_workqueue_depth") == 0, timeout_s=60)
             print(f"peak RSS of one that starts: {peak_mib(operator.process):.0f} MiB")
             assert peak_mib(operator.process) < LIMIT_MIB
+
+
+@pytest.mark.usefixtures("crd")
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.full)])
+def test_huge_objects_with_the_labels_of_children_leave_memory_bounded(
+    cluster: ControlPlane, namespace: str, crowded: str, count: int
+) -> None:
+    """Any client can set the labels, and an operator that starts lists all of these objects."""
+    with ThreadPoolExecutor(4) as pool:
+        made = [
+            pool.submit(cluster.rest.create, path, body)
+            for number in range(count)
+            for path, body in huge(crowded, number).items()
+        ]
+        for each in made:
+            each.result()
+    with installed(cluster) as start, running(start()) as operator:
+        served(World(cluster, operator, namespace), "beside")
+        eventually(lambda: operator.metric("delayq_operator_workqueue_depth") == 0, timeout_s=60)
+        print(f"peak RSS of one that starts: {peak_mib(operator.process):.0f} MiB")
+        assert peak_mib(operator.process) < LIMIT_MIB
 
 
 def served(world: World, name: str) -> None:

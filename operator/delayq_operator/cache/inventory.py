@@ -48,12 +48,18 @@ class Inventory:
         """UIDs of what went last, and with which version: it can come back with its labels."""
 
     def take(self, kind: Kind, event: Mapping[str, Any]) -> None:
-        """Take an event of kopf: its type is None for an object of a list, ADDED, MODIFIED or DELETED."""
+        """Take an event of kopf: ADDED, MODIFIED or DELETED."""
         body: Object = event["object"]
         if event["type"] == "DELETED":
             self._went(kind, name_of(body), int(body["metadata"]["resourceVersion"]), body["metadata"]["uid"])
         else:
             self.seen(kind, body)
+
+    def knows(self, kind: Kind, body: Object) -> bool:
+        """Whether this version of an object has come in, or a later one."""
+        uid, version = body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
+        known = self._known[kind].get(name_of(body))
+        return version <= max(known.version if known else 0, self._gone[kind].get(uid, 0))
 
     def seen(self, kind: Kind, body: Object) -> None:
         """Take an object of a list, or the response to a write of a child, unless it is not newer."""
@@ -104,11 +110,10 @@ class Inventory:
 
     def _noted(self, kind: Kind, body: Object) -> bool:
         """Take the version of an object; False if it is not newer."""
-        name, uid, version = name_of(body), body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
-        before = self._known[kind].get(name)
-        if version <= max(before.version if before else 0, self._gone[kind].get(uid, 0)):
+        if self.knows(kind, body):
             return False
-        self._known[kind][name] = _Known(version, uid)
+        metadata = body["metadata"]
+        self._known[kind][name_of(body)] = _Known(int(metadata["resourceVersion"]), metadata["uid"])
         return True
 
     def _store(self, body: Object, *, ours: bool = False) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 import os
-from contextlib import asynccontextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,9 +25,10 @@ from kubernetes.aio.dynamic import DynamicClient
 
 from delayq_operator.base import metrics
 from delayq_operator.base.names import CONFIG_MAP
+from delayq_operator.kube.page import PAGE, Page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from delayq.kube.objects import Kind, Object
 
@@ -35,7 +36,6 @@ APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 TIMEOUT_SECONDS: Final = 15.0
 UNLIMITED: Final = 0  # connections
-PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -135,35 +135,43 @@ class Api:
 
     async def pages(
         self, kind: Kind, namespace: str | None, *, label_selector: str | None
-    ) -> AsyncIterator[Object]:
-        """List objects page by page; each page has items, and metadata.resourceVersion to watch from. Raises Gone."""
+    ) -> AsyncIterator[Page]:
+        """List objects page by page; metadata.resourceVersion of each is that of the whole list. Raises Gone."""
         further: str | None = None
         while further != "":
             query = [("limit", str(PAGE)), *([("continue", further)] if further else [])]
-            page = await self._call(
-                "get",
-                path(kind, namespace),
-                query_params=query,
-                label_selector=label_selector,
-                header_params={"Accept": "application/json"},
+            page = Page(
+                await self._answer(
+                    "get",
+                    path(kind, namespace),
+                    query_params=query,
+                    label_selector=label_selector,
+                    header_params={"Accept": "application/json"},
+                )
             )
             yield page
-            further = page["metadata"].get("continue", "")
+            further = page.metadata.get("continue", "")
 
     async def _call(self, verb: str, where: str, **arguments: Any) -> Object:  # noqa: ANN401 -- the client's own
+        with _translated():
+            result: Object = json.loads(await self._answer(verb, where, **arguments))
+            return result
+
+    async def _answer(self, verb: str, where: str, **arguments: Any) -> bytes:  # noqa: ANN401 -- the client's own
         if verb != "get" and not self.may_write():
             raise Unavailable("another operator may lead by now")
         arguments.setdefault("_request_timeout", self._timeout_seconds)
-        async with _translated(), asyncio.timeout(self._timeout_seconds):
-            response = await self._dynamic.request(verb, where, serialize=False, **arguments)
-            result: Object = json.loads(await response.read())
+        with _translated():
+            async with asyncio.timeout(self._timeout_seconds):
+                response = await self._dynamic.request(verb, where, serialize=False, **arguments)
+                result: bytes = await response.read()
         if verb != "get":
             metrics.API_WRITES.labels(verb, where.rpartition("/namespaces/")[2].split("/")[1]).inc()
         return result
 
 
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
+@contextmanager
+def _translated() -> Iterator[None]:
     """Convert the client's exceptions to KubernetesErrors."""
     try:
         yield

@@ -11,10 +11,12 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import aiohttp
 import kopf
 from aiohttp import client_reqrep
 
 from delayq_operator.base import names
+from delayq_operator.kube.page import PAGE, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,9 +27,9 @@ its own roles. Where it gets no answer, kopf tries again without end. A watch th
 `silence_seconds` begins again with the first of these: that must be longer than all of them."""
 WATCH_SECONDS: Final = 300
 """RBAC is checked only at the start of a watch: this limits how long a revocation is not noticed."""
-PAGE: Final = 50  # objects of at most 1.5 MiB each: a page must fit into memory
 BEAT_SECONDS: Final = 1.0
 FORBIDDEN: Final = 403
+IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion")
 
 
 class Pace:
@@ -56,6 +58,38 @@ class Nothing(kopf.DiffBaseStorage):
         """Store nothing."""
 
 
+def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
+    """Return a session in which kopf's lists tell the version of each object only: our own lists tell the rest.
+
+    kopf lists all kinds at a time, and keeps whole pages as Python objects. Here, one page at a time is in memory.
+    """
+    one_at_a_time = asyncio.Lock()
+
+    class Response(aiohttp.ClientResponse):
+        async def json(self, **options: Any) -> Any:  # noqa: ANN401 -- as aiohttp's
+            if "limit" not in self.url.query or not self.ok:
+                return await super().json(**options)
+            async with one_at_a_time:
+                page = Page(await self.content.read())
+                items = [
+                    {"metadata": {field: body["metadata"][field] for field in IDENTITY}}
+                    for body in page.objects()
+                ]
+            return page.head | {"items": items}
+
+    return kopf.AiohttpSession(
+        aiohttp_session=aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            headers=info.as_http_headers(),
+            proxy=info.proxy_url,
+            trust_env=info.trust_env,
+            response_class=Response,
+        ),
+        server=info.server,
+        default_namespace=info.default_namespace,
+    )
+
+
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 -- kopf's
     """Configure kopf: no state on objects or shared with other operators, and no permissions but those of watches."""
     # A peering object named "default" could suspend kopf; the Lease elects the leader.
@@ -68,7 +102,7 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa:
     settings.posting.enabled = False  # events.py posts
     settings.networking.error_backoffs = BACKOFFS
     settings.networking.connect_timeout = 5
-    settings.networking.request_timeout = 30
+    settings.networking.request_timeout = 120  # lists wait for one another
     settings.watching.reconnect_backoff = 0.1
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.chunk_size = PAGE

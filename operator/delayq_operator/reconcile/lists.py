@@ -16,10 +16,10 @@ from delayq.kube.objects import name_of
 from delayq_operator.base import metrics, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from typing import Any
 
-    from delayq.kube.objects import Kind, Name, Object
+    from delayq.kube.objects import Kind, Name
 
     from delayq_operator.cache.inventory import Inventory
     from delayq_operator.kube.api import Api
@@ -102,35 +102,33 @@ class Lists:
 
     async def _list(self, kind: Kind) -> None:
         self.tried_at = time.monotonic()
-        early: list[Object] = []
-        held = kind in names.OPTIONAL and kind not in self._served
-        selector = None if kind in UNLABELLED else LABELLED
+        selector, new = None if kind in UNLABELLED else LABELLED, kind not in self._served
+        if new:  # the kind is served, and in every namespace we may list it, or nothing begins
+            for namespace in self._namespaces:
+                await anext(self._api.pages(kind, namespace, label_selector=selector))
+            self._begin(kind)
         for namespace in self._namespaces:
             there: set[Name] = set()
             version = 0
             async for page in self._api.pages(kind, namespace, label_selector=selector):
-                version = int(page["metadata"]["resourceVersion"])
-                for body in page["items"] or ():
+                self._begin(
+                    kind
+                )  # before an object is taken: a child of a kind that is not desired is deleted
+                for body in page.objects():
                     there.add(name_of(body))
-                    early.append(body) if held else self._inventory.seen(kind, body)
+                    self._inventory.seen(kind, body)
+                version = int(page.metadata["resourceVersion"])
             self._inventory.complete(kind, namespace, there, version)
-        if kind not in self._served:
-            self._begin(kind, early)
+        if new and kind in names.OPTIONAL:
+            self._enqueue_all()
 
-    def _begin(self, kind: Kind, early: Iterable[Object]) -> None:
-        """Begin with a kind in one step.
-
-        A child that is seen before its kind is desired would be deleted; one that is desired before it is seen would be
-        written needlessly.
-        """
+    def _begin(self, kind: Kind) -> None:
+        """Begin with a kind, before one of its objects is taken: a child of a kind that is not desired is deleted."""
         self._served.add(kind)
         self._forbidden.discard(kind)
         if kind in names.OPTIONAL:
             self._facts.kinds |= {kind.kind}
-            for body in early:
-                self._inventory.seen(kind, body)
             log.info("kind_served", extra={"fields": {"kind": kind.kind}})
-            self._enqueue_all()
 
     def _stop(self, kind: Kind) -> None:
         """End with a kind that is not served any more; its objects stay as they are."""

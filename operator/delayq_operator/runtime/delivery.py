@@ -16,17 +16,20 @@ from delayq_operator.kube import kopf_engine
 from delayq_operator.reconcile.lists import LABELLED, RETRY_SECONDS, UNLABELLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from delayq.kube.objects import Kind
 
+    from delayq_operator.cache.inventory import Inventory
     from delayq_operator.reconcile.lists import Lists
 
 log = logging.getLogger(__name__)
 
 RELISTED_SECONDS: Final = 5.0
 """After kopf has listed, which follows a 410 or its own start: it reports no deletion from before."""
+MISSED_SECONDS: Final = 0.25
+"""After kopf has listed a version that is not known yet: of an object in a list it tells the version only."""
 LONGEST_PAUSE_SECONDS: Final = 8.0
 LIVED_SECONDS: Final = 60.0
 """A kopf that ends sooner makes the next pause longer."""
@@ -38,14 +41,14 @@ class Delivery:
     def __init__(
         self,
         lists: Lists,
-        take: Callable[[Kind, Mapping[str, Any]], None],
+        inventory: Inventory,
         *,
         namespaces: Sequence[str],
         list_seconds: float,
         silence_seconds: float,
     ) -> None:
-        """Call `take` for each event, in the event loop of run()."""
-        self._lists, self._take, self._namespaces = lists, take, namespaces
+        """Events go to `inventory` in the event loop of run()."""
+        self._lists, self._inventory, self._namespaces = lists, inventory, namespaces
         self._list_seconds, self._silence_seconds = list_seconds, silence_seconds
         self.synced = asyncio.Event()
         """Set once everything was listed."""
@@ -139,6 +142,8 @@ class Delivery:
             self._loop.call_soon_threadsafe(self._received, kind, event)
 
     def _received(self, kind: Kind, event: Mapping[str, Any]) -> None:
-        self._take(kind, event)
-        if event["type"] is None:
-            self._list_in(RELISTED_SECONDS)
+        if event["type"] is not None:
+            self._inventory.take(kind, event)
+        else:
+            known = self._inventory.knows(kind, event["object"])
+            self._list_in(RELISTED_SECONDS if known else MISSED_SECONDS)

@@ -88,7 +88,7 @@ class Operator:
             enqueue_all=self._enqueue_all,
         )
         self.delivery = Delivery(
-            *(self.lists, self.inventory.take),
+            *(self.lists, self.inventory),
             namespaces=options.namespaces,
             list_seconds=options.list_seconds,
             silence_seconds=options.silence_seconds,

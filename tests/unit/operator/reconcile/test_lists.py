@@ -5,12 +5,14 @@ Kinds and rights that come and go on a real API server: tests/cluster/test_modes
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from delayq.kube.errors import Denied, KubernetesError, NotFound, Unavailable
 from delayq_operator.base import names
 from delayq_operator.cache.inventory import Inventory
+from delayq_operator.kube.page import Page
 from delayq_operator.reconcile import lists
 from delayq_operator.reconcile.facts import FactSource
 from delayq_operator.reconcile.lists import PATIENCE_SECONDS, Lists
@@ -49,14 +51,14 @@ class Cluster:
     def enqueue_all(self) -> None:
         self.enqueued += 1
 
-    async def pages(self, kind: Kind, namespace: str | None, **_: object) -> AsyncIterator[Object]:
+    async def pages(self, kind: Kind, namespace: str | None, **_: object) -> AsyncIterator[Page]:
         if kind in self.errors:
             raise self.errors[kind]
         self.wanted.append(set(self.facts.kinds))
         there = [
             each for each in self.objects.get(kind, ()) if namespace in (None, each["metadata"]["namespace"])
         ]
-        yield {"items": there or None, "metadata": {"resourceVersion": "1000"}}
+        yield Page(json.dumps({"items": there or None, "metadata": {"resourceVersion": "1000"}}).encode())
 
 
 def _as_any(value: Any) -> Any:  # noqa: ANN401 -- a stand-in

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import kopf
@@ -46,11 +47,16 @@ class Stage:
         self.api, self.lists, self.delivery = api, lists, running
         self.taken: list[str] = []
         self.threads: set[str] = set()
+        self.known = True
         self.task = asyncio.create_task(asyncio.sleep(0))
 
     def take(self, _kind: Kind, event: Any) -> None:  # noqa: ANN401 -- kopf's
         self.threads.add(threading.current_thread().name)
         self.taken.append(f"{event['type']} {event['object']['metadata']['name']}")
+
+    def knows(self, kind: Kind, body: Any) -> bool:  # noqa: ANN401 -- of an object in a list
+        self.take(kind, {"type": None, "object": body})
+        return self.known
 
     @property
     def open(self) -> list[str]:
@@ -76,14 +82,16 @@ async def delivering(
         login = kopf.ConnectionInfo(server=server.url)
         monkeypatch.setattr(kopf, "login_with_kubeconfig", lambda **_: login)
         fake: Any = lists
+        inventory: Any = SimpleNamespace()
         running = Delivery(
             fake,
-            lambda kind, event: stage.take(kind, event),  # noqa: PLW0108 -- it is made below
+            inventory,
             namespaces=namespaces,
             list_seconds=list_seconds,
             silence_seconds=30,
         )
         stage = Stage(api, lists, running)
+        inventory.take, inventory.knows = stage.take, stage.knows
         try:
             yield stage
         finally:
@@ -136,6 +144,20 @@ async def test_after_a_410_everything_is_listed_soon(monkeypatch: pytest.MonkeyP
         answers.lists, answers.watches = [listed(5), listed(9, "b")], [[error(410)], None]
         stage.task = asyncio.create_task(stage.delivery.run())
         await stage.until(lambda: "None b" in stage.taken and stage.lists.steps >= 2)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_kopf_has_listed_is_listed_by_us_at_once_if_it_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+    known: bool,  # noqa: FBT001
+) -> None:
+    """Of an object in its list, kopf tells the version only."""
+    monkeypatch.setattr(delivery, "RELISTED_SECONDS" if known else "MISSED_SECONDS", 0.01)
+    async with delivering(monkeypatch, "shop") as stage:
+        stage.known = known
+        stage.api.answers[PATH.format("shop")].lists = [listed(5, "a")]
+        stage.task = asyncio.create_task(stage.delivery.run())
+        await stage.until(lambda: stage.taken == ["None a"] and stage.lists.steps == 2)
 
 
 async def test_kopf_does_not_begin_before_everything_was_listed(monkeypatch: pytest.MonkeyPatch) -> None:

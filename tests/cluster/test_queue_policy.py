@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("crd")
 
 ACCOUNT: Final = "delayq-operator"
+THEIRS: Final = "example.com/theirs"
+"""A finalizer of another controller."""
 
 
 def templated(role: str = "worker", **pod: Any) -> dict[str, Any]:  # noqa: ANN401  parts of a document
@@ -132,6 +135,13 @@ def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(
         eventually(lambda: world.get(*worker)["spec"]["template"] != before["spec"]["template"])
 
 
+def keep(cluster: ControlPlane, namespace: str, *finalizers: str) -> None:
+    patch = json.dumps({"metadata": {"finalizers": list(finalizers)}})
+    cluster.kubectl(
+        "patch", "delayqueue", "large", f"--namespace={namespace}", "--type=merge", "--patch", patch
+    )
+
+
 def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
     cluster: ControlPlane, namespace: str
 ) -> None:
@@ -148,6 +158,7 @@ def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
         shop.start("large", deletionPolicy="Delete")
         before = shop.get("deployments", "large-worker")["spec"]
         shop.edit("large", **large)
+        keep(cluster, namespace, names.ERASE_FINALIZER, THEIRS)
         shop.create("account", deletionPolicy="Delete", **reaper)
         office.create("own", deletionPolicy="Delete")
         for world, name, reason, words in (
@@ -168,6 +179,9 @@ def test_what_is_refused_does_not_become_the_erase_job_and_can_be_deleted(
                 world.edit(name, reaper={"template": None})
                 eventually(partial(world.there, "jobs", "account-erase"), what="the Job")
             world.edit(name, deletionPolicy="Retain")
+            if name == "large":
+                eventually(lambda: shop.queue("large")["metadata"]["finalizers"] == [THEIRS])
+                keep(cluster, namespace)
             for plural, child in ((names.PLURAL, name), ("jobs", f"{name}-erase")):
                 eventually(partial(gone, world, plural, child), what=f"{child} is gone")
     delete_namespace(cluster, home)

@@ -1,12 +1,13 @@
 """Cache of the children, and of objects with the operator's labels that have no owner.
 
-Objects are stored as compact JSON, as in queues.py. Any client can set the labels: of an object that cannot be a child,
-or is too large, only an outline is stored.
+Objects are stored as compact JSON, as in queues.py. Any client can set the labels, and enlarge children: of an object
+that cannot be a child, or is too large, or that its namespace has no room for, only an outline is stored.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 786_432
 """Maximum size of a child as JSON. The largest children contain a document of 192 KiB, or a template of 64 KiB."""
+NAMESPACE_BYTES: Final = 64 << 20
+"""Maximum of the children of one namespace, as of its DelayQueues (queues.py). Those of most queues have 10 KiB."""
 _OWNER: Final = (names.DELAY_QUEUE.api_version, names.DELAY_QUEUE.kind)
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
 _SPEC: Final = ("replicas", "paused", "suspend")
@@ -71,6 +74,7 @@ class Children(Groups[Child]):
     def __init__(self, queues: Queues) -> None:
         super().__init__(queues.enqueue_labelled)
         self._queues = queues
+        self._bytes: Counter[str] = Counter()  # by namespace
 
     def of(self, key: Key) -> dict[tuple[str, str], Child]:
         return self.group(names.labelled(key))
@@ -88,27 +92,32 @@ class Children(Groups[Child]):
         metadata, owner = body["metadata"], _controller(body["metadata"])
         if owner is not None:
             key = Key(metadata["namespace"], owner["name"])
-            return names.labelled(key), _child(kind, body, key)
+            return names.labelled(key), self._child(kind, body, key)
         if any(reference.get("controller") for reference in metadata.get("ownerReferences") or ()):
             return None  # a Job of the reaper's CronJob, which manages it
         group = Key(metadata["namespace"], (metadata.get("labels") or {}).get(names.QUEUE_LABEL, ""))
-        return group, _child(kind, body, self._queues.labelled(group.namespace, group.name))
+        return group, self._child(kind, body, self._queues.labelled(group.namespace, group.name))
 
+    def replaced(self, group: Key, before: Child | None, now: Child | None) -> None:
+        self._bytes[group.namespace] += (len(now.text) if now else 0) - (len(before.text) if before else 0)
+        if not self._bytes[group.namespace]:
+            del self._bytes[group.namespace]
 
-def _child(kind: Kind, body: Object, key: Key | None) -> Child:
-    """Read a child of a queue; without `key`, of one that is not known yet: lists arrive in any order."""
-    metadata = body["metadata"]
-    text = compact(body) if key and (kind.kind, metadata["name"]) in names.children(key.name) else b""
-    return Child(
-        kind=kind,
-        name=metadata["name"],
-        uid=metadata["uid"],
-        owner_uid=(_controller(metadata) or {}).get("uid"),
-        ours=_applied(metadata.get("managedFields") or ()),
-        scaled=_scaled(metadata.get("managedFields") or ()),
-        replicas=(body.get("spec") or {}).get("replicas", 1),
-        text=text if 0 < len(text) <= MOST_BYTES else compact(_outline(kind, body)),
-    )
+    def _child(self, kind: Kind, body: Object, key: Key | None) -> Child:
+        """Read a child of a queue; without `key`, of one that is not known yet: lists arrive in any order."""
+        metadata = body["metadata"]
+        text = compact(body) if key and (kind.kind, metadata["name"]) in names.children(key.name) else b""
+        most = min(MOST_BYTES, NAMESPACE_BYTES - self._bytes[metadata["namespace"]])
+        return Child(
+            kind=kind,
+            name=metadata["name"],
+            uid=metadata["uid"],
+            owner_uid=(_controller(metadata) or {}).get("uid"),
+            ours=_applied(metadata.get("managedFields") or ()),
+            scaled=_scaled(metadata.get("managedFields") or ()),
+            replicas=(body.get("spec") or {}).get("replicas", 1),
+            text=text if 0 < len(text) <= most else compact(_outline(kind, body)),
+        )
 
 
 def _outline(kind: Kind, body: Object) -> Object:

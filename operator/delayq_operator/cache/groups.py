@@ -44,6 +44,9 @@ class Groups(ABC, Generic[Item]):
     def read(self, kind: Kind, body: Object) -> tuple[Key, Item] | None:
         """Return the group of an object, and what to store; None if it belongs to no DelayQueue."""
 
+    def replaced(self, group: Key, before: Item | None, now: Item | None) -> None:
+        """Take note of what is stored, for a cache that counts."""
+
     def seen(self, kind: Kind, body: Object) -> None:
         """Take an object; it may belong to another DelayQueue than before."""
         name, found = name_of(body), self.read(kind, body)
@@ -53,6 +56,7 @@ class Groups(ABC, Generic[Item]):
             return
         group, item = found
         before = self._of[group].get((kind.kind, name[1]))
+        self.replaced(group, before, item)
         self._group[kind.kind, name], self._of[group][kind.kind, name[1]] = group, item
         if item.significant != (before.significant if before else None):
             self._enqueue(group)
@@ -63,6 +67,7 @@ class Groups(ABC, Generic[Item]):
         if group is None:
             return
         item = self._of[group].pop((kind.kind, name[1]))
+        self.replaced(group, item, None)
         if not self._of[group]:
             del self._of[group]
         if item.significant is not None:

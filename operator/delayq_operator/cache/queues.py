@@ -25,8 +25,9 @@ NAMESPACE_BYTES: Final = 128 << 20
 """Maximum of the DelayQueues of one namespace: its authors must not fill the operator's memory."""
 CHILDREN_BYTES: Final = 65_536
 """What each DelayQueue counts besides its own JSON: about as much as its children take."""
-_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
-_DELETION: Final = ("deletionTimestamp", "finalizers")
+_METADATA: Final = frozenset(
+    {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,8 @@ def _known(resource: Resource, room: int) -> _Known:
 
 def _outline(resource: Resource, why: str) -> bytes:
     """Return what is needed to refuse and delete a DelayQueue: all bodies are in memory."""
-    metadata = {
-        field: value for field, value in resource.body["metadata"].items() if field in _METADATA + _DELETION
-    }
+    metadata = {field: value for field, value in resource.body["metadata"].items() if field in _METADATA}
+    metadata["finalizers"] = [each for each in resource.finalizers if each == names.ERASE_FINALIZER]
     spec = {"deletionPolicy": "Delete"} if resource.erases else {}
     return compact({"metadata": metadata, "spec": spec, "status": resource.status, OVERSIZE: why})
 

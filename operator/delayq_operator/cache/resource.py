@@ -34,6 +34,11 @@ class Resource:
         return str(self._metadata["uid"])
 
     @property
+    def outline(self) -> bool:
+        """Whether it was too large to keep."""
+        return OVERSIZE in self.body
+
+    @property
     def generation(self) -> int:
         return int(self._metadata["generation"])
 
@@ -89,7 +94,7 @@ class Resource:
     @property
     def document(self) -> Object:
         """The document to parse, without metadata that delayq ignores. SpecError if it is too large."""
-        if OVERSIZE in self.body:
+        if self.outline:
             raise SpecError((Problem("spec", self.body[OVERSIZE]),))
         return {
             "apiVersion": names.API_VERSION,

@@ -237,10 +237,13 @@ class Deletion:
         return replace(made, erased_shards=erased, shards=shards)
 
     async def _set(self, resource: Resource, *, present: bool) -> Resource:
-        others = [name for name in resource.finalizers if name != names.ERASE_FINALIZER]
-        wanted = [*others, names.ERASE_FINALIZER] if present else others
-        patch: Object = {"metadata": {"resourceVersion": resource.version, "finalizers": wanted}}
         try:
+            there = await self._whole(resource)
+            others = [name for name in there.finalizers if name != names.ERASE_FINALIZER]
+            wanted = [*others, names.ERASE_FINALIZER] if present else others
+            patch: Object = {
+                "metadata": {"uid": resource.uid, "resourceVersion": there.version, "finalizers": wanted}
+            }
             body = await self._api.merge(names.DELAY_QUEUE, resource.key.namespace, resource.key.name, patch)
         except NotFound:
             self._inventory.ended(names.DELAY_QUEUE, name_of(resource.body), resource.uid)
@@ -250,6 +253,12 @@ class Deletion:
             # It is deleted: do not finalize it again before its watch event arrives.
             self._inventory.ended(names.DELAY_QUEUE, name_of(resource.body), resource.uid)
         return self._queues.get(resource.key) or resource
+
+    async def _whole(self, resource: Resource) -> Resource:
+        """Return a DelayQueue with all its finalizers: an outline lacks those of others."""
+        if not resource.outline:
+            return resource
+        return Resource(await self._api.get(names.DELAY_QUEUE, resource.key.namespace, resource.key.name))
 
 
 def _outcome(job: Child) -> str:

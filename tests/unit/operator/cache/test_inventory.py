@@ -272,6 +272,29 @@ def test_a_child_that_others_made_too_large_is_put_right_without_its_body(childr
     assert workload({**found.body, "metadata": {"generation": 1}}).wanted == 2
 
 
+def test_of_a_child_that_its_namespace_has_no_room_for_the_body_is_not_kept(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may edit a namespace can add to the children of all its DelayQueues."""
+    monkeypatch.setattr("delayq_operator.cache.children.NAMESPACE_BYTES", 150_000)
+    large = {"data": {"a": "x" * 100_000}}
+    bills = child("bills-worker", 2, "bills", "bills") | large
+
+    def whole(key: Key) -> bool:
+        (found,) = children.of(key).values()
+        return "data" in found.body
+
+    children.seen(names.DEPLOYMENT, child() | large)
+    children.seen(names.DEPLOYMENT, bills)
+    assert (whole(ORDERS), whole(BILLS)) == (True, False)
+    children.seen(names.DEPLOYMENT, child(version=3))
+    children.seen(names.DEPLOYMENT, bills)
+    assert whole(BILLS)
+    children.gone(names.DEPLOYMENT, ("shop", "bills-worker"))
+    children.seen(names.DEPLOYMENT, child(version=4) | large)
+    assert whole(ORDERS)
+
+
 def test_every_child_that_is_made_has_a_name_that_is_known() -> None:
     for of in (parsed(), parsed(RICH), parsed(HOSTILE)):
         found = facts(of)
@@ -335,11 +358,13 @@ def test_of_a_delayqueue_that_is_too_large_only_what_it_takes_to_delete_it_is_ke
     queues = Queues(lambda _: None)
     large = stored("orders", deletionPolicy="Delete", worker={"template": {"a": "x" * 400_000}})
     large["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "x" * 400_000}
+    large["metadata"]["finalizers"] = [names.ERASE_FINALIZER, f"example.com/{'x' * 5_000}"]
     queues.seen(large)
     kept = queues.get(ORDERS)
     assert kept is not None
     assert len(json.dumps(kept.body)) < 1000
     assert kept.erases
+    assert kept.finalizers == [names.ERASE_FINALIZER]
     with pytest.raises(SpecError, match=r"spec: expected at most 393,216 bytes, got 4\d\d,\d\d\d"):
         assert kept.document
     large["metadata"]["resourceVersion"] = "2"

@@ -23,7 +23,7 @@ from tests.cluster.harness.resources import (
 )
 from tests.cluster.harness.waiting import eventually
 from tests.cluster.operator import install_rights
-from tests.cluster.prometheus import serve_prometheus_kinds
+from tests.cluster.prometheus import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.cluster.world import World, serving
 from tests.forking import forking
 from tests.servers import PREFERRED, RedisServer
@@ -76,6 +76,14 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     serve_prometheus_kinds(control_plane)
     yield control_plane
     remove_delayq(control_plane)
+
+
+@pytest.fixture
+def monitors(cluster: ControlPlane) -> Iterator[None]:
+    """The kinds of the Prometheus operator, as the test begins."""
+    serve_prometheus_kinds(cluster)
+    yield
+    serve_no_prometheus_kinds(cluster)
 
 
 def remove_delayq(plane: ControlPlane) -> None:

@@ -87,15 +87,16 @@ class Plugin:
 
     def out(self, *args: str, text: str = "", code: int = 0) -> str:
         """What it writes, when it ends with this code."""
-        done = self.run(*args, text=text)
-        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        return self._ended(code, *args, text=text).stdout
 
     def err(self, *args: str, text: str = "", code: int) -> str:
         """What it complains of, when it ends with this code."""
+        return self._ended(code, *args, text=text).stderr
+
+    def _ended(self, code: int, *args: str, text: str) -> subprocess.CompletedProcess[str]:
         done = self.run(*args, text=text)
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stderr
+        return done
 
 
 class ForkedPlugin(Plugin):

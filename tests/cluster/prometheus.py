@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.harness.resources import found
-from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
@@ -38,18 +37,22 @@ PROMETHEUS_KINDS: Final = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
 
 def serve_prometheus_kinds(cluster: Cluster) -> None:
     """Install what the Prometheus operator would, as far as the API server is concerned; return when it is served."""
-    for kind in PROMETHEUS_KINDS:
-        if not found(cluster, f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}"):
+    for kind, path in _paths().items():
+        if not found(cluster, path):
             cluster.rest.create(CRDS, stub_crd(PROMETHEUS_GROUP, kind))
     _told(cluster, there=True)
 
 
 def serve_no_prometheus_kinds(cluster: Cluster) -> None:
     """The opposite."""
-    for kind in PROMETHEUS_KINDS:
-        if found(cluster, path := f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}"):
+    for path in _paths().values():
+        if found(cluster, path):
             cluster.rest.delete(path)
     _told(cluster, there=False)
+
+
+def _paths() -> dict[str, str]:
+    return {kind: f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}" for kind in PROMETHEUS_KINDS}
 
 
 def _told(cluster: Cluster, *, there: bool) -> None:
@@ -59,10 +62,7 @@ def _told(cluster: Cluster, *, there: bool) -> None:
 
     def settled() -> bool:
         here = {plural for plural in plurals if found(cluster, f"{group}/{plural}")}
-        try:
-            listed = {resource["name"] for resource in cluster.rest.get(group)["resources"]}
-        except Refused:  # the group is not served
-            listed = set()
-        return here == plurals & listed == (plurals if there else set())
+        served = cluster.rest.get(group)["resources"] if found(cluster, group) else []
+        return here == plurals & {each["name"] for each in served} == (plurals if there else set())
 
     eventually(settled, what=f"{PROMETHEUS_GROUP} is {'served' if there else 'gone'}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -18,7 +19,6 @@ from hypothesis import strategies as st
 from tests.cluster.harness.resources import delayqueues, delete_namespace, make_namespace
 from tests.cluster.harness.rest import APPLY
 from tests.cluster.harness.waiting import eventually
-from tests.cluster.prometheus import serve_no_prometheus_kinds, serve_prometheus_kinds
 from tests.unit.contract import documents
 from tests.unit.operator.queues import DOCUMENTS, SETTING, UID, Document, facts, queue
 from tests.unit.operator.templates import templates
@@ -62,14 +62,6 @@ def children(of: DelayQueue, namespace: str, uid: str = UID) -> list[Object]:
 
 
 @pytest.fixture
-def monitoring(cluster: Cluster, crd: str) -> Iterator[None]:  # noqa: ARG001  the CRD is installed
-    """The kinds of the Prometheus operator, if only by name."""
-    serve_prometheus_kinds(cluster)
-    yield
-    serve_no_prometheus_kinds(cluster)
-
-
-@pytest.fixture
 def restricted(cluster: Cluster) -> Iterator[str]:
     """A namespace that takes only pods that satisfy the Pod Security Standard `restricted`."""
     name = f"test-{uuid4().hex[:8]}"
@@ -78,7 +70,7 @@ def restricted(cluster: Cluster) -> Iterator[str]:
     delete_namespace(cluster, name)
 
 
-@pytest.mark.usefixtures("monitoring")
+@pytest.mark.usefixtures("crd", "monitors")
 def test_what_was_applied_does_not_differ_is_not_written_again_and_makes_restricted_pods(
     cluster: Cluster, restricted: str
 ) -> None:
@@ -90,25 +82,26 @@ def test_what_was_applied_does_not_differ_is_not_written_again_and_makes_restric
             live = apply(cluster, body)
             assert not [*differences(body, live)], body["kind"]
             assert foreign(body, live) == []
-
-            def unwritten(body: Object = body) -> bool:
-                """Controllers write statuses meanwhile, so a moment of quiet has to be waited for."""
-                before = cluster.rest.get(path(body))["metadata"]["resourceVersion"]
-                return bool(apply(cluster, body)["metadata"]["resourceVersion"] == before)
-
-            eventually(unwritten, what=f"{body['kind']} is left as it is")
+            # Controllers write statuses meanwhile, so a moment of quiet has to be waited for.
+            eventually(partial(unwritten, cluster, body), what=f"{body['kind']} is left as it is")
         (cron_job,) = [body for body in bodies if body["kind"] == "CronJob"]
         once = {"metadata": {"name": f"once-{number}"}, "spec": cron_job["spec"]["jobTemplate"]["spec"]}
         cluster.rest.create(f"/apis/batch/v1/namespaces/{restricted}/jobs", once)
+        eventually(
+            partial(each_component, cluster, restricted, of.metadata.name), what="a pod of each component"
+        )
 
-        def components(of: DelayQueue = of) -> bool:
-            selector = f"{names.QUEUE_LABEL}={of.metadata.name}"
-            pods = cluster.rest.items(f"/api/v1/namespaces/{restricted}/pods", labelSelector=selector)
-            found = {pod["metadata"]["labels"][names.COMPONENT_LABEL] for pod in pods}
-            assert found == {"scanner", "worker", "reaper", "erase"}
-            return True
 
-        eventually(components, what="a pod of each component")
+def unwritten(cluster: Cluster, body: Object) -> bool:
+    before = cluster.rest.get(path(body))["metadata"]["resourceVersion"]
+    return bool(apply(cluster, body)["metadata"]["resourceVersion"] == before)
+
+
+def each_component(cluster: Cluster, namespace: str, name: str) -> bool:
+    selector = f"{names.QUEUE_LABEL}={name}"
+    pods = cluster.rest.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
+    found = {pod["metadata"]["labels"][names.COMPONENT_LABEL] for pod in pods}
+    return found == {"scanner", "worker", "reaper", "erase"}
 
 
 def specs() -> st.SearchStrategy[Document]:
@@ -127,7 +120,7 @@ def _meaningful(spec: Document, given: tuple[Document, ...]) -> Document:
     return spec
 
 
-@pytest.mark.usefixtures("monitoring")
+@pytest.mark.usefixtures("crd", "monitors")
 @settings(max_examples=15)
 @given(spec=specs())
 def test_whatever_a_document_says_its_children_are_taken_and_do_not_differ(

@@ -143,14 +143,13 @@ def test_kopf_logs_in_again_while_it_works(world: World) -> None:
     said = len(world.operator.process.lines)
     for number in range(2, 8):
         world.edit(worker={"replicas": number})
-        eventually(partial(scaled, world, number), timeout_s=5)
+        eventually(
+            lambda number=number: world.get("deployments", "orders-worker")["spec"]["replicas"] == number,  # type: ignore[misc]
+            timeout_s=5,
+        )
         world.operator.process.wait_line("Re-authentication has finished", after=said)
         said = len(world.operator.process.lines)
     assert "kopf_stopped" not in world.operator.process.output
-
-
-def scaled(world: World, replicas: int) -> bool:
-    return bool(world.get("deployments", "orders-worker")["spec"]["replicas"] == replicas)
 
 
 @pytest.fixture

@@ -48,33 +48,27 @@ class Users:
 
     world: World
     draw: random.Random
-    most: int
-    """How many DelayQueues they create in all."""
     live: set[str] = field(default_factory=set)
     edits: Counter[str] = field(default_factory=Counter)
     made: int = 0
 
     def step(self) -> None:
-        moves = [self.create] * (3 if self.made < self.most else 0)
+        moves = [self.create] * (3 if self.made < QUEUES else 0)
         moves += [self.edit, self.edit, self.rob, self.delete] if self.live else []
         self.draw.choice(moves)()
 
     def create(self) -> None:
         name = f"queue-{self.made}"
         self.made += 1
-        policy = self.draw.choice(["Retain", "Delete"])
-        self.world.create(name, deletionPolicy=policy)
+        self.world.create(name, deletionPolicy=self.policy())
         self.live.add(name)
 
     def edit(self) -> None:
         name = self.any()
         self.edits[name] += 1
-        self.world.edit(
-            name,
-            worker={"replicas": self.draw.randint(0, 4), "concurrency": self.draw.randint(1, 9)},
-            networkPolicy={"enabled": self.draw.random() < 0.5},
-            deletionPolicy=self.draw.choice(["Retain", "Delete"]),
-        )
+        worker = {"replicas": self.draw.randint(0, 4), "concurrency": self.draw.randint(1, 9)}
+        network = {"enabled": self.draw.random() < 0.5}
+        self.world.edit(name, worker=worker, networkPolicy=network, deletionPolicy=self.policy())
 
     def rob(self) -> None:
         """Delete a child, if it is there yet."""
@@ -92,12 +86,15 @@ class Users:
     def any(self) -> str:
         return self.draw.choice(sorted(self.live))
 
+    def policy(self) -> str:
+        return self.draw.choice(["Retain", "Delete"])
+
 
 def test_whatever_happens_while_it_is_killed_again_and_again_all_is_right_in_the_end(
     control_plane: ControlPlane, world: World, kubeconfig: Path
 ) -> None:
     """Each DelayQueue has exactly its children, a deleted one none; nothing was rolled out twice; nobody writes."""
-    users = Users(world, random.Random(SEED), QUEUES)
+    users = Users(world, random.Random(SEED))
     kill_at = set(users.draw.sample(range(50, STEPS), KILLS))
     for step in range(STEPS):
         users.step()
@@ -114,8 +111,8 @@ def test_whatever_happens_while_it_is_killed_again_and_again_all_is_right_in_the
         f"{users.made} made, {len(users.live)} left; all right {time.monotonic() - worked_from:.1f} s after the last"
     )
     for name in users.live:
-        finalizers = Resource(world.queue(name)).finalizers
-        assert finalizers == ([names.ERASE_FINALIZER] if Resource(world.queue(name)).erases else [])
+        body = Resource(world.queue(name))
+        assert body.finalizers == ([names.ERASE_FINALIZER] if body.erases else [])
     for load in world.items("deployments", labelSelector=MANAGED):
         name = load["metadata"]["labels"][names.QUEUE_LABEL]
         assert load["metadata"]["generation"] <= 1 + 2 * users.edits[name], load["metadata"]["name"]
@@ -134,30 +131,21 @@ def idle(plane: ControlPlane, world: World) -> bool:
 
 
 def only_these(world: World, live: set[str]) -> bool:
-    """Whether there are no DelayQueues but these, and no children of others; ends erase Jobs, for nothing runs pods."""
-    finish_erase_jobs(world)
+    """Whether there are no DelayQueues but these, and no children of others."""
+    pending = {"labelSelector": f"{names.COMPONENT_LABEL}=erase", "fieldSelector": "status.phase=Pending"}
+    for pod in world.items("pods", **pending):  # which nothing runs: they end well, and may be gone by now
+        with suppress(Refused):
+            path = f"{world.path('pods', pod['metadata']['name'])}/status"
+            world.cluster.rest.patch(path, {"status": {"phase": "Succeeded"}})
     bodies = world.items(names.PLURAL)
-    there = {body["metadata"]["name"] for body in bodies}
-    assert there == live
-    owners = {body["metadata"]["uid"] for body in bodies}
+    assert {body["metadata"]["name"] for body in bodies} == live
+    uids = {body["metadata"]["uid"] for body in bodies}
     for kind in names.CHILDREN:
         for item in world.items(kind.plural, labelSelector=MANAGED):
-            of = {
-                owner["uid"]
-                for owner in item["metadata"].get("ownerReferences", ())
-                if owner["kind"] == "DelayQueue"
-            }
-            assert of <= owners, f"{kind.kind} {item['metadata']['name']}"
+            owners = item["metadata"].get("ownerReferences", ())
+            of = {owner["uid"] for owner in owners if owner["kind"] == "DelayQueue"}
+            assert of <= uids, f"{kind.kind} {item['metadata']['name']}"
     return True
-
-
-def finish_erase_jobs(world: World) -> None:
-    """Report each pod of an erase Job as ended well, as the kubelet would."""
-    selector = f"{names.COMPONENT_LABEL}=erase"
-    for pod in world.items("pods", labelSelector=selector, fieldSelector="status.phase=Pending"):
-        path = f"{world.path('pods', pod['metadata']['name'])}/status"
-        with suppress(Refused):  # it may be gone by now
-            world.cluster.rest.patch(path, {"status": {"phase": "Succeeded"}})
 
 
 def settled(world: World) -> bool:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import time
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from delayq_operator.kube.lease import LEASE_SECONDS
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import COMMAND, Operator
 from tests.cluster.plugin import Plugin
-from tests.cluster.world import World
+from tests.cluster.world import World, running
 from tests.processes import Process
 
 if TYPE_CHECKING:
@@ -49,9 +50,8 @@ def others(cluster: ControlPlane, kubeconfig: Path, namespace: str) -> Path:  # 
 
 @pytest.fixture
 def leader(kubeconfig: Path, namespace: str) -> Iterator[Operator]:
-    operator = Operator.fork(kubeconfig, namespace).wait_ready()
-    yield operator
-    operator.process.stop()
+    with running(Operator.fork(kubeconfig, namespace)) as operator:
+        yield operator
 
 
 @pytest.fixture
@@ -176,44 +176,34 @@ def told_to_go(operator: Operator) -> float:
     """How long it took to end, with 0."""
     told_at = time.monotonic()
     operator.process.send(signal.SIGTERM)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         code = operator.process.wait(timeout_s=lenient(STOP_SECONDS))
-    except subprocess.TimeoutExpired:
-        raise AssertionError(f"not within {lenient(STOP_SECONDS)} s:\n{operator.process.output}") from None
-    assert code == 0, operator.process.output
-    return time.monotonic() - told_at
+        assert code == 0, operator.process.output
+        return time.monotonic() - told_at
+    raise AssertionError(f"not within {lenient(STOP_SECONDS)} s:\n{operator.process.output}")
 
 
 def test_the_newer_of_two_installations_stops_writing(
     cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
     """Two releases over one namespace do not overwrite each other: the older one serves, and reports the other."""
-    first = Operator.fork(kubeconfig, namespace).wait_ready()
-    world = World(cluster, first, namespace)
-    second = None
-    try:
+    other = ("--lease-name=other", "--worker-image=other:test")
+    with ExitStack() as stack:
+        first = stack.enter_context(running(Operator.fork(kubeconfig, namespace)))
+        world = World(cluster, first, namespace)
         world.start()
-        other = ("--lease-name=other", "--worker-image=other:test")
-        second = Operator.fork(cluster.kubeconfig, namespace, *other).wait_ready()
+        second = stack.enter_context(running(Operator.fork(cluster.kubeconfig, namespace, *other)))
         second.process.wait_line(rf"queue_yielded queue={namespace}/orders other={namespace}/delayq-operator")
         told = world.until("Degraded", "True", "OperatorConflict")["message"]
         assert f"{namespace}/other" in told
-        settled = {
-            kind: world.get("deployments", f"orders-{kind}")["metadata"] for kind in ("worker", "scanner")
-        }
-        assert {each["generation"] for each in settled.values()} == {1}
+        loads = [world.get("deployments", f"orders-{kind}") for kind in ("worker", "scanner")]
+        assert [load["metadata"]["generation"] for load in loads] == [1, 1]
         world.edit(worker={"replicas": 3})
-        eventually(lambda: world.get("deployments", "orders-worker")["spec"]["replicas"] == 3)
+        eventually(lambda: applied(world, 3))
         world.until("Accepted", "True")
-        image = world.get("deployments", "orders-worker")["spec"]["template"]["spec"]["containers"][0][
-            "image"
-        ]
-        assert image == "delayq-worker:test"
+        pod = world.get("deployments", "orders-worker")["spec"]["template"]["spec"]
+        assert pod["containers"][0]["image"] == "delayq-worker:test"
         assert not world.events("Repaired")[3:]
-    finally:
-        first.process.stop()
-        if second is not None:
-            second.process.stop()
 
 
 def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(
@@ -228,11 +218,8 @@ def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(
     held = cluster.rest.get(LEASE.format(namespace))["metadata"]["uid"]
     first.process.kill()
     cluster.rest.delete(f"{pods}/one")
-    second = Operator.fork(kubeconfig, namespace).wait_ready()
-    try:
+    with running(Operator.fork(kubeconfig, namespace)):
         lease = cluster.rest.get(LEASE.format(namespace))
         assert lease["metadata"]["uid"] != held
         assert "ownerReferences" not in lease["metadata"]
         assert lease["spec"]["leaseTransitions"] == 0
-    finally:
-        second.process.stop()

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.harness.resources import make_namespace
 from tests.cluster.harness.waiting import eventually, lenient
 from tests.cluster.operator import Operator, install_rights
-from tests.cluster.world import World
+from tests.cluster.world import World, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,21 +33,16 @@ def start(kubeconfig: Path, namespace: str) -> Operator:
 
 @pytest.fixture
 def world(cluster: ControlPlane, kubeconfig: Path, namespace: str) -> Iterator[World]:
-    operator = start(kubeconfig, namespace).wait_ready()
-    yield World(cluster, operator, namespace)
-    operator.process.stop()
+    with running(start(kubeconfig, namespace)) as operator:
+        yield World(cluster, operator, namespace)
 
 
 def withdraw(cluster: ControlPlane, namespace: str) -> dict[str, Any]:
     """Take the binding of the operator's Role away; what it was."""
     path = f"{RBAC.format(namespace)}/rolebindings/{ACCOUNT}"
-    binding = cluster.rest.get(path)
+    found = cluster.rest.get(path)
     cluster.rest.delete(path)
-    return {
-        "metadata": {"name": ACCOUNT},
-        "roleRef": binding["roleRef"],
-        "subjects": binding["subjects"],
-    }
+    return {"metadata": {"name": ACCOUNT}} | {part: found[part] for part in ("roleRef", "subjects")}
 
 
 def restrict(cluster: ControlPlane, namespace: str, resource: str, verb: str) -> None:
@@ -77,11 +72,8 @@ def test_rights_withdrawn_end_the_operator_which_says_so_and_rights_given_back_l
 
     cluster.rest.create(f"{RBAC.format(namespace)}/rolebindings", binding)
     world.edit(worker={"replicas": 3})
-    following = start(kubeconfig, namespace).wait_ready()
-    try:
+    with running(start(kubeconfig, namespace)):
         eventually(lambda: world.get("deployments", "orders-worker")["spec"]["replicas"] == 3)
-    finally:
-        following.process.stop()
 
 
 def test_without_the_rights_to_watch_or_to_lead_it_ends_and_says_which_it_needs(
@@ -95,13 +87,9 @@ def test_without_the_rights_to_watch_or_to_lead_it_ends_and_says_which_it_needs(
         'cannot get resource "leases"': "leases",
     }
     operators = {words: without(cluster, resource) for words, resource in lacking.items()}
-    try:
-        for words, operator in operators.items():
-            assert operator.process.wait(timeout_s=lenient(2 * PATIENCE_SECONDS)) == DENIED
-            assert words in next(line for line in operator.process.lines if "permissions_missing" in line)
-    finally:
-        for operator in operators.values():
-            operator.process.stop()
+    for words, operator in operators.items():
+        assert operator.process.wait(timeout_s=lenient(2 * PATIENCE_SECONDS)) == DENIED
+        assert words in next(line for line in operator.process.lines if "permissions_missing" in line)
 
 
 def without(cluster: ControlPlane, resource: str) -> Operator:

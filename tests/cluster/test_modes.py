@@ -13,7 +13,6 @@ from tests.cluster.prometheus import serve_no_prometheus_kinds, serve_prometheus
 from tests.cluster.world import RECONCILES, World, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cluster.harness.control_plane import ControlPlane
@@ -21,18 +20,6 @@ if TYPE_CHECKING:
 
 MONITORING: Final = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
 MONITORS: Final = {("podmonitors", "orders-delayq"), ("prometheusrules", "orders-delayq")}
-
-
-@pytest.fixture
-def monitors(cluster: ControlPlane) -> Iterator[None]:
-    """PodMonitors and PrometheusRules, as the test begins."""
-    serve_prometheus_kinds(cluster)
-    yield
-    serve_no_prometheus_kinds(cluster)
-
-
-def lines(operator: Operator, event: str, kind: str) -> list[str]:
-    return [line for line in operator.process.lines if event in line and kind in line]
 
 
 @pytest.mark.usefixtures("monitors")
@@ -49,13 +36,8 @@ def test_monitors_come_and_go_with_their_kinds(
         world.start(monitoring=MONITORING, reaper={"suspend": True})  # its runs are news
         eventually(lambda: world.children() >= MONITORS, what="monitors")
         serve_no_prometheus_kinds(cluster)
-        eventually(
-            lambda: all(
-                lines(operator, "kind_unserved", kind.kind)
-                for kind in (names.POD_MONITOR, names.PROMETHEUS_RULE)
-            ),
-            what="they are dropped",
-        )
+        for kind in (names.POD_MONITOR, names.PROMETHEUS_RULE):
+            operator.process.wait_line(f"kind_unserved.*{kind.kind}")
         errors = operator.metric(RECONCILES, result="error")
         world.edit(worker={"replicas": 3})
         world.settle()

@@ -118,3 +118,12 @@ def test_of_the_errors_of_a_pod_that_prints_many_the_last_are_told(
         remote.run(Kubectl(), "orders", by())
     assert "99999" in str(caught.value)
     assert "\n9000\n" not in str(caught.value)
+
+
+def test_without_kubectl_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "/nowhere/kubectl")
+    with pytest.raises(
+        CommandError, match="cannot run /nowhere/kubectl: No such file or directory"
+    ) as caught:
+        remote.run(Kubectl(), "orders", by())
+    assert (caught.value.code, caught.value.hint) == (1, "install it, or name it in $KUBECTL")

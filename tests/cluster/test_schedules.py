@@ -152,6 +152,16 @@ def test_a_schedule_runs_through_edits_deaths_of_scanners_and_the_deletion_of_it
     assert datetime.fromisoformat(last["nominalTime"]) <= datetime.fromisoformat(last["startTime"])
 
 
+def test_a_schedule_that_no_scanner_has_looked_at_says_so(world: World, redis: RedisServer) -> None:
+    """Nothing runs the pods here. It said for ever that there is no DelayQueue, or nothing."""
+    make(world, "before", **POLL)
+    until(world, "before", "Ready False QueueNotFound")
+    world.make(names.PLURAL, document(world, redis, schedules={}))
+    until(world, "before", "Ready False ScannersNotReady")
+    make(world, "after", **POLL)
+    until(world, "after", "Ready False ScannersNotReady")
+
+
 def test_suspending_and_deleting_remove_what_was_created_ahead(
     process_node: ProcessNode,  # noqa: ARG001 -- runs the pods
     world: World,

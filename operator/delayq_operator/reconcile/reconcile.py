@@ -192,7 +192,7 @@ class Reconciler:
             leaving=tuple(f"{child.kind.kind} {child.name}" for child in todo.leaving),
         )
         view = await self._carry_out(view, todo, scale)
-        await self._reporter.unserved(resource.key, queue)
+        await self._reporter.unserved(resource.key, queue, scanners=view.scanner.ready)
         if view.failures or view.taken:
             return "refused"
         # A new run of the reaper may have no pod yet: check again.

@@ -21,20 +21,31 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REASONS: Final = {"QueueNotFound": "False", "NotAllowed": "False", "NoScanners": "Unknown"}
-"""Reason → status of Accepted, which only a scanner can find out in the last case. Ready is False."""
+NOT_READY: Final = "ScannersNotReady"
+REASONS: Final = {
+    "QueueNotFound": "False",
+    "NotAllowed": "False",
+    "NoScanners": "Unknown",
+    NOT_READY: "Unknown",
+}
+"""Reason → status of Accepted, which only a scanner can find out in the last cases. Ready is False."""
 
 
-async def report_unserved(api: Api, schedules: Schedules, key: Key, queue: DelayQueue | None) -> None:
-    """Report the schedules of a queue that does not exist, that accepts none, or that has no scanners."""
-    reason, message = _why(key, queue)
+async def report_unserved(
+    api: Api, schedules: Schedules, key: Key, queue: DelayQueue | None, *, scanners: int = 0
+) -> None:
+    """Report the schedules of a queue that does not exist, that accepts none, or of whose scanners none is ready.
+
+    A status that a scanner has written stays while `scanners` are 0 for a time, as after a failure of a node.
+    """
+    reason, message = _why(key, queue, scanners)
     for each in schedules.group(key).values() if reason else ():
-        if each.ready == ("False", reason, each.generation):
-            continue
-        await _write(api, each, reason, message)
+        scanned = each.ready[1] not in REASONS | {"": ""}
+        if each.ready != ("False", reason, each.generation) and not (reason == NOT_READY and scanned):
+            await _write(api, each, reason, message)
 
 
-def _why(key: Key, queue: DelayQueue | None) -> tuple[str, str]:
+def _why(key: Key, queue: DelayQueue | None, scanners: int) -> tuple[str, str]:
     name = f"DelayQueue {key.name}"
     if queue is None:
         return "QueueNotFound", f"{name} not found in namespace {key.namespace}."
@@ -42,6 +53,8 @@ def _why(key: Key, queue: DelayQueue | None) -> tuple[str, str]:
         return "NotAllowed", f"{not_allowed(key.name)}."
     if queue.spec.scanner.replicas == 0:
         return "NoScanners", f"spec.scanner.replicas of {name} is 0: no scanner creates occurrences."
+    if scanners == 0:
+        return NOT_READY, f"No scanner of {name} is ready: see its conditions."
     return "", ""
 
 

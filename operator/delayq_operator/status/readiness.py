@@ -98,7 +98,7 @@ def _why(view: View, component: str, load: Workload) -> str:
     if not load.pods:
         name = names.deployment(view.resource.key.name, component)
         return f"It has no pod yet; see kubectl describe deployment {name}."
-    return "They have not started yet; see kubectl describe pod: a Secret or ConfigMap of the template may be missing."
+    return "They have not started yet: kubectl describe pod says what they wait for."
 
 
 _DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (

@@ -51,6 +51,8 @@ WRONG: dict[Any, str] = {
     "NaN": "got text that is none: NaN is not JSON",
     "1e999": "got text that is none: a number is too large",
     '"\ud800"': "got no valid Unicode",
+    '["\\ud800"]': "got an escape that is half a character, such as \\ud800",
+    "1" * 5_000: "got text that is none: a number has 5,000 digits, expected at most 4,300",
     7: "got a number: write `|`, and the JSON below it",
     True: "got true or false: write `|`, and the JSON below it",
 }

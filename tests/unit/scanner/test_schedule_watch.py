@@ -311,20 +311,20 @@ async def test_a_copy_that_is_behind_does_not_undo_what_another_scanner_has_appl
     assert world.applied == ["a", "a"]
 
 
-async def test_a_status_of_somebody_else_is_corrected() -> None:
+@pytest.mark.parametrize("reason", ["Scheduled", "InvalidSpec"])
+async def test_a_status_of_somebody_else_is_corrected(reason: str) -> None:
+    """The operator writes one while no scanner is ready, which may be a moment ago."""
     world = World()
+    world.error = {"a": SpecError(())} if reason == "InvalidSpec" else {}
     world.see(body("a"))
     await world.settle()
     await world.settle()
     world.statuses.clear()
-    world.see(
-        {
-            **body("a"),
-            "status": {"conditions": [{"type": "Ready", "lastTransitionTime": "x", "status": "False"}]},
-        }
-    )
+    condition = {"type": "Ready", "lastTransitionTime": "x", "status": "False", "reason": "ScannersNotReady"}
+    world.see({**body("a"), "status": {"conditions": [condition]}})
     await world.settle()
-    assert ready(world, "a") == "Scheduled"
+    await world.settle()
+    assert ready(world, "a") == reason
 
 
 async def test_large_records_make_short_pages_which_are_not_the_last() -> None:

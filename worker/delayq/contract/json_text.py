@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 65_536
 MOST_LEVELS: Final = 64
+MOST_DIGITS: Final = 4_300
+"""Python refuses to read more."""
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 
@@ -46,7 +48,9 @@ def _problem(text: str) -> str:
     if _levels(text) > MOST_LEVELS:
         return f"of at most {MOST_LEVELS} levels"
     try:
-        parsed(text)
+        json.dumps(parsed(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "got an escape that is half a character, such as \\ud800"
     except ValueError as error:
         return f"got text that is none: {error}"
     return ""
@@ -61,7 +65,7 @@ def _levels(text: str) -> int:
 def parsed(text: str) -> Any:  # noqa: ANN401 -- any JSON value
     """Parse JSON by RFC 8259: no NaN, no Infinity, no number beyond a float; ValueError otherwise."""
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -70,6 +74,12 @@ def parsed(text: str) -> Any:  # noqa: ANN401 -- any JSON value
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits, expected at most {MOST_DIGITS:,}")
+    return int(digits)
 
 
 def _finite(digits: str) -> float:

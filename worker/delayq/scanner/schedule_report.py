@@ -150,7 +150,7 @@ class ScheduleReporter:
     async def refused(self, known: Known, refusal: Refusal) -> Known | None:
         """Report why a definition is not applied."""
         written = await self._write(known, known.told(time.time_ns() // 1_000_000, refusal=refusal))
-        if written is not None:
+        if written is not None and written is not known:
             await self.post(known.name, known.uid, refusal.reason, refusal.message, warning=True)
         return written
 

@@ -113,6 +113,8 @@ class ScheduleWatch:
             self._change(name)
         elif before.written != known.written:
             self._reported.pop(name, None)  # somebody else has written the status
+            if (refused := self._refused.get(name)) is not None:
+                self._refused[name] = refused._replace(written=False, until=0.0)
 
     def gone(self, _kind: Kind, name: Name) -> None:
         """Take a deletion."""

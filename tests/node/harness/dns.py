@@ -22,7 +22,6 @@ TTL_SECONDS: Final = 5
 LARGEST: Final = 512
 A, IN, POINTER = 1, 1, 0xC00C
 RESPONSE, NO_SUCH_NAME = 0x8580, 3
-NOT_FOUND: Final = 404
 
 
 class Services:
@@ -36,14 +35,11 @@ class Services:
         labels = name.lower().removesuffix(f".svc.{DOMAIN}").split(".")
         if not name.lower().endswith(f".svc.{DOMAIN}") or len(labels) != 2:
             return None
-        path = f"/api/v1/namespaces/{labels[1]}/services/{labels[0]}"
-        try:
-            address = self._rest.get(path)["spec"].get("clusterIP")
-            self._known[path] = None if address in {None, "", "None"} else str(address)
-        except Refused as error:
-            if error.code == NOT_FOUND:
-                self._known.pop(path, None)
-        except (HTTPError, OSError):
+        path = f"/api/v1/namespaces/{labels[1]}/services?fieldSelector=metadata.name%3D{labels[0]}"
+        try:  # a list, for kube-proxy, whose rights these are, may get none
+            addresses = [each["spec"].get("clusterIP") for each in self._rest.get(path)["items"]]
+            self._known[path] = next((each for each in addresses if each not in {None, "", "None"}), None)
+        except (Refused, HTTPError, OSError):
             pass  # it is away
         return self._known.get(path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.harness.resources import found
+from tests.cluster.harness.rest import Refused
 from tests.cluster.harness.waiting import eventually
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def _told(cluster: Cluster, *, there: bool) -> None:
 
     def settled() -> bool:
         here = {plural for plural in plurals if found(cluster, f"{group}/{plural}")}
-        served = cluster.rest.get(group)["resources"] if found(cluster, group) else []
+        try:
+            served = cluster.rest.get(group)["resources"]
+        except Refused:  # the group is not served
+            served = []
         return here == plurals & {each["name"] for each in served} == (plurals if there else set())
 
     eventually(settled, what=f"{PROMETHEUS_GROUP} is {'served' if there else 'gone'}")

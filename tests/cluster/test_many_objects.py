@@ -111,7 +111,8 @@ def test_large_schedules_of_one_namespace_bound_memory_and_leave_others_alone(
 
 
 @pytest.mark.usefixtures("crd")
-@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.full)])
+@pytest.mark.full  # the API server needs minutes to store them
+@pytest.mark.parametrize("count", [20, 60])
 def test_huge_objects_with_the_labels_of_children_leave_memory_bounded(
     cluster: ControlPlane, namespace: str, crowded: str, count: int
 ) -> None:

@@ -6,7 +6,8 @@ enqueue the key of the DelayQueue. kopf neither retries event handlers nor merge
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import kopf
@@ -44,8 +45,20 @@ async def login(memo: Memo, **kwargs: Any) -> kopf.AiohttpSession | None:  # noq
     By then kubelet has renewed the token. It has no expiration: a login interrupts every watch, and may end kopf.
     """
     await memo.logins.keep()
-    info = kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    info = kopf.login_with_service_account(**kwargs)
+    if info is not None and (server := incluster_server()):
+        info = replace(info, server=server)  # kopf's is a name, for which the DNS of the cluster has to work
+    info = info or kopf.login_with_kubeconfig(**kwargs)
     return kopf_engine.session(info) if info else None
+
+
+def incluster_server() -> str:
+    """Return the address of the API server that a pod is given; empty outside of one."""
+    host, port = (
+        os.environ.get("KUBERNETES_SERVICE_HOST", ""),
+        os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
+    )
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}" if host else ""
 
 
 async def deliver(event: kopf.RawEvent, memo: Memo, **given: Any) -> None:  # noqa: ANN401 -- kopf's

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -63,7 +64,9 @@ def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
 
     kopf lists all kinds at a time, and keeps whole pages as Python objects. Here, one page at a time is in memory.
     """
-    one_at_a_time = asyncio.Lock()
+    one_at_a_time, trust = asyncio.Lock(), info.as_ssl_context()
+    # Python 3.13 sets it, and the authorities of many clusters lack what it asks for.
+    trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
 
     class Response(aiohttp.ClientResponse):
         async def json(self, **options: Any) -> Any:  # noqa: ANN401 -- as aiohttp's
@@ -79,7 +82,7 @@ def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
 
     return kopf.AiohttpSession(
         aiohttp_session=aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            connector=aiohttp.TCPConnector(limit=0, ssl=trust),
             headers=info.as_http_headers(),
             proxy=info.proxy_url,
             trust_env=info.trust_env,
@@ -174,7 +177,9 @@ def _drop_frames() -> None:
 
     aiohttp raises one exception object for all of them, whose traceback would keep every frame for ever.
     """
-    client_reqrep._CONNECTION_CLOSED_EXCEPTION.__traceback__ = None  # noqa: SLF001 -- there is no other way
+    shared = getattr(client_reqrep, "_CONNECTION_CLOSED_EXCEPTION", None)  # there is no public way
+    if shared is not None:
+        shared.__traceback__ = None
 
 
 async def _end_others() -> None:

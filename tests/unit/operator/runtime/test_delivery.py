@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import kopf
 import pytest
 from delayq.kube.errors import Denied
+from delayq_operator import handlers
 from delayq_operator.base import names
 from delayq_operator.kube import kopf_engine
 from delayq_operator.runtime import delivery
@@ -55,6 +56,8 @@ class Stage:
         self.taken.append(f"{event['type']} {event['object']['metadata']['name']}")
 
     def knows(self, kind: Kind, body: Any) -> bool:  # noqa: ANN401 -- of an object in a list
+        assert body["metadata"].keys() == set(kopf_engine.IDENTITY)
+        assert not body.keys() - {"metadata", "kind", "apiVersion"}, "whole objects of lists fill the memory"
         self.take(kind, {"type": None, "object": body})
         return self.known
 
@@ -155,9 +158,28 @@ async def test_what_kopf_has_listed_is_listed_by_us_at_once_if_it_is_not_known(
     monkeypatch.setattr(delivery, "RELISTED_SECONDS" if known else "MISSED_SECONDS", 0.01)
     async with delivering(monkeypatch, "shop") as stage:
         stage.known = known
-        stage.api.answers[PATH.format("shop")].lists = [listed(5, "a")]
+        page = listed(5, "a")
+        page["items"][0]["spec"] = {"text": "large"}
+        stage.api.answers[PATH.format("shop")].lists = [page]
         stage.task = asyncio.create_task(stage.delivery.run())
         await stage.until(lambda: stage.taken == ["None a"] and stage.lists.steps == 2)
+
+
+@pytest.mark.parametrize(
+    ("host", "server"), [("10.0.0.1", "https://10.0.0.1:6443"), ("fd00::1", "https://[fd00::1]:6443")]
+)
+async def test_a_pod_asks_the_api_server_by_its_address(
+    monkeypatch: pytest.MonkeyPatch, host: str, server: str
+) -> None:
+    """As the operator's own requests do: the DNS of the cluster may be away, or run on what it starts."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    found = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t")  # noqa: S106
+    monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: found)
+    session = await handlers.login(handlers.Memo(lambda *_: None))
+    assert session is not None
+    assert session.server == server
+    await session.aiohttp_session.close()
 
 
 async def test_kopf_does_not_begin_before_everything_was_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,9 @@ from delayq_operator.base import names
 from delayq_operator.kube.page import PAGE, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+
+    from aiohttp.connector import Connection
 
 BACKOFFS: Final = (0.5, 1.0, *(2.0,) * 9)
 """Seconds between attempts after an answer of 403, 429 or 5xx: for 20 s, in which an API server that just started reads
@@ -69,6 +71,11 @@ def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
     trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
 
     class Response(aiohttp.ClientResponse):
+        async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+            await super().start(connection)
+            self.content = cast("aiohttp.StreamReader", _Watched(self.content))
+            return self
+
         async def json(self, **options: Any) -> Any:  # noqa: ANN401 -- as aiohttp's
             if "limit" not in self.url.query or not self.ok:
                 return await super().json(**options)
@@ -91,6 +98,26 @@ def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
         server=info.server,
         default_namespace=info.default_namespace,
     )
+
+
+class _Watched:
+    """A stream that ends by an error that kopf expects if its session is closed between two reads, as by a login.
+
+    aiohttp raises RuntimeError then, which ends kopf.
+    """
+
+    def __init__(self, stream: aiohttp.StreamReader) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- of the stream
+        return getattr(self._stream, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._stream.iter_chunked(size):
+                yield chunk
+        except RuntimeError as error:
+            raise aiohttp.ClientConnectionError(str(error)) from error
 
 
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 -- kopf's

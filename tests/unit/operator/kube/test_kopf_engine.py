@@ -7,7 +7,9 @@ import gc
 import weakref
 from contextlib import suppress
 
-from aiohttp import ClientError, ClientSession, web
+import kopf
+import pytest
+from aiohttp import ClientConnectionError, ClientError, ClientSession, web
 from aiohttp.test_utils import TestServer
 from delayq_operator.kube import kopf_engine
 
@@ -45,3 +47,18 @@ async def test_a_watch_that_was_closed_while_it_was_read_leaves_nothing_in_memor
     kopf_engine._drop_frames()
     gc.collect()
     assert [each for each in kept if each() is not None] == []
+
+
+async def test_a_watch_whose_session_is_closed_between_two_reads_ends_by_an_error_that_kopf_expects() -> None:
+    """Each login closes the session; a RuntimeError of aiohttp would end kopf."""
+    application = web.Application()
+    application.router.add_get("/", endless)
+    async with TestServer(application) as server:
+        session = kopf_engine.session(kopf.ConnectionInfo(server=str(server.make_url("")))).aiohttp_session
+        response = await session.get(server.make_url("/"))
+        chunks = response.content.iter_chunked(1024)
+        assert await anext(aiter(chunks)) == b"{}\n"
+        await session.close()
+        with pytest.raises(ClientConnectionError, match="Connection closed"):
+            await anext(aiter(chunks))
+        response.close()

@@ -226,10 +226,14 @@ OPERATOR = (
         {"{{verb}} {{resource}}": rate("delayq_operator_api_writes_total", "verb, resource", "")},
     ),
     Panel(
-        "Age of lists",
-        "Time since all kinds were last listed: they are each minute.",
+        "Age of lists and watches",
+        "Time since all kinds were last listed, which is done each minute, and since the API server last answered a "
+        "watch: each begins anew every 300 s.",
         "s",
-        {"{{namespace}}": "max by (namespace) (delayq_operator_list_age_seconds)"},
+        {
+            "{{namespace}} lists": "max by (namespace) (delayq_operator_list_age_seconds)",
+            "{{namespace}} watches": "max by (namespace) (delayq_operator_watch_answer_age_seconds)",
+        },
     ),
     Panel("Leader", "Exactly one pod works.", "short", {"{{pod}}": "max by (pod) (delayq_operator_leader)"}),
     Panel(

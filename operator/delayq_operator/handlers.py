@@ -26,6 +26,8 @@ class Memo:
 
     take: Callable[[Kind, Mapping[str, Any]], None]
     """Takes an event, in the thread of kopf."""
+    answered: Callable[[], None]
+    """Called in the thread of kopf when the API server has answered a watch."""
     logins: kopf_engine.Pace = field(default_factory=kopf_engine.Pace)
 
 
@@ -49,7 +51,7 @@ async def login(memo: Memo, **kwargs: Any) -> kopf.AiohttpSession | None:  # noq
     if info is not None and (server := incluster_server()):
         info = replace(info, server=server)  # kopf's is a name, for which the DNS of the cluster has to work
     info = info or kopf.login_with_kubeconfig(**kwargs)
-    return kopf_engine.session(info) if info else None
+    return kopf_engine.session(info, memo.answered) if info else None
 
 
 def incluster_server() -> str:

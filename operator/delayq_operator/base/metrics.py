@@ -23,6 +23,10 @@ RECONCILE_SECONDS: Final = Histogram(
 )
 QUEUE_DEPTH: Final = Gauge("delayq_operator_workqueue_depth", "DelayQueues that wait to be reconciled.")
 LIST_AGE: Final = Gauge("delayq_operator_list_age_seconds", "Time since all kinds were last listed.")
+WATCH_ANSWER_AGE: Final = Gauge(
+    "delayq_operator_watch_answer_age_seconds",
+    "Time since the API server last answered a watch. Each watch begins anew every 300 s.",
+)
 API_WRITES: Final = Counter(
     "delayq_operator_api_writes",
     "Writes accepted by the API server, by verb and resource.",

@@ -61,10 +61,11 @@ class Nothing(kopf.DiffBaseStorage):
         """Store nothing."""
 
 
-def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
+def session(info: kopf.ConnectionInfo, answered: Callable[[], None]) -> kopf.AiohttpSession:
     """Return a session in which kopf's lists tell the version of each object only: our own lists tell the rest.
 
     kopf lists all kinds at a time, and keeps whole pages as Python objects. Here, one page at a time is in memory.
+    `answered` is called for each watch that the API server accepts.
     """
     one_at_a_time, trust = asyncio.Lock(), info.as_ssl_context()
     # Python 3.13 sets it, and the authorities of many clusters lack what it asks for.
@@ -74,6 +75,8 @@ def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
         async def start(self, connection: Connection) -> aiohttp.ClientResponse:
             await super().start(connection)
             self.content = cast("aiohttp.StreamReader", _Watched(self.content))
+            if "watch" in self.url.query and self.ok:
+                answered()
             return self
 
         async def json(self, **options: Any) -> Any:  # noqa: ANN401 -- as aiohttp's

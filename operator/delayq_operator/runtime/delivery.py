@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.kube.errors import Denied
 
 from delayq_operator import handlers
+from delayq_operator.base import metrics
 from delayq_operator.kube import kopf_engine
 from delayq_operator.reconcile.lists import LABELLED, RETRY_SECONDS, UNLABELLED
 
@@ -52,11 +53,11 @@ class Delivery:
         self._list_seconds, self._silence_seconds = list_seconds, silence_seconds
         self.synced = asyncio.Event()
         """Set once everything was listed."""
-        self._memo = handlers.Memo(self._deliver)
+        self._memo = handlers.Memo(self._deliver, self._answered)
         self._loop = asyncio.get_running_loop()
         self._kopf: asyncio.Task[None] | None = None
         self._kinds: frozenset[Kind] = frozenset()
-        self._begun_at, self._failures, self._beat_at = 0.0, 0, 0.0
+        self._begun_at, self._failures, self._beat_at, self._answered_at = 0.0, 0, 0.0, 0.0
         self._soon, self._list_at = asyncio.Event(), 0.0
 
     @property
@@ -67,6 +68,7 @@ class Delivery:
 
     async def run(self) -> None:
         """List and watch until cancelled. Raises Denied if a right is missing."""
+        self._answered()
         try:
             while True:
                 self._list_at = time.monotonic() + self._list_seconds * random.uniform(0.9, 1)
@@ -75,6 +77,7 @@ class Delivery:
                     await self._keep_kopf()
                 else:
                     self._list_at = time.monotonic() + RETRY_SECONDS
+                metrics.WATCH_ANSWER_AGE.set(time.monotonic() - self._answered_at)
                 await self._until_next()
         finally:
             await self._end_kopf()
@@ -135,6 +138,9 @@ class Delivery:
 
     def _beat(self) -> None:
         self._beat_at = time.monotonic()
+
+    def _answered(self) -> None:
+        self._answered_at = time.monotonic()
 
     def _deliver(self, kind: Kind, event: Mapping[str, Any]) -> None:
         """Take an event from the thread of kopf."""

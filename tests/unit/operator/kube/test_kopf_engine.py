@@ -54,7 +54,8 @@ async def test_a_watch_whose_session_is_closed_between_two_reads_ends_by_an_erro
     application = web.Application()
     application.router.add_get("/", endless)
     async with TestServer(application) as server:
-        session = kopf_engine.session(kopf.ConnectionInfo(server=str(server.make_url("")))).aiohttp_session
+        info = kopf.ConnectionInfo(server=str(server.make_url("")))
+        session = kopf_engine.session(info, print).aiohttp_session
         response = await session.get(server.make_url("/"))
         chunks = response.content.iter_chunked(1024)
         assert await anext(aiter(chunks)) == b"{}\n"

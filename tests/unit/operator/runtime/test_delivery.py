@@ -16,6 +16,7 @@ from delayq_operator.base import names
 from delayq_operator.kube import kopf_engine
 from delayq_operator.runtime import delivery
 from delayq_operator.runtime.delivery import Delivery
+from prometheus_client import REGISTRY
 
 from tests.unit.operator.kopf_api import ApiServer, error, event, eventually, listed, serving
 
@@ -128,6 +129,23 @@ async def test_a_missing_right_to_watch_ends_the_operator(monkeypatch: pytest.Mo
             await asyncio.wait_for(stage.delivery.run(), 20)
 
 
+async def test_a_metric_tells_that_no_watch_is_answered_while_lists_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else nobody would learn of it: lists find every change, up to a minute late."""
+
+    def age() -> float:
+        return REGISTRY.get_sample_value("delayq_operator_watch_answer_age_seconds") or 0.0
+
+    async with delivering(monkeypatch, "shop", list_seconds=0.05) as stage:
+        stage.api.silent = 1_000_000
+        stage.task = asyncio.create_task(stage.delivery.run())
+        await stage.until(lambda: age() > 0.5)
+        stage.api.silent = 0
+        await stage.until(lambda: age() < 0.5)
+        assert stage.open == ["shop"]
+
+
 async def test_kopf_begins_anew_when_kinds_come_or_go(monkeypatch: pytest.MonkeyPatch) -> None:
     async with delivering(monkeypatch, "shop", list_seconds=0.05) as stage:
         stage.api.plurals.append("delayschedules")
@@ -176,7 +194,7 @@ async def test_a_pod_asks_the_api_server_by_its_address(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
     found = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t")  # noqa: S106
     monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: found)
-    session = await handlers.login(handlers.Memo(lambda *_: None))
+    session = await handlers.login(handlers.Memo(lambda *_: None, lambda: None))
     assert session is not None
     assert session.server == server
     await session.aiohttp_session.close()

@@ -147,8 +147,15 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests without the shared operator come last: each of them stops it, and a start takes seconds of a core."""
+    """Tests without the shared operator come last: each of them stops it, and a start takes seconds of a core.
+
+    The full variants fill an API server for minutes each: one after another, and with more time.
+    """
     items.sort(key=_stops_operator)
+    for item in items:
+        if "tests/cluster/" in item.nodeid and item.get_closest_marker("full"):
+            item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.xdist_group("full"))
 
 
 def _stops_operator(item: pytest.Item) -> bool:

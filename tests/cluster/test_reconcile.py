@@ -132,3 +132,29 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
         world.delete("deployments", f"{name}-worker")
         world.until("Degraded", "False", "AsExpected", name=name)
         assert world.there("deployments", f"{name}-worker")
+
+
+def test_a_template_that_the_api_server_refuses_is_told_in_its_words_and_an_edit_puts_it_right(
+    world: World,
+) -> None:
+    """Everything else is applied meanwhile."""
+    world.create(
+        worker={"template": {"spec": {"containers": [{"name": "worker", "imagePullPolicy": "Never!"}]}}}
+    )
+    told = world.until("Degraded", "True", "ApplyFailed")["message"]
+    assert 'Unsupported value: "Never!"' in told
+    assert "Deployment orders-worker" in told
+    assert world.there("cronjobs", "orders-reaper")
+    world.edit(worker={"template": None})
+    world.until("Degraded", "False")
+    assert world.there("deployments", "orders-worker")
+
+
+def test_a_paused_rollout_is_told_and_the_command_in_the_message_resumes_it(world: World) -> None:
+    world.start()
+    world.until("Degraded", "False")
+    world.kubectl("rollout", "pause", "deployment/orders-worker")
+    world.until("Progressing", "Unknown", "DeploymentPaused")
+    told = world.until("Degraded", "True", "RolloutPaused")["message"]
+    world.kubectl(*told.split("`")[1].split()[1:])
+    world.until("Degraded", "False")

@@ -106,7 +106,7 @@ def test_a_worker_that_is_still_starting_ends_at_once(
     with container.running(*arguments) as process:
         process.wait_line("importing", timeout_s=60)
         terminate(process)
-        assert process.wait(timeout_s=20) == 0
+        assert process.wait(timeout_s=20) == 143
 
 
 def test_what_commands_leave_behind_does_not_stay_in_the_table_of_processes(

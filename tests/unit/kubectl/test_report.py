@@ -10,7 +10,7 @@ import pytest
 from delayq_operator.base import names
 from delayq_operator.kubectl import allowed
 from delayq_operator.kubectl.refusals import refusal
-from delayq_operator.kubectl.report import METRICS, _of_queue
+from delayq_operator.kubectl.report import EVENTS, METRICS, _of_queue
 
 LONG = "orders." * 10 + "eu"
 WORKER = names.worker(LONG)  # 63 characters
@@ -66,3 +66,17 @@ def note_of(port: int) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     return allowed.sentence(refusal(f"{done.stderr}command terminated with exit code 1\n").message)
+
+
+def test_events_are_in_a_report_without_their_messages() -> None:
+    """A message may quote a Secret, as that of a probe or of another controller does."""
+    columns = EVENTS.partition("=custom-columns=")[2].split(",")
+    assert {each.partition(":")[2] for each in columns} == {
+        ".involvedObject.name",
+        ".involvedObject.kind",
+        ".lastTimestamp",
+        ".type",
+        ".reason",
+        ".count",
+        ".source.component",
+    }

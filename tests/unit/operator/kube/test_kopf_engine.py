@@ -49,6 +49,23 @@ async def test_a_watch_that_was_closed_while_it_was_read_leaves_nothing_in_memor
     assert [each for each in kept if each() is not None] == []
 
 
+async def test_a_session_has_no_limit_of_connections() -> None:
+    """Each watch keeps one: 9 namespaces have more watches than aiohttp's 100."""
+    application, open_at_once = web.Application(), 120
+    application.router.add_get("/", endless)
+    async with TestServer(application) as server:
+        info = kopf.ConnectionInfo(server=str(server.make_url("")))
+        session = kopf_engine.session(info, print).aiohttp_session
+        async with asyncio.timeout(30):
+            responses = await asyncio.gather(
+                *(session.get(server.make_url("/")) for _ in range(open_at_once))
+            )
+        assert all(each.ok for each in responses)
+        for each in responses:
+            each.close()
+        await session.close()
+
+
 async def test_a_watch_whose_session_is_closed_between_two_reads_ends_by_an_error_that_kopf_expects() -> None:
     """Each login closes the session; a RuntimeError of aiohttp would end kopf."""
     application = web.Application()

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.scaling import Sample
 from delayq_operator.base.names import SUSPEND_RECONCILIATION
 from delayq_operator.cache.workload import Workload
-from delayq_operator.reconcile.report import turned
+from delayq_operator.reconcile import report
+from delayq_operator.reconcile.report import Reporter, turned
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 from delayq_operator.scrape.worker_reports import GuardCounts, Seen
 from delayq_operator.status.status import status
 
+from tests.unit.operator.fakes import Clock
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import HEALTHY, NOW, RUNNING, decided, resource, scaled, view
 
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
+    from delayq.kube.objects import Kind
     from delayq_operator.status.view import View
 
 DOWN = replace(HEALTHY, redis_up=False, whole=False)
@@ -128,3 +132,60 @@ def test_events_tell_what_changed(story: str) -> None:
         made = status(seen, previous, NOW)
         assert [reason for reason, _ in turned(previous, made)] == reasons.split()
         previous = made
+
+
+class Told:
+    """A Reporter at work: the API server takes each status, and what it posts and asks for is written down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock, self.status = Clock(NOW), dict[str, Any]()
+        self.events, self.again = list[str](), list[float]()
+        monkeypatch.setattr(report, "time", self.clock)
+        fake: Any = SimpleNamespace(
+            apply=self.apply,
+            schedules=None,
+            wrote=lambda _: None,
+            enqueue_in=lambda _, seconds: self.again.append(seconds),
+            post=lambda _, reason, message: self.events.append(f"{reason}: {message}"),
+        )
+        self.reporter = Reporter(fake, fake, fake, fake)
+
+    async def apply(self, _kind: Kind, body: dict[str, Any], **_: object) -> dict[str, Any]:
+        self.status = body["status"]
+        return body
+
+    async def at(self, seconds: float, seen: View) -> list[str]:
+        """The events of a report, so many seconds after the first one."""
+        self.clock.now, self.events, self.again = NOW + seconds, [], []
+        await self.reporter.report(replace(seen, resource=resource(self.status)))
+        return self.events
+
+
+async def test_a_queue_that_never_becomes_ready_has_an_event_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = Told(monkeypatch)
+    assert await told.at(0, STARTS) == []
+    assert 60 in told.again
+    assert await told.at(59, STARTS) == []
+    [event] = await told.at(60, STARTS)
+    assert event.startswith("NotReady: ScannersNotReady: ")
+    assert await told.at(120, STARTS) == []
+
+
+async def test_tasks_that_stay_parked_for_two_minutes_have_an_event_and_degrade_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, parked = Told(monkeypatch), view(backlog=replace(HEALTHY, parked=3))
+
+    def degraded() -> dict[str, Any]:
+        return next(each for each in told.status["conditions"] if each["type"] == "Degraded")
+
+    await told.at(0, parked)
+    assert (120 in told.again, degraded()["status"]) == (True, "False")
+    assert await told.at(119, parked) == []
+    [event] = await told.at(120, parked)
+    assert event.startswith("TasksParked: ")
+    assert degraded()["reason"] == "TasksParked"
+    assert await told.at(180, FINE) == []
+    assert degraded()["reason"] == "AsExpected"

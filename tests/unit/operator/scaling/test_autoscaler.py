@@ -153,6 +153,24 @@ def test_a_scanner_that_starts_anew_is_no_failure_and_one_that_stays_away_is(rea
     assert world.evaluate(NOW + 18).reason == "ValidMetricFound"
 
 
+def test_a_fallback_takes_no_worker_away() -> None:
+    world = World(replicas=9, **FALLS_BACK)
+    world.evaluate(NOW, due=5_000)
+    found = [world.read(None, NOW + at) for at in range(2, 40, 2)]
+    assert found[-1].reason == "FallbackActive"
+    assert {each.replicas for each in found} == {9}
+
+
+def test_a_standby_alone_tells_nothing_of_the_queue() -> None:
+    """Its shard has no leader: that is no reading, and not a queue without tasks."""
+    world = World(replicas=5)
+    world.evaluate(NOW, due=5_000)
+    standby = Reading([scanner({0: False}, due=0)])
+    found = [world.read(standby, NOW + at) for at in range(2, 60, 2)]
+    assert found[-1].reason == "MetricsUnavailable"
+    assert {each.replicas for each in found} == {5}
+
+
 def test_a_number_that_was_refused_is_not_asked_for_with_every_evaluation() -> None:
     """The queue is in the line for what is refused, with longer and longer pauses."""
     world = World(replicas=2)

@@ -88,6 +88,14 @@ def test_another_reason_is_no_transition() -> None:
     assert entry(made, "Progressing")["lastTransitionTime"] == timestamp(NOW)
 
 
+def test_another_status_is_a_transition_of_its_own_time() -> None:
+    first = status(view(), {}, NOW)
+    made = status(view(backlog=replace(HEALTHY, redis_up=False, whole=False)), first, NOW + 60)
+    assert entry(made, "Ready")["lastTransitionTime"] == timestamp(NOW + 60)
+    assert entry(made, "BackendAvailable")["lastTransitionTime"] == timestamp(NOW + 60)
+    assert entry(made, "Accepted")["lastTransitionTime"] == timestamp(NOW)
+
+
 @pytest.mark.parametrize("unknown", [None, replace(HEALTHY, whole=False, due=1)])
 def test_numbers_and_parked_tasks_stay_while_scanners_are_not_read(unknown: Backlog | None) -> None:
     """With the time at which they were measured."""

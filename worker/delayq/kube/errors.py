@@ -70,15 +70,19 @@ _BY_CODE = {400: Invalid, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict
 _UNACCEPTABLE = ("failed to create typed ", "failed to convert ")
 """How messages begin with which server-side apply answers 500 to a field that it does not know, or of a wrong type."""
 
+_UNDISCOVERED = "cannot find RESTMapping for APIVersion"
+"""Part of the message with which admission plugins answer 403 for seconds after a CustomResourceDefinition is created:
+OwnerReferencesPermissionEnforcement does not know the kind of the owner yet."""
+
 _STORE_AWAY = ("rpc error: code = Unavailable", "etcdserver: ", "context deadline exceeded")
 """How messages begin with which it answers 500 while its own store does not answer it."""
 
 
 def refusal(code: int, reason: str, message: str) -> ApiError | Unavailable:
     """Make the error that an HTTP status stands for; `reason` and `message` are those of the Status in the answer."""
-    if code < _SERVER_ERROR and code not in _AWAY:
+    if code < _SERVER_ERROR and code not in _AWAY and _UNDISCOVERED not in message:
         return _BY_CODE.get(code, ApiError)(code, reason, message)
-    if code in _AWAY or not message or message.startswith(_STORE_AWAY):
+    if code < _SERVER_ERROR or code in _AWAY or not message or message.startswith(_STORE_AWAY):
         return Unavailable(f"{message} ({code} {reason})".lstrip())
     return (Invalid if message.startswith(_UNACCEPTABLE) else Failed)(code, reason, message)
 

@@ -53,6 +53,15 @@ def test_the_code_says_what_to_do_and_of_500_the_message() -> None:
     }
 
 
+def test_a_kind_that_the_api_server_has_not_discovered_yet_is_no_missing_right() -> None:
+    """An admission plugin says so of the owner of a child, for seconds after the CRD was created."""
+    message = (
+        'services "orders-metrics" is forbidden: cannot set blockOwnerDeletion in this case because cannot find '
+        'RESTMapping for APIVersion delayq.dev/v1alpha1 Kind DelayQueue: no matches for kind "DelayQueue"'
+    )
+    assert type(answer(403, message, "Forbidden")) is Unavailable
+
+
 @pytest.mark.parametrize("body", ["<html>Bad Gateway</html>", None, "null", "{}"])
 def test_without_a_status_5xx_comes_from_something_before_an_api_server_that_is_away(
     body: str | None,

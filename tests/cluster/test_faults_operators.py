@@ -206,18 +206,45 @@ def test_the_newer_of_two_installations_stops_writing(
         assert not world.events("Repaired")[3:]
 
 
+def in_pod(cluster: ControlPlane, namespace: str, name: str) -> dict[str, str]:
+    """The environment of an operator in a pod, which owns the Lease while that operator leads."""
+    body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+    pod = cluster.rest.create(f"/api/v1/namespaces/{namespace}/pods", body)
+    return {"POD_NAME": name, "POD_NAMESPACE": namespace, "POD_UID": pod["metadata"]["uid"]}
+
+
+def test_a_standby_in_a_pod_takes_the_lease_of_a_pod_that_hangs_and_gives_it_back(
+    cluster: ControlPlane, kubeconfig: Path, namespace: str
+) -> None:
+    """The Lease gets another owner, and then none."""
+    one, two = in_pod(cluster, namespace, "one"), in_pod(cluster, namespace, "two")
+    first = Operator.fork(kubeconfig, namespace, **one).wait_ready()
+    second = Operator.fork(kubeconfig, namespace, **two)
+    try:
+        second.process.wait_http(f"http://127.0.0.1:{second.port}/readyz")
+        first.process.pause()
+        eventually(lambda: leads(second), timeout_s=LEASE_SECONDS + FEW_SECONDS, what="the standby leads")
+        (owner,) = cluster.rest.get(LEASE.format(namespace))["metadata"]["ownerReferences"]
+        assert owner["uid"] == two["POD_UID"]
+        first.process.resume()
+        assert first.process.wait() == LEADERSHIP_LOST
+        second.process.send(signal.SIGTERM)
+        assert second.process.wait(timeout_s=lenient(STOP_SECONDS)) == 0
+    finally:
+        for each in (first, second):
+            each.process.stop()
+    lease = cluster.rest.get(LEASE.format(namespace))
+    assert (lease["spec"]["holderIdentity"], "ownerReferences" in lease["metadata"]) == ("", False)
+
+
 def test_no_successor_waits_for_the_lease_of_a_pod_that_is_gone(
     cluster: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
     """Uninstalling takes its rights before it can give the Lease back: Kubernetes deletes the Lease with the pod."""
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    container = {"name": "x", "image": "x"}
-    pod = cluster.rest.create(pods, {"metadata": {"name": "one"}, "spec": {"containers": [container]}})
-    env = {"POD_NAME": "one", "POD_NAMESPACE": namespace, "POD_UID": pod["metadata"]["uid"]}
-    first = Operator.fork(kubeconfig, namespace, **env).wait_ready()
+    first = Operator.fork(kubeconfig, namespace, **in_pod(cluster, namespace, "one")).wait_ready()
     held = cluster.rest.get(LEASE.format(namespace))["metadata"]["uid"]
     first.process.kill()
-    cluster.rest.delete(f"{pods}/one")
+    cluster.rest.delete(f"/api/v1/namespaces/{namespace}/pods/one")
     with running(Operator.fork(kubeconfig, namespace)):
         lease = cluster.rest.get(LEASE.format(namespace))
         assert lease["metadata"]["uid"] != held

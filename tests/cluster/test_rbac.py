@@ -34,6 +34,8 @@ Right = tuple[str, str, str]
 
 FINALIZERS: Final = ("delayq.dev", "delayqueues/finalizers", "update")
 """Asked for by an admission plugin while it looks at another request; it has a test of its own."""
+TAKE: Final = ("coordination.k8s.io", "leases", "delete")
+"""Asked for by the same plugin when the Lease changes hands between pods; it has a test of its own, too."""
 BIND: Final = {
     "ClusterRole": ("rbac.authorization.k8s.io", "clusterroles", "bind"),
     "Role": ("delayq.dev", "delayschedules", "get"),
@@ -170,7 +172,7 @@ def test_the_role_allows_what_the_operator_does_and_nothing_else(
         rights = allowed(values, kind)
         assert [event for event in events if event.code == 403] == []
         assert used(events) <= rights
-        assert rights - used(events) == {FINALIZERS, BIND[kind]}
+        assert rights - used(events) == {FINALIZERS, TAKE, BIND[kind]}
 
 
 _WRITES: Final = ("create", "update", "patch", "delete", "deletecollection")

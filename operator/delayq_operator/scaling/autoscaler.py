@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from delayq.scaling import begun, decide
@@ -22,6 +23,9 @@ from delayq_operator.scrape.changes import Reported
 from delayq_operator.scrape.sampling import sample
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from delayq.scaling import Decision, Memory, Policy, Sample
     from delayq.scaling.memory import Change
 
@@ -151,7 +155,7 @@ class Autoscaler:
 
     def observed(self, key: Key, now: float) -> Observed:
         """Return the observations for status, besides the decision."""
-        queue = self._of.get(key)
+        queue = self._queue(key) if self._configs.of(key).ours else self._of.get(key)
         if queue is None:
             return Observed()
         return Observed(
@@ -179,9 +183,12 @@ class Autoscaler:
                 uid=uid,
                 stats=self._workers.stats(key),
                 forecast=CapacityForecast(reported=conditions.get("CapacityShortfallExpected") == "True"),
+                woke_at=_woke_at(status, conditions),
             )
             if resource is not None:
                 self._of[key] = known
+                if known.woke_at:
+                    self._work.enqueue_in(key, known.stats.patience_seconds)
         return known
 
     def _replicas(self, key: Key) -> int | None:
@@ -200,6 +207,14 @@ class Autoscaler:
         wait_seconds = queue.reported.wait_seconds("decided", *_shown(queue, decision), now)
         if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)
+
+
+def _woke_at(status: Mapping[str, Any], conditions: Mapping[str, str]) -> float:
+    """Return when the operator before this one started the first workers, if none was ready yet; else long ago."""
+    scaled = (status.get("scaling") or {}).get("lastScaleTime")
+    if not scaled or status.get("readyReplicas") or conditions.get("Ready") != "True":
+        return 0.0
+    return datetime.fromisoformat(scaled).timestamp()
 
 
 def _with(decision: Decision, fleet: Fleet) -> Decision:

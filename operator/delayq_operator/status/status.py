@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Status = dict[str, Any]
 
+OF_READINGS: Final = frozenset({"BackendAvailable", "DurabilityMet", "ObjectiveMet"})
+"""Conditions that rest on a reading of the scanners."""
+
 OF_DECISIONS: Final = frozenset({"ScalingActive", "ScalingLimited", "CapacityShortfallExpected"})
 """Conditions that rest on a decision on the number of workers."""
 
@@ -138,6 +141,8 @@ def _kept(view: View, made: Mapping[str, Status], before: Mapping[str, Status]) 
     kinds = frozenset({"Degraded"} if unread and parked and made["Degraded"]["status"] == "False" else ())
     waiting = view.scale is not None and view.scale.reason == NOT_DECIDED and not view.observed.evaluated
     decided = before.get("ScalingActive", {}).get("reason") in DECIDED
+    if view.backlog is None and not view.unread and view.scanner.ready:  # this operator has not read them yet
+        kinds |= {kind for kind in OF_READINGS & before.keys() if before[kind]["status"] != "Unknown"}
     return (kinds | (OF_DECISIONS if waiting and decided else frozenset())) & before.keys()
 
 

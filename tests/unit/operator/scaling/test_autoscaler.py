@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from delayq.scaling import sentence
 from delayq_operator.base import names
+from delayq_operator.base.phrases import timestamp
 from delayq_operator.cache.children import Children
 from delayq_operator.cache.queues import Queues
 from delayq_operator.scaling.autoscaler import STALE_SECONDS, Autoscaler
@@ -151,6 +152,22 @@ def test_a_scanner_that_starts_anew_is_no_failure_and_one_that_stays_away_is(rea
     assert [each.reason for each in found] == ["MetricsUnavailable"] * 6 + ["FallbackActive"] * 2
     assert "times in a row" not in sentence(found[0])
     assert world.evaluate(NOW + 18).reason == "ValidMetricFound"
+
+
+def test_a_new_leader_knows_that_the_first_workers_are_starting() -> None:
+    """Else it would say that none is ready, in the middle of a start from zero."""
+    scaled = {"lastScaleTime": timestamp(NOW - 3), "leadTimeSeconds": 8}
+    ready = [{"type": "Ready", "status": "True"}]
+    world = World(replicas=4, status={"scaling": scaled, "conditions": ready})
+    assert world.scaler.observed(KEY, NOW).waking
+    assert list(world.later.values()) == [1], "it looks again when they had time to start"
+    for status in (
+        {"scaling": scaled, "conditions": ready, "readyReplicas": 1},
+        {"scaling": scaled, "conditions": [{"type": "Ready", "status": "False"}]},
+        {"scaling": scaled | {"lastScaleTime": timestamp(NOW - 3600)}, "conditions": ready},
+        {},
+    ):
+        assert not World(replicas=4, status=status).scaler.observed(KEY, NOW).waking
 
 
 def test_a_fallback_takes_no_worker_away() -> None:

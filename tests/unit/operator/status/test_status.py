@@ -88,6 +88,17 @@ def test_another_reason_is_no_transition() -> None:
     assert entry(made, "Progressing")["lastTransitionTime"] == timestamp(NOW)
 
 
+def test_what_was_measured_stays_until_a_new_leader_has_read_the_scanners_once() -> None:
+    kinds = ("BackendAvailable", "DurabilityMet", "ObjectiveMet")
+    before = status(view(), {}, NOW)
+    made = status(view(backlog=None), before, NOW + 60)
+    assert [entry(made, kind) for kind in kinds] == [entry(before, kind) for kind in kinds]
+    failed = status(view(backlog=None, unread="it does not answer"), before, NOW + 60)
+    assert entry(failed, "DurabilityMet")["status"] == "Unknown"
+    unknown = status(view(backlog=None, scanner=Workload(exists=True)), {}, NOW)
+    assert entry(status(view(backlog=None), unknown, NOW), "BackendAvailable")["reason"] == "ScannersReady"
+
+
 def test_another_status_is_a_transition_of_its_own_time() -> None:
     first = status(view(), {}, NOW)
     made = status(view(backlog=replace(HEALTHY, redis_up=False, whole=False)), first, NOW + 60)

@@ -33,6 +33,7 @@ NOT_FOUND = 6  # no such task, dead letter, record of a guard, or field
 NOT_CONFIRMED = 7  # stored, but not confirmed in time as spec.durability requires
 INTERRUPTED = 130  # Ctrl-C, as shells count it: 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader closed the pipe
+TERMINATED = 143  # 128 + SIGTERM, in a container that has not begun: see delayq.cli.main
 
 _REPEAT: Final = "repeat it with --id ID --if-exists keep: a task that has already finished runs once more"
 

@@ -37,7 +37,7 @@ def refund(order: int) -> None:
         raise Retry("not yet")
 
 
-@app.task(timeout=1)
+@app.task(timeout="1s")
 async def push(url: str) -> None:
     RAN.append(("push", url))
     await asyncio.sleep(60)

@@ -94,7 +94,7 @@ def cycle() -> list[Any]:
 def malformed() -> list[dict[str, Any]]:
     """Arguments that `schedule` refuses, in place of good ones."""
     payloads = float("nan"), [float("-inf")], {1, 2}, object(), nested(), cycle(), "\ud800"
-    due_ms = None, 1.5, float("nan"), -1, 10**400, True, "5", 1_893_456_000
+    due_ms = 1.5, float("nan"), -1, 10**400, True, "5", 1_893_456_000
     return [
         *({"payload": payload} for payload in payloads),
         {"payload": "text", "content_type": "text/plain"},

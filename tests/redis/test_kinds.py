@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from delayq import App, Client, NewTask
+from delayq import App, Client, InvalidDueTime, NewTask
 from delayq.connection import Address
 from delayq.contract.document import parse_schedule
 from delayq.handlers import HandlerSetupError, build
@@ -22,6 +22,7 @@ from delayq.worker.worker import Worker
 
 from tests.redis import shop
 from tests.redis.recovering import until
+from tests.redis.state import NOW
 from tests.unit.handlers.receivers import Receiver
 from tests.unit.handlers.support import document
 
@@ -205,6 +206,39 @@ async def test_an_app_of_its_own_schedules_from_coroutines_and_threads(
     assert (await client.counts()).waiting == 56
     with pytest.raises(RuntimeError, match="not open"):
         await pay.schedule(1)
+
+
+async def test_a_kind_finds_changes_and_cancels_its_tasks_by_their_ids(
+    client: Client, redis_url: str
+) -> None:
+    due_ms = NOW + 9 * 86_400_000 + 6
+    due = datetime.fromtimestamp(NOW // 1000, UTC) + timedelta(days=9, milliseconds=6)
+    web = App(document({"python": {"app": "web.tasks:app"}}), url=redis_url)
+
+    @web.task
+    async def pay(order: int) -> None: ...
+
+    @web.task
+    async def ship(order: int) -> None: ...
+
+    pay.schedule_many_sync([pay.options(delay="1h", id=name).task(1) for name in "abc"])
+    async with web:
+        await ship.schedule_many([ship.options(delay="2h", id="a").task(2)])
+        assert (await ship.schedule_many([ship.task(3)]))[0].id not in ("a", "ship:a")
+        assert pay.reschedule_sync("a", due=due).due_ms == due_ms
+        assert (await pay.reschedule("b", due=due)).due_ms == due_ms
+        for view in (pay.get_sync("a"), await pay.get("b")):
+            assert view is not None
+            assert (view.kind, view.at_ms, view.body) == ("pay", due_ms, b'{"order":1}')
+        with pytest.raises(InvalidDueTime, match="at most one of delay, due"):
+            await pay.reschedule("b", due=due, delay="1s")
+        moved = await client.reschedule("c", kind="pay", due=due)
+        assert (moved.outcome, moved.due_ms) == ("rescheduled", due_ms)
+        outcomes = [pay.cancel_sync("a"), await pay.cancel("b"), await pay.cancel("a"), pay.cancel_sync("x")]
+        assert outcomes == ["cancelled", "cancelled", "not_found", "not_found"]
+        assert (pay.get_sync("a"), await pay.get("b")) == (None, None)
+    web.close()
+    assert {row.id for row in await client.list(In.SCHEDULED)} > {"pay:c", "ship:a"}
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,10 @@ def test_an_app_and_every_call_of_a_client_mean_the_same_task(client: SyncClient
     client.schedule({}, delay_ms=3_600_000, task_id="a")
     again = client.schedule({}, delay_ms=9, kind="push", task_id="push:a", if_exists="keep")
     assert (again.id, again.outcome) == ("push:a", "kept")
-    tasks = [NewTask({}, delay_ms=3_600_000, kind="push", task_id="b"), push.options(delay=9, id="a").task()]
+    tasks = [
+        NewTask({}, delay_ms=3_600_000, kind="push", task_id="b"),
+        push.options(delay="9s", id="a").task(),
+    ]
     stored = client.schedule_many(tasks, if_exists="replace")
     assert [each.id for each in stored] == ["push:b", "push:a"]
     assert ids(client) == ["a", "pull:a", "push:a", "push:b"]

@@ -34,7 +34,7 @@ app = App()
 DAY, AT = date(2026, 1, 2), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-@app.task(max_attempts=8, timeout="2m", retry_delays=["30s", timedelta(minutes=1), 90])
+@app.task(max_attempts=8, timeout="2m", retry_delays=["30s", timedelta(minutes=1), "90s"])
 async def cancel_unpaid(order: int, *, reason: str = "unpaid") -> None:
     """Cancel an order."""
 
@@ -225,11 +225,15 @@ def test_a_function_that_cannot_be_a_kind_is_refused_when_defined(
         ({"version": 0}, "version: expected 1 to 65535, got 0"),
         ({"version": True}, "version"),
         ({"max_attempts": 0}, "max_attempts: expected a whole number, 1 to 10000, got 0"),
-        ({"timeout": 604_801}, "timeout: expected at most 604800 s, got 604801"),
+        ({"timeout": "604801s"}, "timeout: expected at most 604800 s, got '604801s'"),
         ({"timeout": "2 minutes"}, "timeout: expected a duration like"),
-        ({"timeout": -1}, "timeout: expected 0 or more"),
+        ({"timeout": timedelta(seconds=-1)}, "timeout: expected 0 or more"),
+        (
+            {"timeout": 30},
+            'timeout: expected a duration like "30m", or a timedelta, got 30; did you mean "30s"',
+        ),
         ({"retry_delays": []}, "retry_delays: expected 1 to 100, got 0"),
-        ({"deadline": 0}, "deadline: expected more than 0 and at most ten years, got 0"),
+        ({"deadline": "0s"}, "deadline: expected more than 0 and at most ten years, got '0s'"),
         ({"retry_delays": "10s"}, "retry_delays: expected a list of durations, got '10s'"),
     ],
 )
@@ -240,7 +244,7 @@ def test_options_that_cannot_be_are_refused_when_defined(options: dict[str, Any]
 
 def test_the_bounds_of_a_policy_are_those_of_the_document() -> None:
     shop = App()
-    shop.task(max_attempts=10_000, timeout=604_800, retry_delays=[31_536_000] * 100)(one(int))
+    shop.task(max_attempts=10_000, timeout="7d", retry_delays=["365d"] * 100)(one(int))
     [kind] = shop
     policy = kind.policy
     delivery = {
@@ -289,7 +293,7 @@ def test_two_lambdas_of_one_name_are_different_functions() -> None:
 
 def test_the_deadline_of_the_call_comes_before_that_of_the_kind() -> None:
     kind = App().task(deadline="2h")(one(int))
-    assert [call.task(1).deadline_ms for call in (kind.options(), kind.options(deadline=3))] == [
+    assert [call.task(1).deadline_ms for call in (kind.options(), kind.options(deadline="3s"))] == [
         7_200_000,
         3000,
     ]
@@ -317,11 +321,12 @@ def test_options_are_checked_when_scheduled() -> None:
     )
     wrong: list[dict[str, Any]] = [
         {"delay": "soon"},
-        {"delay": -1},
+        {"delay": timedelta(seconds=-1)},
+        {"delay": 1},
         {"delay": 1.5},
         {"due": AT.replace(tzinfo=None)},
     ]
-    for options in [*wrong, {"delay": 1, "due": AT}, {"due": "2026-01-02"}]:
+    for options in [*wrong, {"delay": "1s", "due": AT}, {"due": "2026-01-02"}]:
         with pytest.raises(InvalidDueTime):
             cancel_unpaid.options(**options).task(7)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable  # noqa: TC003 -- annotations that are read
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, assert_type
 
 import pytest
@@ -99,7 +99,7 @@ def not_a_batch(ctx: BatchContext, rows: list[int]) -> None: ...
         (bare, {"batch": 10_001}, "batch: expected a whole number, 2 to 10000"),
         (bare, {"batch": True}, "batch: expected a whole number, 2 to 10000, got True"),
         (bare, {"batch": 2, "batch_wait": "11s"}, "batch_wait: expected at most 10 s"),
-        (bare, {"batch": 2, "batch_wait": -1}, "batch_wait: expected 0 or more"),
+        (bare, {"batch": 2, "batch_wait": timedelta(-1)}, "batch_wait: expected 0 or more"),
         (bare, {"batch_wait": "1s"}, "batch_wait: it needs batch"),
     ],
 )

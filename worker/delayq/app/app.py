@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from delayq.app.kind import BatchContext, BatchContextKind, BatchKind, Context, ContextKind
-    from delayq.app.options import Duration
     from delayq.app.policy import Policy
+    from delayq.client.times import Duration
     from delayq.connection import Address
     from delayq.contract import DelayQueue
 

@@ -8,20 +8,22 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
-from delayq.app.options import Duration, Options, milliseconds
+from delayq.app.options import Options
 from delayq.client.encoding import NewTask
+from delayq.client.times import moment, span_ms
 from delayq.errors import InvalidTask
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from delayq.app.app import App
     from delayq.app.policy import Policy
     from delayq.client.enqueue import IfExists
+    from delayq.client.times import Duration
     from delayq.protocol.envelope import Task
-    from delayq.protocol.results import Scheduled
+    from delayq.protocol.results import Cancelled, Rescheduled, Scheduled, TaskView
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,7 +97,7 @@ class TaskKind(Generic[P, R]):
     ) -> Call[P]:
         """Return the same with these options: `await remind.options(delay="30m", id="order-7").schedule(order=7)`.
 
-        `delay` is "30m", a timedelta or whole seconds; `due` a datetime with its zone. IDs are unique for each kind.
+        `delay` is "30m" or a timedelta; `due` a datetime with its zone. IDs are unique for each kind.
         A task that has not started `deadline` after its due time becomes a dead letter. `debounce` implies
         if_exists="debounce": calls with the same ID replace a task that waits, until so long after the first of them.
         """
@@ -110,6 +112,64 @@ class TaskKind(Generic[P, R]):
     def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store a task that is due now, without asyncio."""
         return Call(self, Options()).schedule_sync(*args, **kwargs)
+
+    def task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        """Return a task that is due now, for schedule_many. InvalidTask for arguments that do not fit."""
+        return Call(self, Options()).task(*args, **kwargs)
+
+    async def schedule_many(
+        self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
+    ) -> list[Scheduled]:
+        """Store many tasks: `await remind.schedule_many(remind.task(order) for order in orders)`.
+
+        See Client.schedule_many.
+        """
+        return await self.app.client.schedule_many(tasks, if_exists=if_exists)
+
+    def schedule_many_sync(
+        self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject"
+    ) -> list[Scheduled]:
+        """Store many tasks, without asyncio."""
+        return self.app.sync_client.schedule_many(tasks, if_exists=if_exists)
+
+    async def cancel(self, id: str) -> Cancelled:  # noqa: A002 -- as in options()
+        """Delete the task with this ID, which is that of options(), unless it is in flight.
+
+        The result equals "cancelled", "follow_up_cancelled", "in_flight", "dead" or "not_found". See Client.cancel.
+        """
+        return await self.app.client.cancel(id, kind=self.name)
+
+    def cancel_sync(self, id: str) -> Cancelled:  # noqa: A002 -- as in options()
+        """Delete the task with this ID, without asyncio."""
+        return self.app.sync_client.cancel(id, kind=self.name)
+
+    async def get(self, id: str) -> TaskView | None:  # noqa: A002 -- as in options()
+        """Return all that is stored about the task with this ID; None if it is not in the queue."""
+        return await self.app.client.get(id, kind=self.name)
+
+    def get_sync(self, id: str) -> TaskView | None:  # noqa: A002 -- as in options()
+        """Return all that is stored about the task with this ID, without asyncio."""
+        return self.app.sync_client.get(id, kind=self.name)
+
+    async def reschedule(
+        self,
+        id: str,  # noqa: A002 -- as in options()
+        *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
+    ) -> Rescheduled:
+        """Change the due time of the task with this ID, unless it is running. Without a time, it is due now."""
+        return await self.app.client.reschedule(id, kind=self.name, delay=delay, due=due)
+
+    def reschedule_sync(
+        self,
+        id: str,  # noqa: A002 -- as in options()
+        *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
+    ) -> Rescheduled:
+        """Change the due time of the task with this ID, without asyncio."""
+        return self.app.sync_client.reschedule(id, kind=self.name, delay=delay, due=due)
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return the payload of a call; InvalidTask when the arguments do not fit."""
@@ -161,14 +221,14 @@ class Call(Generic[P]):
 
     def _task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         kind, options = self.kind, self.options
-        delay_ms, due_ms = options.moment()
+        delay_ms, due_ms = moment(options.delay, options.due, task_id=options.id or "")
         deadline_ms = kind.policy.deadline_ms
         if options.deadline is not None:
-            deadline_ms = milliseconds(options.deadline, "deadline")
+            deadline_ms = span_ms(options.deadline, "deadline")
         return NewTask(
             *(kind.encode(args, kwargs), delay_ms, due_ms, options.id, options.headers, JSON_TYPE),
             *(kind.name, kind.version, deadline_ms),
-            None if options.debounce is None else milliseconds(options.debounce, "debounce"),
+            None if options.debounce is None else span_ms(options.debounce, "debounce"),
             options.tags,
         )
 

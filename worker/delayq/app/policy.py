@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delayq.app.options import Duration, milliseconds
+from delayq.client.times import Duration, span_ms
 from delayq.errors import InvalidDueTime
 from delayq.protocol.envelope import MAX_DEADLINE_MS
 
@@ -100,6 +100,6 @@ def _bounded_ms(value: Duration, name: str, most: int) -> int:
 
 def _ms(value: Duration, name: str) -> int:
     try:
-        return milliseconds(value, name)
+        return span_ms(value, name)
     except InvalidDueTime as error:
         raise ValueError(str(error)) from None

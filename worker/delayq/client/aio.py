@@ -11,6 +11,7 @@ from delayq.client.batching import ScheduleBatches
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
+from delayq.client.times import Moment, moment
 from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
@@ -27,11 +28,13 @@ from delayq.schedules.record import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from delayq.client.base import Filters, Groups, Records, Rows, Views
     from delayq.client.dead_letters import Redriven
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
+    from delayq.client.times import Duration
     from delayq.contract.schedule import DelaySchedule
 
 T = TypeVar("T")
@@ -144,6 +147,8 @@ class Client(QueueClient):
         self,
         payload: object,
         *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
         delay_ms: int | None = None,
         due_ms: int | None = None,
         task_id: str | None = None,
@@ -152,16 +157,20 @@ class Client(QueueClient):
         content_type: str | None = None,
         kind: str | None = None,
         version: int = 1,
+        deadline: Duration | None = None,
         deadline_ms: int | None = None,
+        debounce: Duration | None = None,
         debounce_ms: int | None = None,
         tags: Sequence[str] | None = None,
     ) -> Scheduled:
-        """Store a task to run after `delay_ms` or at `due_ms` (Unix ms by Redis' clock; the past means now).
+        """Store a task, due after `delay` ("30m" or a timedelta) or at `due` (a datetime with its zone); without, now.
+
+        `delay_ms` and `due_ms` (Unix ms) are the same in milliseconds, by Redis' clock; the past means now.
 
         `payload` is any JSON value, or bytes with a `content_type`. `kind` names what the task does, if the queue has
         several kinds, and `version` that of its payload. With a kind, a `task_id` is stored as KIND:ID. A task does not
-        start later than `deadline_ms` after its due time. With if_exists="debounce", each call replaces a task that
-        waits, and its due time is at most `debounce_ms` after the first call. `tags`, at most 8 of 64 bytes without
+        start later than `deadline` after its due time. With if_exists="debounce", each call replaces a task that
+        waits, and its due time is at most `debounce` after the first call. `tags`, at most 8 of 64 bytes without
         spaces, are for cancel_many and its like.
 
         Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores nothing, or Unavailable, after which the
@@ -176,6 +185,10 @@ class Client(QueueClient):
             deadline_ms=deadline_ms,
             debounce_ms=debounce_ms,
             tags=tags,
+            delay=delay,
+            due=due,
+            deadline=deadline,
+            debounce=debounce,
         )
         return await self._batches.schedule(self._connection, task, if_exists)
 
@@ -201,11 +214,14 @@ class Client(QueueClient):
         task_id: str,
         *,
         kind: str | None = None,
+        delay: Duration | None = None,
+        due: datetime | None = None,
         delay_ms: int | None = None,
         due_ms: int | None = None,
     ) -> Rescheduled:
-        """Change the due time of a task that is not running."""
-        return await self._do(self._operations.reschedule(task_id, delay_ms, due_ms, kind))
+        """Change the due time of a task that is not running; the time is given as in schedule."""
+        when = moment(delay, due, exact=Moment(delay_ms, due_ms), task_id=task_id)
+        return await self._do(self._operations.reschedule(task_id, *when, kind))
 
     async def count_many(
         self,

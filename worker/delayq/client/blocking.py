@@ -10,6 +10,7 @@ from delayq.client.base import QueueClient, all_stored
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
+from delayq.client.times import Moment, moment
 from delayq.connection import SyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
@@ -26,11 +27,13 @@ from delayq.schedules.record import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from delayq.client.base import Filters, Groups, Records, Rows, Views
     from delayq.client.dead_letters import Redriven
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
+    from delayq.client.times import Duration
     from delayq.connection.ticket import Ticket
     from delayq.contract.schedule import DelaySchedule
 
@@ -111,6 +114,8 @@ class SyncClient(QueueClient):
         self,
         payload: object,
         *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
         delay_ms: int | None = None,
         due_ms: int | None = None,
         task_id: str | None = None,
@@ -119,7 +124,9 @@ class SyncClient(QueueClient):
         content_type: str | None = None,
         kind: str | None = None,
         version: int = 1,
+        deadline: Duration | None = None,
         deadline_ms: int | None = None,
+        debounce: Duration | None = None,
         debounce_ms: int | None = None,
         tags: Sequence[str] | None = None,
     ) -> Scheduled:
@@ -129,6 +136,10 @@ class SyncClient(QueueClient):
             deadline_ms=deadline_ms,
             debounce_ms=debounce_ms,
             tags=tags,
+            delay=delay,
+            due=due,
+            deadline=deadline,
+            debounce=debounce,
         )
         return self._do(self._operations.schedule(task, if_exists))
 
@@ -145,11 +156,14 @@ class SyncClient(QueueClient):
         task_id: str,
         *,
         kind: str | None = None,
+        delay: Duration | None = None,
+        due: datetime | None = None,
         delay_ms: int | None = None,
         due_ms: int | None = None,
     ) -> Rescheduled:
         """See Client.reschedule."""
-        return self._do(self._operations.reschedule(task_id, delay_ms, due_ms, kind))
+        when = moment(delay, due, exact=Moment(delay_ms, due_ms), task_id=task_id)
+        return self._do(self._operations.reschedule(task_id, *when, kind))
 
     def count_many(
         self,

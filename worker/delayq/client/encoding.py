@@ -11,14 +11,17 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from delayq.client.times import Moment, moment, span_ms
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
 from delayq.protocol.keys import is_occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from delayq.client.taken_kinds import TakenKinds
+    from delayq.client.times import Duration
     from delayq.contract import Limits
     from delayq.protocol.shard_map import ShardMap
 
@@ -33,6 +36,7 @@ JSON_GROWTH = (
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 EXACT = 1 << 53  # up to here, Lua represents each whole number
+_IN_MS = [None] * 4
 _KIND = re.compile(envelope.KIND_NAME)
 _IMPLIED_TYPES = (envelope.JSON_TYPE, envelope.BYTES_TYPE)  # the envelope does not store their names
 _LETTERS = bytes.maketrans(b"+/", b"Zz")  # of base64, instead of its signs
@@ -41,7 +45,7 @@ _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")  # a lone surrogate cannot
 
 
 class NewTask(NamedTuple):
-    """One task for schedule_many; the same fields as schedule()."""
+    """One task for schedule_many; the same fields as schedule(), which explains them."""
 
     payload: object
     delay_ms: int | None = None
@@ -56,6 +60,10 @@ class NewTask(NamedTuple):
         None  # for if_exists="debounce": how far the due time may move, from the first call
     )
     tags: Sequence[str] | None = None
+    delay: Duration | None = None
+    due: datetime | None = None
+    deadline: Duration | None = None
+    debounce: Duration | None = None
 
 
 Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
@@ -136,8 +144,10 @@ class TaskEncoder:
             shown = type(task).__name__
             raise InvalidTask("", f"schedule_many: expected each task to be a NewTask, got {shown}")
         (payload, delay_ms, due_ms, task_id, headers, content_type,
-         kind, version, deadline_ms, latest_ms, tags) = task  # fmt: skip
+         kind, version, deadline_ms, latest_ms, tags, *times) = task  # fmt: skip
         task_id = next(fresh) if task_id is None else _chosen(stored_id(task_id, kind))
+        if times != _IN_MS:
+            delay_ms, due_ms, deadline_ms, latest_ms = _in_ms(task, task_id)
         of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
         if self.taken is not None:
             self.taken.check(task_id, kind, version)
@@ -183,6 +193,17 @@ class TaskEncoder:
                 raise PayloadTooLarge(
                     task_id, "headers, as JSON,", size=size, limit=envelope.MAX_HEADERS_JSON
                 )
+
+
+def _in_ms(task: NewTask, task_id: str) -> tuple[int | None, int | None, int | None, int | None]:
+    """Return delay, due time, deadline and debounce of a task in ms; InvalidDueTime, InvalidTask otherwise."""
+    exact = Moment(task.delay_ms, task.due_ms)
+    spans = (("deadline", task.deadline, task.deadline_ms), ("debounce", task.debounce, task.debounce_ms))
+    for name, span, ms in spans:
+        if span is not None and ms is not None:
+            raise InvalidTask(task_id, f"task {task_id}: expected one of {name} and {name}_ms, got both")
+    found = [ms if span is None else span_ms(span, name, task_id) for name, span, ms in spans]
+    return *moment(task.delay, task.due, exact=exact, task_id=task_id), found[0], found[1]
 
 
 def new_id() -> str:
@@ -297,9 +318,16 @@ def _texts(headers: Mapping[Any, Any]) -> list[Any]:
 
 
 def when(task_id: str, delay_ms: int | None, due_ms: int | None) -> str:
-    """Return a moment as the scripts take it: "+delay" or an instant, in ms; InvalidDueTime otherwise."""
-    if (delay_ms is None) == (due_ms is None):
-        raise InvalidDueTime(task_id, f"task {task_id}: expected exactly one of delay_ms and due_ms")
+    """Return a moment as the scripts take it: "+delay" or an instant, in ms; InvalidDueTime otherwise.
+
+    Without either, it is now.
+    """
+    if delay_ms is None and due_ms is None:
+        return "+0"
+    if delay_ms is not None and due_ms is not None:
+        raise InvalidDueTime(
+            task_id, f"task {task_id}: expected at most one of delay_ms and due_ms, got both"
+        )
     name, value = ("delay_ms", delay_ms) if due_ms is None else ("due_ms", due_ms)
     if type(value) is not int or not 0 <= value < MAX_MS:
         late = ", up to the year 6429" if type(value) is int and value >= MAX_MS else ""

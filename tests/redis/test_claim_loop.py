@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.errors import Bury
+from delayq.errors import Bury, DelayQError
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import Settled
 from delayq.worker import claim_backoff
@@ -79,6 +79,20 @@ async def test_hints_at_a_shard_that_refuses_cause_no_claim_before_it_is_tried_a
         group_state.hint(1)
         await exchange.step()
         assert connection.scripts[2:] == [("claim", 1)]
+
+
+async def test_no_step_succeeds_while_all_shards_refuse_though_a_hint_has_come_before_the_refusal(
+    shard: Shard, redis_url: str
+) -> None:
+    """Else /readyz would answer 200 once, and the log would report an outage as new."""
+    shard.seed(State(delayed={"due": NOW}))
+    shard.redis.set(shard.keys.processing, "not a zset")
+    async with loop_of(shard.commands, redis_url) as (exchange, group_state, connection):
+        group_state.hint(0)
+        for claims in (1, 2):
+            with pytest.raises(DelayQError, match="WRONGTYPE"):
+                await exchange.step()
+            assert connection.scripts == [("claim", 0)] * claims
 
 
 async def test_without_its_guard_a_worker_probes_redis_and_a_probe_delays_no_drain(

@@ -117,10 +117,19 @@ class ClaimLoop:
                 self._slots.hinted.pop(shard, None)
 
     async def _await_refused(self, now: float) -> None:
-        """Wait for the next try within the step if all shards refuse: returning would count as a success in between."""
-        if self._backoff.all_refused(self._group_state.group.shards):
-            await self.alarm.wait(max(0.001, min(self._poll_at - now, self._backoff.next_in(now))))
-            self._update_hints(time.monotonic())
+        """Wait for the next try within the step if all shards refuse: returning would count as a success in between.
+
+        The alarm may have been rung before, by a hint at a shard that has refused since.
+        """
+        refuses = self._backoff.all_refused
+        try_at = min(self._poll_at, now + self._backoff.next_in(now))
+        while refuses(self._group_state.group.shards) and not (
+            self._group_state.has_work or self._slots.draining
+        ):
+            self._update_hints(now := time.monotonic())
+            if now >= try_at:
+                return
+            await self.alarm.wait(try_at - now)
 
     async def _make_room(self, now: float) -> None:
         """Reserve this worker for suspects that waited too long for an idle worker, or renew the reservation."""

@@ -12,7 +12,7 @@ import kopf
 import pytest
 from delayq.kube.errors import Denied
 from delayq_operator import handlers
-from delayq_operator.base import names
+from delayq_operator.base import metrics, names
 from delayq_operator.kube import kopf_engine
 from delayq_operator.runtime import delivery
 from delayq_operator.runtime.delivery import Delivery
@@ -138,12 +138,12 @@ async def test_a_metric_tells_that_no_watch_is_answered_while_lists_work(
         return REGISTRY.get_sample_value("delayq_operator_watch_answer_age_seconds") or 0.0
 
     async with delivering(monkeypatch, "shop", list_seconds=0.05) as stage:
+        metrics.WATCH_ANSWER_AGE.set(0)  # another test of this process may have left an age
         stage.api.silent = 1_000_000
         stage.task = asyncio.create_task(stage.delivery.run())
         await stage.until(lambda: age() > 0.5)
         stage.api.silent = 0
-        await stage.until(lambda: age() < 0.5)
-        assert stage.open == ["shop"]
+        await stage.until(lambda: age() < 0.5 and stage.open == ["shop"])
 
 
 async def test_kopf_begins_anew_when_kinds_come_or_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,7 +51,8 @@ def test_dead_letters_are_listed_grouped_by_cause_read_and_purged(dead: SyncClie
     views = dead.dlq_get([*IDS, "gone"])
     assert [json.loads(view.body) for view in views] == list(range(600))
     assert views[1].failed.error == "order 1 not found"
-    assert dead.dlq_purge(IDS, before_ms=rows[1].at_ms) == 1  # those that died later stay
+    died = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=rows[1].at_ms)
+    assert dead.dlq_purge(IDS, before=died) == 1  # those that died later stay
     assert dead.dlq_purge([*IDS[:599], "gone"]) == 598
     assert [row.id for row in dead.dlq_list()] == ["t599"]
     assert dead.get("t1") is None
@@ -63,6 +65,6 @@ def test_redriving_spreads_due_times_by_the_rate(dead: SyncClient) -> None:
     assert dead.dlq_redrive(IDS, rate_per_second=10, dry_run=True) == (600, 60.0)
     assert dead.counts().dead == 600
     assert dead.dlq_redrive([*IDS, "gone"], rate_per_second=10).tasks == 600
-    counts = dead.counts([30_000])
+    counts = dead.counts(horizons_ms=[30_000])
     assert (counts.dead, counts.waiting) == (0, 600)
     assert counts.due + counts.due_within[30_000] == pytest.approx(300, abs=60)

@@ -82,7 +82,7 @@ def test_counts_and_pages_are_of_all_shards_together(make: Make, shards: int) ->
     stored = client.schedule_many(
         NewTask(n, delay_ms=delay, task_id=f"t{n}") for n, delay in enumerate(delays)
     )
-    counts = client.counts([110_050])
+    counts = client.counts(horizons_ms=[110_050])
     assert (counts.waiting, counts.stats["scheduled"]) == (1000, 1000)
     assert counts.due == 3
     assert counts.due + counts.due_within[110_050] == pytest.approx(501, abs=50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,15 @@ if TYPE_CHECKING:
 
 WRONG: tuple[Any, ...] = (-1, True, 1.5, nan, inf, "5", (1 << 53) + 1)
 CALLS: dict[str, tuple[Callable[[Any, Any], object], tuple[Any, ...]]] = {
-    "horizons_ms": (lambda client, value: client.counts([value]), (*WRONG, None)),
+    "horizons_ms": (lambda client, value: client.counts(horizons_ms=[value]), (*WRONG, None)),
     "instants_ms": (lambda client, value: client.counts(instants_ms=[value]), (*WRONG, None)),
-    "horizons_ms as a whole": (lambda client, value: client.counts(value), (5, "5", None)),
+    "horizons_ms as a whole": (lambda client, value: client.counts(horizons_ms=value), (5, "5", None)),
+    "horizons": (lambda client, value: client.counts([value]), (90_000, 1.5, "90", "-1s", None)),
+    "horizons as a whole": (lambda client, value: client.counts(value), (5, "90s", None)),
+    "instants": (
+        lambda client, value: client.counts(instants=[value]),
+        (5, "1s", None, datetime(2100, 1, 1)),  # noqa: DTZ001 -- on purpose
+    ),
     "limit": (lambda client, value: client.list("scheduled", limit=value), (*WRONG, None)),
     "offset": (lambda client, value: client.list("scheduled", offset=value), (*WRONG, None)),
     "before_ms": (lambda client, value: client.dlq_purge(["a"], before_ms=value), WRONG),
@@ -27,9 +34,10 @@ CALLS: dict[str, tuple[Callable[[Any, Any], object], tuple[Any, ...]]] = {
         (-1, 0, True, nan, "5", 1e-300),
     ),
     "ids": (lambda client, value: client.dlq_purge(value), (5, None, "a", [5])),
-    "from_ms": (lambda client, value: client.backfill_schedule("a", from_ms=value, before_ms=5), WRONG),
+    "since_ms": (lambda client, value: client.backfill_schedule("a", since_ms=value, before_ms=5), WRONG),
+    "since": (lambda client, value: client.backfill_schedule("a", since=value, before_ms=5), (5, None)),
     "before_ms of a backfill": (
-        lambda client, value: client.backfill_schedule("a", from_ms=5, before_ms=value),
+        lambda client, value: client.backfill_schedule("a", since_ms=5, before_ms=value),
         WRONG,
     ),
     "due_from_ms": (lambda client, value: client.count_many(due_from_ms=value), WRONG),
@@ -62,10 +70,10 @@ def test_an_argument_of_the_wrong_kind_is_refused_by_name(
 def test_numbers_at_the_limits_are_accepted(client: SyncClient) -> None:
     client.schedule(1, due_ms=0, task_id="a")
     largest = 1 << 53
-    assert client.counts([0, largest], instants_ms=[0, largest]).due_within == {0: 0, largest: 0}
+    assert client.counts(horizons_ms=[0, largest], instants_ms=[0, largest]).due_within == {0: 0, largest: 0}
     assert [row.id for row in client.list("scheduled", limit=largest)] == ["a"]  # type: ignore[arg-type]
     assert client.list("scheduled", offset=1, limit=0) == []  # type: ignore[arg-type]
     assert client.dlq_purge(["a"], before_ms=0) == 0
     assert client.dlq_redrive(["a"], rate_per_second=inf) == (0, 0.0)
     with pytest.raises(NoSuchSchedule):
-        client.backfill_schedule("a", from_ms=largest, before_ms=largest)
+        client.backfill_schedule("a", since_ms=largest, before_ms=largest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,10 @@ MINUTE = 60_000
 def schedule(name: str = "nightly", **spec: Any) -> DelaySchedule:  # noqa: ANN401
     meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": name}}
     return parse_schedule({**meta, "spec": {"queueRef": {"name": "orders"}, "everySeconds": 60, **spec}})
+
+
+def at(ms: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
 
 
 @pytest.fixture
@@ -89,7 +94,7 @@ def test_a_record_that_goes_to_the_end_while_they_are_listed_hides_no_other(
 def test_a_backfill_leaves_the_times_to_the_scanner_that_are_its(shard: Shard, client: SyncClient) -> None:
     client.apply_schedule(schedule())
     shard.clock(NOW + 5 * MINUTE)
-    hour = {"from_ms": NOW - 2 * MINUTE, "before_ms": NOW + 60 * MINUTE}
+    hour = {"since_ms": NOW - 2 * MINUTE, "before_ms": NOW + 60 * MINUTE}
     ids = [
         f"@nightly@{time}Z" for time in ("2029-12-31T23:58:00", "2029-12-31T23:59:00", "2030-01-01T00:00:00")
     ]
@@ -108,7 +113,8 @@ def test_a_backfilled_occurrence_is_not_the_run_that_others_wait_for(
     client.apply_schedule(schedule(concurrencyPolicy="Forbid"))
     first = client.run_schedule("nightly")
     assert len(shard.run(shard.commands.claim(0, 1, MINUTE)).leases) == 1
-    client.backfill_schedule("nightly", from_ms=NOW - MINUTE, before_ms=NOW)
+    minute = {"since": at(NOW - MINUTE), "before": at(NOW)}
+    client.backfill_schedule("nightly", **minute)
     assert len(shard.run(shard.commands.claim(0, 1, MINUTE)).leases) == 1
     shard.clock(NOW + 1)
     client.run_schedule("nightly")

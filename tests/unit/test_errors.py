@@ -8,6 +8,7 @@ import multiprocessing
 import pickle
 import re
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import delayq
@@ -125,6 +126,7 @@ def test_an_order_to_retry_reads_well_without_a_reason() -> None:
     assert str(Retry()) == "the handler asked for a retry"
     assert (Retry().delay_ms, Retry().charge) == (None, True)
     assert str(Retry("rate limited", delay_ms=5)) == "rate limited"
+    assert (Retry(delay="1m30s").delay_ms, Retry(delay=timedelta(hours=1)).delay_ms) == (90_000, 3_600_000)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +135,7 @@ def test_an_order_to_retry_reads_well_without_a_reason() -> None:
         *(({"charge": charge}, TypeError) for charge in (None, 0, 1, "no")),
         *(({"delay_ms": delay_ms}, TypeError) for delay_ms in (True, 2.5, "5")),
         *(({"delay_ms": delay_ms}, ValueError) for delay_ms in (-1, TEN_YEARS_MS + 1, 10**20)),
+        *(({"delay": delay}, ValueError) for delay in (5, "5", "-1s", timedelta(seconds=-1), ["1s"])),
     ],
 )
 def test_an_order_to_retry_is_charged_or_not_and_waits_whole_milliseconds_up_to_ten_years(
@@ -142,6 +145,8 @@ def test_an_order_to_retry_is_charged_or_not_and_waits_whole_milliseconds_up_to_
     with pytest.raises(error, match=rf"Retry\({name}=…\)"):
         Retry(**order)
     assert Retry(delay_ms=TEN_YEARS_MS).delay_ms == TEN_YEARS_MS
+    with pytest.raises(ValueError, match="at most one of delay and delay_ms, got both"):
+        Retry(delay="1s", delay_ms=1000)
 
 
 STORED = Scheduled("b", 5)

@@ -32,10 +32,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from delayq.durations import milliseconds
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from delayq.contract.metrics import Outage
+    from delayq.durations import Duration
 
 MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, the upper bound of maxDelaySeconds
 
@@ -70,8 +73,8 @@ class InvalidTask(Refused):
     """The task is malformed: its id, headers or payload cannot be stored."""
 
 
-class InvalidDueTime(InvalidTask):
-    """The due time or delay is not a whole number of milliseconds."""
+class InvalidDueTime(InvalidTask, ValueError):
+    """A due time, a delay or another time is malformed, or is given in two ways at once."""
 
 
 class PayloadTooLarge(InvalidTask):
@@ -208,12 +211,29 @@ class EnvelopeTooNew(EnvelopeError):
 
 
 class Retry(Exception):
-    """Raise in a handler to run the task again, after `delay_ms` or the queue's own backoff."""
+    """Raise in a handler to run the task again, after `delay` ("30m" or a timedelta) or the queue's own backoff."""
 
     __reduce__ = _reduced
 
-    def __init__(self, reason: str = "", *, delay_ms: int | None = None, charge: bool = True) -> None:
-        """With charge=False the run is not counted against maxAttempts. TypeError, ValueError: see check_retry."""
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        delay: Duration | None = None,
+        delay_ms: int | None = None,
+        charge: bool = True,
+    ) -> None:
+        """With charge=False the run is not counted against maxAttempts. `delay_ms` is the delay in milliseconds.
+
+        Raises ValueError for a delay that is malformed, negative or above ten years, else TypeError: see check_retry.
+        """
+        if delay is not None:
+            if delay_ms is not None:
+                raise ValueError("Retry: expected at most one of delay and delay_ms, got both")
+            try:
+                delay_ms = milliseconds(delay)
+            except ValueError as error:
+                raise ValueError(f"Retry(delay=…): {error}") from None
         check_retry(delay_ms, charge=charge)
         super().__init__(reason or "the handler asked for a retry")
         self.delay_ms, self.charge = delay_ms, charge

@@ -40,7 +40,7 @@ def cancel_unpaid(task: Task) -> None:
             run = (number, task.attempt, task.due_ms, started_us, outcome)
             shop.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", run)
     if outcome == "gateway down":
-        raise Retry("the payment gateway is down", delay_ms=500)
+        raise Retry("the payment gateway is down", delay="500ms")
     if outcome == "unreadable card":
         raise CardVaultError("the card's record is damaged")
 

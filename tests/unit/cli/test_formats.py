@@ -8,7 +8,7 @@ import pytest
 from delayq.cli import views
 from delayq.cli.formats import clean, instant_ms, iso, length, rate_per_second, relative, seconds
 from delayq.cli.status import resharding
-from delayq.client.durations import duration_ms
+from delayq.durations import duration_ms
 from delayq.protocol.results import Failures
 from delayq.protocol.shard_map import ShardMap
 from delayq_operator.kubectl.allowed import log

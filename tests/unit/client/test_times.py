@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq import InvalidDueTime, InvalidTask, NewTask
+from delayq import InvalidDueTime, InvalidTask, NewTask, SyncClient
 from delayq.client.encoding import TaskEncoder
 from delayq.contract import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
 DUE_MS = 4_102_444_800_000
@@ -70,5 +73,27 @@ def test_what_could_mean_two_things_is_refused(given: dict[str, Any], why: str) 
 
 
 def test_a_deadline_is_given_once() -> None:
-    with pytest.raises(InvalidTask, match="expected one of deadline and deadline_ms, got both"):
+    with pytest.raises(InvalidTask, match="expected at most one of deadline and deadline_ms, got both"):
         encoded(deadline="5s", deadline_ms=5000)
+
+
+CLIENT: Any = SyncClient(queue="orders")  # without a connection
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda: CLIENT.reschedule_many(tag="x", shift=5), 'shift: .*, got 5; did you mean "5s"'),
+        (lambda: CLIENT.reschedule_many(tag="x", due=DUE, shift="1s"), "exactly one of due and shift"),
+        (
+            lambda: CLIENT.reschedule_many(tag="x", due=DUE, due_ms=1),
+            "at most one of due and due_ms, got both",
+        ),
+        (lambda: CLIENT.cancel_many(due_from=DUE_MS), "due_from: expected a datetime with its zone"),
+        (lambda: CLIENT.dlq_purge(["a"], before=DUE_MS), "before: expected a datetime with its zone"),
+        (lambda: type(CLIENT)(queue="orders", deadline=5), 'deadline: expected a duration like "30m"'),
+    ],
+)
+def test_calls_about_many_tasks_refuse_it_too(call: Callable[[], object], why: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=why):
+        call()

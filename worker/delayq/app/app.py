@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from delayq.app.kind import BatchContext, BatchContextKind, BatchKind, Context, ContextKind
     from delayq.app.policy import Policy
-    from delayq.client.times import Duration
     from delayq.connection import Address
     from delayq.contract import DelayQueue
+    from delayq.durations import Duration
 
 P = ParamSpec("P")
 R = TypeVar("R")

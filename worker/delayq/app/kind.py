@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delayq.app.app import App
     from delayq.app.policy import Policy
     from delayq.client.enqueue import IfExists
-    from delayq.client.times import Duration
+    from delayq.durations import Duration
     from delayq.protocol.envelope import Task
     from delayq.protocol.results import Cancelled, Rescheduled, Scheduled, TaskView
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from delayq.client.enqueue import IfExists
-    from delayq.client.times import Duration
+    from delayq.durations import Duration
 
 
 class Options(NamedTuple):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delayq.client.times import Duration, span_ms
-from delayq.errors import InvalidDueTime
+from delayq.durations import milliseconds
 from delayq.protocol.envelope import MAX_DEADLINE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from delayq.durations import Duration
 
 # The bounds of spec.delivery, which a policy replaces.
 MAX_ATTEMPTS: Final = 10_000
@@ -100,6 +101,6 @@ def _bounded_ms(value: Duration, name: str, most: int) -> int:
 
 def _ms(value: Duration, name: str) -> int:
     try:
-        return span_ms(value, name)
-    except InvalidDueTime as error:
-        raise ValueError(str(error)) from None
+        return milliseconds(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from delayq.client.durations import UNITS_MS
 from delayq.client.encoding import MAX_MS
 from delayq.contract.problems import quote
 from delayq.contract.schedule import read_instant
+from delayq.durations import UNITS_MS
 from delayq.service.terminal import safe
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/([smh])")

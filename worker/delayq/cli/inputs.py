@@ -12,9 +12,9 @@ import click
 
 from delayq.cli.exits import FAILED, CommandError
 from delayq.cli.formats import clean, instant_ms, rate_per_second
-from delayq.client.durations import duration_ms
 from delayq.contract import json_text
 from delayq.contract.problems import quote
+from delayq.durations import duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,9 +16,9 @@ from delayq.cli.exits import REFUSED, CommandError, print_error
 from delayq.cli.formats import instant_ms, tasks
 from delayq.cli.inputs import MAX_BYTES, strict_json
 from delayq.cli.output import emit, note
-from delayq.client.durations import duration_ms
 from delayq.client.encoding import NewTask
 from delayq.contract.problems import quote, type_name
+from delayq.durations import duration_ms
 from delayq.errors import InvalidTask, NotConfirmed, TasksRefused, Unavailable
 from delayq.protocol.results import Outcome, Scheduled
 from delayq.service.terminal import safe

@@ -136,7 +136,7 @@ def backfill(
     Those that ran and ended are created again. They run beside each other, also with concurrencyPolicy Forbid. Times
     that the scanner has still to create are left out.
     """
-    done = client.backfill_schedule(name, from_ms=from_ms, before_ms=before_ms, dry_run=dry_run)
+    done = client.backfill_schedule(name, since_ms=from_ms, before_ms=before_ms, dry_run=dry_run)
     value = {"ids": done.ids, "created": done.created, "dry_run": dry_run}
     created = f"{done.created} created, {len(done.ids) - done.created} exist" if not dry_run else "dry run"
     emit(output, value, "\n".join([*done.ids, f"{counted(len(done.ids), 'occurrence')}: {created}"]))

@@ -6,12 +6,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from delayq.client.base import QueueClient, all_stored
+from delayq.client.base import QueueClient, all_stored, selected
 from delayq.client.batching import ScheduleBatches
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
-from delayq.client.times import Moment, moment
+from delayq.client.times import Moment, exact_instant, exact_span, moment
 from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
@@ -20,7 +20,6 @@ from delayq.protocol.results import (
     Counts,
     Rescheduled,
     Scheduled,
-    Selection,
     State,
     TaskView,
 )
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from delayq.client.dead_letters import Redriven
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
-    from delayq.client.times import Duration
     from delayq.contract.schedule import DelaySchedule
+    from delayq.durations import Duration
 
 T = TypeVar("T")
 
@@ -231,10 +230,11 @@ class Client(QueueClient):
     ) -> Bulk:
         """Count the tasks that have all that is given; at least one is needed. A dry run of cancel_many.
 
-        Due times are from `due_from_ms` on and before `due_before_ms`. `progress` receives the numbers so far after
-        each round trip. `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
+        Due times are from `due_from` on and before `due_before`, datetimes with their zone; `due_from_ms` and
+        `due_before_ms` are the same in Unix ms. `progress` receives the numbers so far after each round trip.
+        `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
         """
-        return await self._do(self._operations.bulk.count(Selection(**chosen), progress))
+        return await self._do(self._operations.bulk.count(selected(**chosen), progress))
 
     async def cancel_many(
         self,
@@ -247,24 +247,25 @@ class Client(QueueClient):
         Covers each task stored before the call, unless it is in flight or dead; later ones may be covered, too. After
         an error, call again: the numbers do not include what the failed call has cancelled.
         """
-        return await self._do(self._operations.bulk.cancel(Selection(**chosen), progress))
+        return await self._do(self._operations.bulk.cancel(selected(**chosen), progress))
 
     async def reschedule_many(
         self,
         *,
+        due: datetime | None = None,
         due_ms: int | None = None,
+        shift: Duration | None = None,
         shift_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
         **chosen: Unpack[Filters],
     ) -> Bulk:
-        """Change due times to `due_ms`, or by `shift_ms` (below 0: earlier); parameters as for count_many.
+        """Change due times to `due`, or by `shift` ("-1h": earlier); other parameters as for count_many.
 
-        Covers the same tasks as cancel_many, each once. After an error, a call with `due_ms` may be repeated; one with
-        `shift_ms` would shift tasks again.
+        Covers the same tasks as cancel_many, each once. After an error, a call with `due` may be repeated; one with
+        `shift` would shift tasks again. `due_ms` and `shift_ms` are the same in milliseconds.
         """
-        return await self._do(
-            self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress)
-        )
+        when = exact_instant(due, due_ms, "due"), exact_span(shift, shift_ms, "shift", signed=True)
+        return await self._do(self._operations.bulk.reschedule(selected(**chosen), *when, progress))
 
     async def apply_schedule(
         self,
@@ -302,13 +303,22 @@ class Client(QueueClient):
         return await self._do(self._recurring.run_now(name))
 
     async def backfill_schedule(
-        self, name: str, *, from_ms: int, before_ms: int, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        since_ms: int | None = None,
+        before_ms: int | None = None,
+        dry_run: bool = False,
     ) -> Backfilled:
-        """Create the occurrences with nominal times in [from_ms, before_ms) that do not exist, all due now.
+        """Create the occurrences with nominal times from `since` until before `before` that do not exist, all due now.
 
+        Both are datetimes with their zone; `since_ms` and `before_ms` are the same in Unix ms.
         Those that ran and ended are created again, too. At most 10,000; ScheduleRefused for more.
         """
-        return await self._do(self._recurring.backfill(name, from_ms, before_ms, dry_run=dry_run))
+        times = exact_instant(since, since_ms, "since"), exact_instant(before, before_ms, "before")
+        return await self._do(self._recurring.backfill(name, *times, dry_run=dry_run))
 
     async def get(self, task_id: str, *, kind: str | None = None) -> TaskView | None:
         """Return everything that is stored about a task; None when it is not in the queue."""
@@ -321,9 +331,22 @@ class Client(QueueClient):
         """
         await self._do(self._operations.writer.check())
 
-    async def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
-        """Count tasks by state, and those that fall due within each horizon and by each instant."""
-        return await self._do(self._operations.counts(horizons_ms, instants_ms))
+    async def counts(
+        self,
+        horizons: Sequence[Duration] = (),
+        *,
+        instants: Sequence[datetime] = (),
+        horizons_ms: Sequence[int] = (),
+        instants_ms: Sequence[int] = (),
+    ) -> Counts:
+        """Count tasks by state, and those that fall due within each horizon ("1h") and by each instant.
+
+        `due_within` and `due_by` of the result have these as their keys. `horizons_ms` are horizons, and `instants_ms`
+        are instants (Unix ms), in milliseconds.
+        """
+        return await self._do(
+            self._operations.counts(horizons_ms, instants_ms, horizons=horizons, instants=instants)
+        )
 
     async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
         """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""
@@ -355,7 +378,13 @@ class Client(QueueClient):
         return await self._do(self._dead_letters.redrive(ids, rate_per_second, kind, dry_run=dry_run))
 
     async def dlq_purge(
-        self, ids: Sequence[str], *, kind: str | None = None, before_ms: int | None = None
+        self,
+        ids: Sequence[str],
+        *,
+        kind: str | None = None,
+        before: datetime | None = None,
+        before_ms: int | None = None,
     ) -> int:
-        """Delete dead letters; returns their number. Those that died at `before_ms` or later stay."""
-        return await self._do(self._dead_letters.purge(ids, before_ms, kind))
+        """Delete dead letters; returns their number. Those that died at `before` or later stay."""
+        died = exact_instant(before, before_ms, "before")
+        return await self._do(self._dead_letters.purge(ids, died, kind))

@@ -9,18 +9,22 @@ from delayq.client.document import read
 from delayq.client.operations import Operations
 from delayq.client.recurring import RecurringSchedules
 from delayq.client.taken_kinds import TakenKinds
+from delayq.client.times import exact_instant, exact_span
 from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import TasksRefused
 from delayq.protocol.commands import Commands
+from delayq.protocol.results import Selection
 from delayq.protocol.write_durability import Durability, longest_seconds
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from delayq.client.enqueue import Results
+    from delayq.durations import Duration
     from delayq.protocol.results import DeadGroup, Scheduled, ScheduleRecord, TaskRow, TaskView
     from delayq.protocol.shard_map import ShardMap
     from delayq.protocol.write_durability import Kind
@@ -33,12 +37,32 @@ Views: TypeAlias = "list[TaskView]"
 
 
 class Filters(TypedDict, total=False):
-    """Which tasks a bulk operation is about: those that have all that is given. See Selection."""
+    """Which tasks a bulk operation is about: those that have all that is given. See Client.count_many."""
 
     tag: str | None
     kind: str | None
+    due_from: datetime | None
+    due_before: datetime | None
     due_from_ms: int | None
     due_before_ms: int | None
+
+
+def selected(
+    tag: str | None = None,
+    kind: str | None = None,
+    *,
+    due_from: datetime | None = None,
+    due_before: datetime | None = None,
+    due_from_ms: int | None = None,
+    due_before_ms: int | None = None,
+) -> Selection:
+    """Return the selection of these filters."""
+    return Selection(
+        tag,
+        kind,
+        exact_instant(due_from, due_from_ms, "due_from"),
+        exact_instant(due_before, due_before_ms, "due_before"),
+    )
 
 
 class QueueClient:
@@ -53,6 +77,7 @@ class QueueClient:
         shards: int = 1,
         limits: Limits | None = None,
         durability: Durability | Kind | None = None,
+        deadline: Duration | None = None,
         deadline_ms: int | None = None,
     ) -> None:
         """`queue` and `key_prefix` must be those of the queue's document.
@@ -61,7 +86,7 @@ class QueueClient:
 
         `durability`: what schedule waits for; "Replicated" means one replica, and either word a second at most.
 
-        `deadline_ms`: of tasks that have no deadline of their own.
+        `deadline` ("1h"; `deadline_ms` in milliseconds): of tasks that have none of their own.
         """
         for name, kind, given in (("queue", OBJECT_NAME, queue), ("key_prefix", KEY_PREFIX, key_prefix)):
             if not kind.fits(given):  # no document can have this name, so no worker would run the tasks
@@ -70,6 +95,7 @@ class QueueClient:
         self.address = url if isinstance(url, Address) else Address.from_url(url)
         self.queue = queue
         self.limits = limits or Limits()
+        deadline_ms = exact_span(deadline, deadline_ms, "deadline")
         commands = Commands(queue, prefix=key_prefix, shards=shards, limits=limits)
         self._operations = Operations(commands, self.limits, confirmed, deadline_ms=deadline_ms)
         self._operations.homes.is_cluster = self.address.is_cluster

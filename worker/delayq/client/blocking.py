@@ -6,11 +6,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from delayq.client.base import QueueClient, all_stored
+from delayq.client.base import QueueClient, all_stored, selected
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.routing import Each, Trip
-from delayq.client.times import Moment, moment
+from delayq.client.times import Moment, exact_instant, exact_span, moment
 from delayq.connection import SyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
@@ -19,7 +19,6 @@ from delayq.protocol.results import (
     Counts,
     Rescheduled,
     Scheduled,
-    Selection,
     State,
     TaskView,
 )
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from delayq.client.dead_letters import Redriven
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
-    from delayq.client.times import Duration
     from delayq.connection.ticket import Ticket
     from delayq.contract.schedule import DelaySchedule
+    from delayq.durations import Duration
 
 T = TypeVar("T")
 
@@ -172,7 +171,7 @@ class SyncClient(QueueClient):
         **chosen: Unpack[Filters],
     ) -> Bulk:
         """See Client.count_many."""
-        return self._do(self._operations.bulk.count(Selection(**chosen), progress))
+        return self._do(self._operations.bulk.count(selected(**chosen), progress))
 
     def cancel_many(
         self,
@@ -181,18 +180,21 @@ class SyncClient(QueueClient):
         **chosen: Unpack[Filters],
     ) -> Bulk:
         """See Client.cancel_many."""
-        return self._do(self._operations.bulk.cancel(Selection(**chosen), progress))
+        return self._do(self._operations.bulk.cancel(selected(**chosen), progress))
 
     def reschedule_many(
         self,
         *,
+        due: datetime | None = None,
         due_ms: int | None = None,
+        shift: Duration | None = None,
         shift_ms: int | None = None,
         progress: Callable[[Bulk], None] | None = None,
         **chosen: Unpack[Filters],
     ) -> Bulk:
         """See Client.reschedule_many."""
-        return self._do(self._operations.bulk.reschedule(Selection(**chosen), due_ms, shift_ms, progress))
+        when = exact_instant(due, due_ms, "due"), exact_span(shift, shift_ms, "shift", signed=True)
+        return self._do(self._operations.bulk.reschedule(selected(**chosen), *when, progress))
 
     def apply_schedule(
         self,
@@ -222,10 +224,18 @@ class SyncClient(QueueClient):
         return self._do(self._recurring.run_now(name))
 
     def backfill_schedule(
-        self, name: str, *, from_ms: int, before_ms: int, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        since_ms: int | None = None,
+        before_ms: int | None = None,
+        dry_run: bool = False,
     ) -> Backfilled:
         """See Client.backfill_schedule."""
-        return self._do(self._recurring.backfill(name, from_ms, before_ms, dry_run=dry_run))
+        times = exact_instant(since, since_ms, "since"), exact_instant(before, before_ms, "before")
+        return self._do(self._recurring.backfill(name, *times, dry_run=dry_run))
 
     def get(self, task_id: str, *, kind: str | None = None) -> TaskView | None:
         """See Client.get."""
@@ -235,9 +245,18 @@ class SyncClient(QueueClient):
         """See Client.check_durability."""
         self._do(self._operations.writer.check())
 
-    def counts(self, horizons_ms: Sequence[int] = (), *, instants_ms: Sequence[int] = ()) -> Counts:
+    def counts(
+        self,
+        horizons: Sequence[Duration] = (),
+        *,
+        instants: Sequence[datetime] = (),
+        horizons_ms: Sequence[int] = (),
+        instants_ms: Sequence[int] = (),
+    ) -> Counts:
         """See Client.counts."""
-        return self._do(self._operations.counts(horizons_ms, instants_ms))
+        return self._do(
+            self._operations.counts(horizons_ms, instants_ms, horizons=horizons, instants=instants)
+        )
 
     def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
         """See Client.list."""
@@ -268,6 +287,14 @@ class SyncClient(QueueClient):
         """See Client.dlq_redrive."""
         return self._do(self._dead_letters.redrive(ids, rate_per_second, kind, dry_run=dry_run))
 
-    def dlq_purge(self, ids: Sequence[str], *, kind: str | None = None, before_ms: int | None = None) -> int:
+    def dlq_purge(
+        self,
+        ids: Sequence[str],
+        *,
+        kind: str | None = None,
+        before: datetime | None = None,
+        before_ms: int | None = None,
+    ) -> int:
         """See Client.dlq_purge."""
-        return self._do(self._dead_letters.purge(ids, before_ms, kind))
+        died = exact_instant(before, before_ms, "before")
+        return self._do(self._dead_letters.purge(ids, died, kind))

@@ -132,7 +132,7 @@ class BulkOperations:
     ) -> Operation[Bulk]:
         """Change the due times of the selected tasks: to `due_ms`, or by `shift_ms`, each task once."""
         if (due_ms is None) == (shift_ms is None):
-            raise ValueError("expected exactly one of due_ms and shift_ms")
+            raise ValueError("expected exactly one of due and shift")
         if due_ms is not None:
             when("", None, due_ms)
         elif type(shift_ms) is not int or abs(shift_ms) >= MAX_MS:
@@ -200,7 +200,7 @@ def _stages(shard_map: ShardMap) -> list[range]:
 def _check(chosen: Selection) -> None:
     """Refuse what selects every task of the queue, or can select none."""
     if chosen == (None, None, None, None):
-        raise ValueError("expected a tag, a kind, due_from_ms or due_before_ms, got none of them")
+        raise ValueError("expected a tag, a kind, due_from or due_before, got none of them")
     if chosen.tag is not None:
         checked_tag(chosen.tag)
     if chosen.kind is not None:

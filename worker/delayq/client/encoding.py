@@ -9,9 +9,9 @@ import os
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from delayq.client.times import Moment, moment, span_ms
+from delayq.client.times import Moment, exact_span, moment
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
 from delayq.protocol.keys import is_occurrence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from delayq.client.taken_kinds import TakenKinds
-    from delayq.client.times import Duration
     from delayq.contract import Limits
+    from delayq.durations import Duration
     from delayq.protocol.shard_map import ShardMap
 
 CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time
@@ -36,7 +36,9 @@ JSON_GROWTH = (
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
 MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 EXACT = 1 << 53  # up to here, Lua represents each whole number
-_IN_MS = [None] * 4
+_UNSET = [None] * 4  # delay, due, deadline, debounce: in ms, or not given
+T = TypeVar("T")
+
 _KIND = re.compile(envelope.KIND_NAME)
 _IMPLIED_TYPES = (envelope.JSON_TYPE, envelope.BYTES_TYPE)  # the envelope does not store their names
 _LETTERS = bytes.maketrans(b"+/", b"Zz")  # of base64, instead of its signs
@@ -146,7 +148,7 @@ class TaskEncoder:
         (payload, delay_ms, due_ms, task_id, headers, content_type,
          kind, version, deadline_ms, latest_ms, tags, *times) = task  # fmt: skip
         task_id = next(fresh) if task_id is None else _chosen(stored_id(task_id, kind))
-        if times != _IN_MS:
+        if times != _UNSET:
             delay_ms, due_ms, deadline_ms, latest_ms = _in_ms(task, task_id)
         of_kind = ("", 0) if kind is None else _checked_kind(task_id, kind, version)
         if self.taken is not None:
@@ -198,12 +200,9 @@ class TaskEncoder:
 def _in_ms(task: NewTask, task_id: str) -> tuple[int | None, int | None, int | None, int | None]:
     """Return delay, due time, deadline and debounce of a task in ms; InvalidDueTime, InvalidTask otherwise."""
     exact = Moment(task.delay_ms, task.due_ms)
-    spans = (("deadline", task.deadline, task.deadline_ms), ("debounce", task.debounce, task.debounce_ms))
-    for name, span, ms in spans:
-        if span is not None and ms is not None:
-            raise InvalidTask(task_id, f"task {task_id}: expected one of {name} and {name}_ms, got both")
-    found = [ms if span is None else span_ms(span, name, task_id) for name, span, ms in spans]
-    return *moment(task.delay, task.due, exact=exact, task_id=task_id), found[0], found[1]
+    deadline_ms = exact_span(task.deadline, task.deadline_ms, "deadline", task_id)
+    debounce_ms = exact_span(task.debounce, task.debounce_ms, "debounce", task_id)
+    return *moment(task.delay, task.due, exact=exact, task_id=task_id), deadline_ms, debounce_ms
 
 
 def new_id() -> str:
@@ -347,12 +346,17 @@ def check_whole(name: str, value: object) -> None:
         raise ValueError(f"{name}: expected a whole number from 0 to {EXACT}, got {value!r:.60}")
 
 
-def check_times(name: str, times: object) -> None:
+def check_times(name: str, times: Sequence[int]) -> None:
     """Raise TypeError or ValueError unless these are times, or durations, in milliseconds."""
-    if isinstance(times, str) or not isinstance(times, Sequence):
-        raise TypeError(f"{name}: expected a list of milliseconds, got {times!r:.60}")
-    for each in times:
+    for each in checked_list(name, times, "milliseconds"):
         check_whole(name, each)
+
+
+def checked_list(name: str, values: Sequence[T], of: str) -> Sequence[T]:
+    """Return a list; TypeError for what is none, or for text."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(f"{name}: expected a list of {of}, got {values!r:.60}")
+    return values
 
 
 def due_ms_of(moment: str, now_ms: int) -> int:

@@ -5,12 +5,14 @@ Client and SyncClient drive the same generators; they differ only in their I/O.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from delayq.client.bulk import BulkOperations
-from delayq.client.encoding import check_times, check_whole, stored_id, when
+from delayq.client.encoding import check_times, check_whole, checked_list, stored_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
+from delayq.client.times import instant_ms, span_ms
 from delayq.errors import DelayTooLong
 from delayq.protocol.commands import BATCH, PAGE_BYTES
 from delayq.protocol.keys import FORMAT
@@ -18,10 +20,12 @@ from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from delayq.client.encoding import NewTask
     from delayq.client.enqueue import IfExists, Results
     from delayq.contract import Limits
+    from delayq.durations import Duration
     from delayq.protocol.commands import Commands
     from delayq.protocol.write_durability import Durability
 
@@ -106,14 +110,30 @@ class Operations:
 
     # whole queue
 
-    def counts(self, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()) -> Operation[Counts]:
+    def counts(
+        self,
+        horizons_ms: Sequence[int] = (),
+        instants_ms: Sequence[int] = (),
+        *,
+        horizons: Sequence[Duration] = (),
+        instants: Sequence[datetime] = (),
+    ) -> Operation[Counts]:
         """Count all shards together, including dropped ones, whose counters are part of the queue's."""
         check_times("horizons_ms", horizons_ms)
         check_times("instants_ms", instants_ms)
+        within = {each: span_ms(each, "horizons") for each in checked_list("horizons", horizons, "durations")}
+        by = {each: instant_ms(each, "instants") for each in checked_list("instants", instants, "datetimes")}
+        asked = [*horizons_ms, *within.values()], [*instants_ms, *by.values()]
         pinned = yield from self.homes.fetch_shard_map()
         shards = range(pinned.shard_map.widest)
-        found = yield from persistently([pinned.counts(shard, horizons_ms, instants_ms) for shard in shards])
-        return summed(found)
+        found = summed((yield from persistently([pinned.counts(shard, *asked) for shard in shards])))
+        return replace(
+            found,
+            due_within={ms: found.due_within[ms] for ms in horizons_ms}
+            | {each: found.due_within[ms] for each, ms in within.items()},
+            due_by={ms: found.due_by[ms] for ms in instants_ms}
+            | {each: found.due_by[ms] for each, ms in by.items()},
+        )
 
     def page(self, state: State, *, offset: int, limit: int) -> Operation[list[TaskRow]]:
         """Return `limit` tasks of a state by due time (lease expiry, time of death), after skipping `offset`."""

@@ -182,16 +182,21 @@ class RecurringSchedules:
         yield from self._create(record, schedule, [Occurrence(now_ms, alone=alone(schedule))], now_ms)
         return occurrence_id(name, now_ms)
 
-    def backfill(self, name: str, from_ms: int, before_ms: int, *, dry_run: bool) -> Operation[Backfilled]:
+    def backfill(
+        self, name: str, since_ms: int | None, before_ms: int | None, *, dry_run: bool
+    ) -> Operation[Backfilled]:
         """Create the occurrences of a range. They run beside each other, whatever concurrencyPolicy says.
 
         Times that are not past, or that the scanner has still to create, are not among them.
         """
-        check_whole("from_ms", from_ms)
+        if since_ms is None or before_ms is None:
+            given = f"since={since_ms!r} and before={before_ms!r}"
+            raise ValueError(f"since: expected it and before, as datetimes with their zone, got {given}")
+        check_whole("since_ms", since_ms)
         check_whole("before_ms", before_ms)
         record, schedule, now_ms = yield from self._one(name)
         last_ms = min(before_ms - 1, now_ms if schedule.spec.suspend else min(record.cursor_ms, now_ms))
-        nominal = (each.nominal.at_ms for each in _times().Calendar(schedule).after(from_ms - 1))
+        nominal = (each.nominal.at_ms for each in _times().Calendar(schedule).after(since_ms - 1))
         times = list(islice(takewhile(lambda at_ms: at_ms <= last_ms, nominal), MOST_BACKFILLED + 1))
         if len(times) > MOST_BACKFILLED:
             raise ScheduleRefused(

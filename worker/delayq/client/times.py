@@ -1,15 +1,15 @@
-"""Durations and instants as callers write them: "30m", a timedelta, an aware datetime. In ms, as Redis has them."""
+"""Durations and instants as callers give them, in ms, as Redis has them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from delayq.client.durations import duration_ms
+from delayq.durations import milliseconds
 from delayq.errors import InvalidDueTime
 
-Duration = str | timedelta
-"""Text such as "30m", or a timedelta. No number: nobody could see whether it means seconds or milliseconds."""
+if TYPE_CHECKING:
+    from delayq.durations import Duration
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -37,22 +37,12 @@ def moment(delay: Duration | None, due: datetime | None, *, exact: Moment = NOW,
     return exact
 
 
-def span_ms(value: Duration, name: str, task_id: str = "") -> int:
-    """Return a duration, 0 or more, rounded up; InvalidDueTime names what was expected."""
-    if isinstance(value, timedelta):
-        found = -(-value // _MS)
-    elif isinstance(value, str):
-        try:
-            found = duration_ms(value)
-        except ValueError as error:
-            raise InvalidDueTime(task_id, f"{name}: {error}") from None
-    else:
-        hint = f'; did you mean "{value}s"?' if type(value) is int and value >= 0 else ""
-        expected = 'a duration like "30m", or a timedelta'
-        raise InvalidDueTime(task_id, f"{name}: expected {expected}, got {value!r:.60}{hint}")
-    if found < 0:
-        raise InvalidDueTime(task_id, f"{name}: expected 0 or more, got {value!r:.60}")
-    return found
+def span_ms(value: Duration, name: str, task_id: str = "", *, signed: bool = False) -> int:
+    """Return a duration, rounded up; InvalidDueTime names what was expected. `signed`: it may be negative."""
+    try:
+        return milliseconds(value, signed=signed)
+    except ValueError as error:
+        raise InvalidDueTime(task_id, f"{name}: {error}") from None
 
 
 def instant_ms(value: datetime, name: str, task_id: str = "") -> int:
@@ -60,3 +50,22 @@ def instant_ms(value: datetime, name: str, task_id: str = "") -> int:
     if getattr(value, "tzinfo", None) is None:
         raise InvalidDueTime(task_id, f"{name}: expected a datetime with its zone, got {value!r:.60}")
     return max(0, -((_EPOCH - value) // _MS))
+
+
+def exact_instant(value: datetime | None, value_ms: int | None, name: str) -> int | None:
+    """Return an instant that is given as `name` or as `name`_ms, in Unix ms; InvalidDueTime for both."""
+    _check_one(value, value_ms, name)
+    return value_ms if value is None else instant_ms(value, name)
+
+
+def exact_span(
+    value: Duration | None, value_ms: int | None, name: str, task_id: str = "", *, signed: bool = False
+) -> int | None:
+    """Return a duration that is given as `name` or as `name`_ms, in ms; InvalidDueTime for both."""
+    _check_one(value, value_ms, name, task_id)
+    return value_ms if value is None else span_ms(value, name, task_id, signed=signed)
+
+
+def _check_one(value: object, value_ms: int | None, name: str, task_id: str = "") -> None:
+    if value is not None and value_ms is not None:
+        raise InvalidDueTime(task_id, f"expected at most one of {name} and {name}_ms, got both")

@@ -292,8 +292,8 @@ class Counts:
     dead: int
     oldest_due_ms: int | None  # the earliest due time, in the past or not
     next_due_ms: int | None  # the first due time after now
-    due_within: Mapping[int, int] = field(default_factory=dict)  # horizon ms to tasks
-    due_by: Mapping[int, int] = field(default_factory=dict)  # instant, Unix ms, to tasks due by then
+    due_within: Mapping[Any, int] = field(default_factory=dict)  # horizon, as it was given, to tasks
+    due_by: Mapping[Any, int] = field(default_factory=dict)  # instant, as it was given, to tasks due by then
     stats: Mapping[str, int] = field(default_factory=dict)
     lapsed: int = 0  # of those in flight: the lease expired and is not recovered
     bytes: int = 0  # ids and envelopes of all tasks, dead letters included

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import runpy
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator  # noqa: TC003 -- annotations that are read
@@ -18,7 +19,8 @@ from uuid import UUID, uuid4
 import pytest
 from delayq import App, Context, SyncClient
 from delayq.app import arguments
-from delayq.errors import InvalidDueTime, InvalidTask
+from delayq.contract import to_document
+from delayq.errors import InvalidDocument, InvalidDueTime, InvalidTask
 from delayq.handlers.app import AppHandler
 from delayq.handlers.base import HandlerSetupError
 from pydantic import BaseModel, Field
@@ -26,11 +28,15 @@ from pydantic import BaseModel, Field
 from tests.unit.handlers.support import document
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from delayq.app import TaskKind
 
 QUEUE = document({"python": {"app": "shop:app"}})
+MAIL = replace(QUEUE, metadata=replace(QUEUE.metadata, name="mail"))
 OTHER = replace(QUEUE, spec=replace(QUEUE.spec, queue_name="other"))
 app = App()
+UNTYPED: Any = app
 DAY, AT = date(2026, 1, 2), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -517,3 +523,38 @@ class TestWithoutPydantic:
     def test_a_payload_that_does_not_fit_is_told_when_it_runs(self, body: bytes) -> None:
         with pytest.raises(arguments.InvalidArguments):
             App().task(one(int)).arguments.decode(body)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            lambda: UNTYPED.task(max_attempt=3),
+            "@app.task: unknown option max_attempt, did you mean max_attempts?",
+        ),
+        (
+            lambda: UNTYPED.find("remind.by-mail", 3).options(delya="1m"),
+            "task remind.by-mail: options: unknown option delya, did you mean delay?",
+        ),
+        (
+            lambda: UNTYPED.find("remind.by-mail", 3).options(colour=1),
+            "unknown option colour; expected one of delay, due, id, if_exists",
+        ),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_nearest(wrong: Callable[[], object], said: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(said)):
+        wrong()
+
+
+async def test_an_app_chooses_its_queue_in_a_file_of_several(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("\n---\n".join(json.dumps(to_document(each)) for each in (QUEUE, MAIL)))
+    async with App(file, queue="mail", url="redis://localhost:1") as opened:
+        assert opened.client.queue == "mail"
+    with pytest.raises(InvalidDocument, match=r"choose a queue by its name: orders, mail$"):
+        await App(file).__aenter__()
+    with pytest.raises(InvalidDocument, match=r"expected a DelayQueue of queue post, found orders, mail$"):
+        await App(file, queue="post").__aenter__()
+    with pytest.raises(InvalidDocument, match=r"expected the document of queue post, got that of orders$"):
+        await App(QUEUE, queue="post").__aenter__()

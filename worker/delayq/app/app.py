@@ -12,6 +12,8 @@ from typing import (
     Any,
     Concatenate,
     Final,
+    NamedTuple,
+    Never,
     ParamSpec,
     Protocol,
     TypeAlias,
@@ -22,8 +24,10 @@ from typing import (
 )
 
 from delayq.app.kind import TaskKind
+from delayq.app.options import check_options
 from delayq.app.policy import policy_of
 from delayq.client.aio import Client
+from delayq.client.base import QueueClient
 from delayq.client.blocking import SyncClient
 from delayq.protocol.envelope import KIND_NAME, MAX_KIND_VERSION
 
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+C = TypeVar("C", bound=QueueClient)
 Outcomes: TypeAlias = "Sequence[BaseException | None] | None"
 """What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
 B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
@@ -62,6 +67,14 @@ class KindOptions(TypedDict, total=False):
     guard: bool
 
 
+class Binding(NamedTuple):
+    """The queue of an App: the arguments of Client.from_document."""
+
+    document: DelayQueue | str | Path | None
+    queue: str | None
+    url: str | Address | None
+
+
 class App:
     """The kinds of one queue. Bind it to the queue by a document, here or with bind()."""
 
@@ -69,15 +82,18 @@ class App:
         self,
         document: DelayQueue | str | Path | None = None,
         *,
+        queue: str | None = None,
         url: str | Address | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
         """`document` is read when the first task is scheduled; `url` overrides its spec.redis.
 
+        `queue` is the name of a queue, if the file describes several.
+
         `lifespan` returns an asynchronous context manager that a worker enters before the first task and leaves after
         the last one; what it yields is `Context.state`.
         """
-        self._document, self._url, self.lifespan = document, url, lifespan
+        self._queue, self.lifespan = Binding(document, queue, url), lifespan
         self._kinds: dict[tuple[str, int], TaskKind[..., Any]] = {}
         self._client: Client | None = None
         self._sync_client: SyncClient | None = None  # that was bound
@@ -125,6 +141,7 @@ class App:
         batch_wait: Duration | None = None,
         deadline: Duration | None = None,
         guard: bool = False,
+        **unknown: Never,
     ) -> Any:
         """Make a function a kind of task: `@app.task`, or `@app.task(max_attempts=8, timeout="2m")`.
 
@@ -138,6 +155,7 @@ class App:
         With `batch`, the function takes a list of up to so many items, each of them a task of its own, and returns
         None or for each item None or an exception. A call does not wait until it is full, or at most `batch_wait`.
         """
+        check_options("@app.task", unknown, App.task)
         if isinstance(function, str):
             raise TypeError(f"@app.task takes its name as name={function!r:.80}")
         policy = policy_of(
@@ -183,36 +201,45 @@ class App:
         return self
 
     def bind_document(
-        self, document: DelayQueue | str | Path | None, *, url: str | Address | None = None
+        self,
+        document: DelayQueue | str | Path | None,
+        *,
+        queue: str | None = None,
+        url: str | Address | None = None,
     ) -> Self:
         """Schedule into the queue of this document, None: of no one. A worker binds the App to its own queue.
 
         Another document closes the client of schedule_sync() and drops clients of bind(). RuntimeError inside
         `async with app`, which has a client open for the earlier document.
         """
-        if (document, url) != (self._document, self._url):
+        binding = Binding(document, queue, url)
+        if binding != self._queue:
             if self._opened is not None:
                 raise RuntimeError(
                     "this App is open: leave `async with app` before it is bound to another queue"
                 )
             self.close()
-            self._document, self._url = document, url
+            self._queue = binding
             self._client = self._sync_client = None
         return self
 
     @contextmanager
     def bound_to(
-        self, document: DelayQueue | str | Path, *, url: str | Address | None = None
+        self,
+        document: DelayQueue | str | Path,
+        *,
+        queue: str | None = None,
+        url: str | Address | None = None,
     ) -> Iterator[Self]:
         """Schedule into the queue of this document inside the block, and then as before."""
         self.close()
-        before = self._document, self._url, self._client, self._sync_client
-        self.bind_document(document, url=url)
+        before = self._queue, self._client, self._sync_client
+        self.bind_document(document, queue=queue, url=url)
         try:
             yield self
         finally:
             self.bind_document(None)
-            self._document, self._url, self._client, self._sync_client = before
+            self._queue, self._client, self._sync_client = before
 
     @property
     def client(self) -> Client:
@@ -230,13 +257,13 @@ class App:
             return self._sync_client
         made = self._made
         if not made:
-            made.append(SyncClient.from_document(self._bound(), url=self._url).open())
+            made.append(self._made_by(SyncClient).open())
         return made[0]
 
     async def __aenter__(self) -> Self:
         """Open a client for the document's queue. Blocks may be nested."""
         if self._client is None:
-            self._client = self._opened = Client.from_document(self._bound(), url=self._url)
+            self._client = self._opened = self._made_by(Client)
         if self._opened is not None:
             await self._opened.open()  # again after a fork, or in another event loop
         self._blocks += 1
@@ -259,10 +286,11 @@ class App:
         for each in made:
             each.close()
 
-    def _bound(self) -> DelayQueue | str | Path:
-        if self._document is None:
+    def _made_by(self, of: type[C]) -> C:
+        document, queue, url = self._queue
+        if document is None:
             raise RuntimeError("this App has no queue: App(document), or bind() a client")
-        return self._document
+        return of.from_document(document, queue=queue, url=url)
 
 
 def _same(known: Callable[..., Any], function: Callable[..., Any]) -> bool:

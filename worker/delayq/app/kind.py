@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, TypeVar
 
 from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
-from delayq.app.options import Options
+from delayq.app.options import Options, check_options
 from delayq.client.encoding import NewTask
 from delayq.client.times import moment, span_ms
 from delayq.errors import InvalidTask
@@ -94,6 +94,7 @@ class TaskKind(Generic[P, R]):
         deadline: Duration | None = None,
         debounce: Duration | None = None,
         tags: Sequence[str] | None = None,
+        **unknown: Never,
     ) -> Call[P]:
         """Return the same with these options: `await remind.options(delay="30m", id="order-7").schedule(order=7)`.
 
@@ -101,6 +102,7 @@ class TaskKind(Generic[P, R]):
         A task that has not started `deadline` after its due time becomes a dead letter. `debounce` implies
         if_exists="debounce": calls with the same ID replace a task that waits, until so long after the first of them.
         """
+        check_options(f"task {self.name}: options", unknown, TaskKind.options)
         if debounce is not None and if_exists == "reject":
             if_exists = "debounce"
         return Call(self, Options(delay, due, id, if_exists, headers, deadline, debounce, tags))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from delayq.client.enqueue import IfExists
@@ -23,3 +25,16 @@ class Options(NamedTuple):
     deadline: Duration | None = None  # after the due time
     debounce: Duration | None = None  # how far the due time may move, from the first call
     tags: Sequence[str] | None = None
+
+
+def check_options(where: str, unknown: Iterable[str], function: Callable[..., object]) -> None:
+    """Raise TypeError for options that a function does not take, with the nearest that it takes."""
+    for name in unknown:
+        known = [
+            each
+            for each, kind in inspect.signature(function).parameters.items()
+            if kind.kind is kind.KEYWORD_ONLY
+        ]
+        near = get_close_matches(name, known, 1)
+        hint = f", did you mean {near[0]}?" if near else f"; expected one of {', '.join(known)}"
+        raise TypeError(f"{where}: unknown option {name}{hint}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.inputs import LOG_LEVEL, PORT, options
-from delayq.client.document import read_all
+from delayq.client.document import chosen, read_all
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
@@ -20,7 +20,6 @@ from delayq.service import logs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delayq.client.document import Document
     from delayq.service.logs import LogFormat
 
 
@@ -95,15 +94,3 @@ def settings_of(
     for _, name, document in chosen(read_all(config), queue):
         found.append(Setting(document, redis, directory, host, port, horizons_port, name))
     return found
-
-
-def chosen(documents: Sequence[Document], queues: Sequence[str]) -> list[Document]:
-    """Return the documents of these queues, of all without a name; InvalidDocument if one is missing."""
-    there = {each.queue.queue: each for each in documents}
-    for queue in queues:
-        if queue not in there:
-            where = ", ".join(dict.fromkeys(str(each.path) for each in documents))
-            raise InvalidDocument(
-                f"{where}: expected a DelayQueue of queue {queue}, found {', '.join(there)}"
-            )
-    return [there[queue] for queue in queues or there]

@@ -65,7 +65,7 @@ def not_served(away: Mapping[int, Unavailable], shards: int) -> list[str]:
 def take_snapshot(client: SyncClient) -> Snapshot:
     """Count the tasks of all available shards; Unavailable when none is available."""
     try:
-        found, away = client.counts(views.HORIZONS_MS), dict[int, Unavailable]()
+        found, away = client.counts(horizons_ms=views.HORIZONS_MS), dict[int, Unavailable]()
     except Unavailable:
         if not client.address.is_cluster:
             raise

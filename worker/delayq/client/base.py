@@ -14,7 +14,7 @@ from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
-from delayq.errors import TasksRefused
+from delayq.errors import InvalidDocument, TasksRefused
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import Selection
 from delayq.protocol.write_durability import Durability, longest_seconds
@@ -108,20 +108,25 @@ class QueueClient:
         cls,
         document: DelayQueue | str | Path,
         *,
+        queue: str | None = None,
         url: str | Address | None = None,
         unknown_kinds: bool = False,
     ) -> Self:
         """Create a client for a DelayQueue document, parsed or a path; `url` overrides spec.redis.
 
+        `queue` is the name of a queue, if the file describes several.
+
         The client refuses tasks whose kind no handler of the document takes, unless `unknown_kinds`: a worker that
         knows them may be coming. Kinds of an App are known where its module is imported.
         """
-        queue = document if isinstance(document, DelayQueue) else read(document)
-        spec = queue.spec
+        found = document if isinstance(document, DelayQueue) else read(document, queue)
+        if queue not in (None, found.queue):
+            raise InvalidDocument(f"expected the document of queue {queue}, got that of {found.queue}")
+        spec = found.spec
         address = url if isinstance(url, Address) else Address.of(spec.redis, secrets_dir(), url=url)
         made = cls(
             address,
-            queue=queue.queue,
+            queue=found.queue,
             key_prefix=spec.redis.key_prefix,
             shards=spec.shards,
             limits=spec.limits,

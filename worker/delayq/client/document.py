@@ -73,9 +73,22 @@ class Documents(NamedTuple):
         return found
 
 
-def read(path: str | Path) -> DelayQueue:
-    """Return the one DelayQueue of a file; InvalidDocument names the file and everything wrong with it."""
-    return parse_text(text_of(path), str(path))
+def read(path: str | Path, queue: str | None = None) -> DelayQueue:
+    """Return the one DelayQueue of a file, or that of this queue; InvalidDocument names everything wrong with it."""
+    found = parse_all(text_of(path), path, [QUEUE]).queues
+    return _one(found if queue is None else chosen(found, [queue]), str(path))
+
+
+def chosen(documents: Sequence[Document], queues: Sequence[str]) -> list[Document]:
+    """Return the documents of these queues, of all without a name; InvalidDocument if one is missing."""
+    there = {each.queue.queue: each for each in documents}
+    for queue in queues:
+        if queue not in there:
+            where = ", ".join(dict.fromkeys(str(each.path) for each in documents))
+            raise InvalidDocument(
+                f"{where}: expected a DelayQueue of queue {queue}, found {', '.join(there)}"
+            )
+    return [there[queue] for queue in queues or there]
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Document]:
@@ -99,10 +112,17 @@ def read_schedules(path: str | Path) -> list[DelaySchedule]:
 
 def parse_text(text: bytes, name: str) -> DelayQueue:
     """Return the one DelayQueue in a YAML text; other kinds are ignored."""
-    found, *others = parse_all(text, name, [QUEUE]).queues
+    return _one(parse_all(text, name, [QUEUE]).queues, name)
+
+
+def _one(found: Sequence[Document], name: str) -> DelayQueue:
+    first, *others = found
     if others:
-        raise InvalidDocument(f"{name}: expected one document of kind {QUEUE}, found {len(others) + 1}")
-    return found.queue
+        names = ", ".join(each.queue.queue for each in found)
+        raise InvalidDocument(
+            f"{name}: expected one document of kind {QUEUE}, found {len(found)}; choose a queue by its name: {names}"
+        )
+    return first.queue
 
 
 def parse_all(text: bytes, path: str | Path, kinds: Sequence[str] = tuple(PARSERS)) -> Documents:

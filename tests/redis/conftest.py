@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, contextmanager
+import inspect
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pytest
@@ -47,9 +48,19 @@ class Waiter:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a method, or what both kinds know
         found = getattr(self.client, name)
+        if inspect.isasyncgenfunction(found):
+            return lambda *args, **named: self._iterated(found(*args, **named))
         if not asyncio.iscoroutinefunction(found):
             return found
         return lambda *args, **named: self.runner.run(found(*args, **named))
+
+    def _iterated(self, found: AsyncIterator[Any]) -> Iterator[Any]:
+        async def following() -> Any:  # noqa: ANN401
+            return await anext(found)
+
+        with suppress(StopAsyncIteration):
+            while True:
+                yield self.runner.run(following())
 
 
 class Make(Protocol):

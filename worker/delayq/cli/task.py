@@ -86,11 +86,24 @@ class StateChoice(click.Choice[str]):
     show_default=True,
     help="State of the tasks.",
 )
+@bulk.selection_options
 @page_options
 @output_option
-def list_(client: TargetClient, *, state: str, limit: int, offset: int, output: Output) -> None:
+def list_(
+    client: TargetClient,
+    *,
+    state: str,
+    limit: int,
+    offset: int,
+    output: Output,
+    **chosen: Any,  # noqa: ANN401 -- named in selection_options
+) -> None:
     """List the tasks of one state, sorted by due time (in flight: lease expiry; dead: time of death)."""
-    rows = client.list(State(state), offset=offset, limit=limit)
+    if state == State.IN_FLIGHT and any(each is not None for each in chosen.values()):
+        raise CommandError(
+            "--state in_flight: expected no --tag, --kind, --due-from or --due-before beside it"
+        )
+    rows = client.list(State(state), offset=offset, limit=limit, **chosen)
     emit(output, [views.row(each) for each in rows], listing(State(state), rows, client.counts().now_ms))
 
 

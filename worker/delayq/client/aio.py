@@ -10,11 +10,13 @@ from delayq.client.base import QueueClient, all_stored, selected
 from delayq.client.batching import ScheduleBatches
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
+from delayq.client.operations import VIEWS
 from delayq.client.routing import Each, Trip
 from delayq.client.times import Moment, exact_instant, exact_span, moment
 from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
+    WAITING,
     Bulk,
     Cancelled,
     Counts,
@@ -26,7 +28,7 @@ from delayq.protocol.results import (
 from delayq.schedules.record import CLIENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from delayq.client.base import Filters, Groups, Records, Rows, Views
@@ -348,9 +350,27 @@ class Client(QueueClient):
             self._operations.counts(horizons_ms, instants_ms, horizons=horizons, instants=instants)
         )
 
-    async def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
-        """Return a page of the tasks in a state, by due time (lease expiry, time of death)."""
-        return await self._do(self._operations.page(State(state), offset=offset, limit=limit))
+    async def list(
+        self, state: State, *, offset: int = 0, limit: int = 100, **chosen: Unpack[Filters]
+    ) -> Rows:
+        """Return a page of the tasks in a state, by due time (lease expiry, time of death).
+
+        With filters, as of count_many, only the tasks that have all that is given; tasks in flight have none.
+        """
+        rows = self._operations.page(State(state), offset=offset, limit=limit, chosen=selected(**chosen))
+        return await self._do(rows)
+
+    async def tasks(self, **chosen: Unpack[Filters]) -> AsyncIterator[TaskView]:
+        """Iterate over the tasks that wait, with their payloads, by due time; with filters as of count_many.
+
+        Yields the tasks that waited at the call and still do: those that are scheduled, due, retrying, suspect or
+        parked. Memory for the IDs is needed at once, and tasks are read as they are used, 20 a round trip.
+        """
+        ids = await self._do(self._operations.waiting(selected(**chosen)))
+        for at in range(0, len(ids), VIEWS):
+            for view in await self._do(self._operations.views(ids[at : at + VIEWS])):
+                if view.state in WAITING:
+                    yield view
 
     async def dlq_list(
         self, ids: Sequence[str] | None = None, *, tag: str | None = None, kind: str | None = None

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from delayq.client.base import QueueClient, all_stored, selected
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
+from delayq.client.operations import VIEWS
 from delayq.client.routing import Each, Trip
 from delayq.client.times import Moment, exact_instant, exact_span, moment
 from delayq.connection import SyncConnection
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
+    WAITING,
     Bulk,
     Cancelled,
     Counts,
@@ -25,7 +27,7 @@ from delayq.protocol.results import (
 from delayq.schedules.record import CLIENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from delayq.client.base import Filters, Groups, Records, Rows, Views
@@ -258,9 +260,18 @@ class SyncClient(QueueClient):
             self._operations.counts(horizons_ms, instants_ms, horizons=horizons, instants=instants)
         )
 
-    def list(self, state: State, *, offset: int = 0, limit: int = 100) -> Rows:
+    def list(self, state: State, *, offset: int = 0, limit: int = 100, **chosen: Unpack[Filters]) -> Rows:
         """See Client.list."""
-        return self._do(self._operations.page(State(state), offset=offset, limit=limit))
+        rows = self._operations.page(State(state), offset=offset, limit=limit, chosen=selected(**chosen))
+        return self._do(rows)
+
+    def tasks(self, **chosen: Unpack[Filters]) -> Iterator[TaskView]:
+        """See Client.tasks."""
+        ids = self._do(self._operations.waiting(selected(**chosen)))
+        for at in range(0, len(ids), VIEWS):
+            for view in self._do(self._operations.views(ids[at : at + VIEWS])):
+                if view.state in WAITING:
+                    yield view
 
     def dlq_list(
         self, ids: Sequence[str] | None = None, *, tag: str | None = None, kind: str | None = None

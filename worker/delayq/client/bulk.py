@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Pages:
-    """Sums up the pages of a count, a cancellation, or of dead letters, which it collects."""
+    """Sums up the pages of a count or a cancellation, and collects what a list of tasks or of dead letters finds."""
 
     action: BulkAction
     found: Bulk = field(default_factory=Bulk)
-    died: dict[str, int] = field(default_factory=dict)  # dead letters, and their times of death
+    listed: dict[str, int] = field(default_factory=dict)  # IDs, and due times or times of death
 
     def begin(self) -> None:
         """All shards are read from the start: what is cancelled is not found again, all others are."""
         self.found = Bulk(*self.found[:2]) if self.action == "cancel" else Bulk()
-        self.died.clear()
+        self.listed.clear()
 
     def use(self, _pinned: Commands, _shard: int, page: BulkPage) -> Operation[None]:
         """Add a page."""
         self.found = Bulk(*map(sum, zip(self.found, page.found, strict=True)))
-        self.died.update(page.listed)
+        self.listed.update(page.listed)
         yield from ()
 
 
@@ -117,11 +117,11 @@ class BulkOperations:
         """Cancel the selected tasks that are not in flight and not dead, and follow-ups."""
         return self._walk(Pages("cancel"), chosen, progress)
 
-    def dead(self, chosen: Selection) -> Operation[dict[str, int]]:
-        """Return the selected dead letters with their times of death."""
-        found = Pages("dead")
+    def listed(self, chosen: Selection, *, dead: bool = False) -> Operation[dict[str, int]]:
+        """Return the selected tasks that wait, and their due times; of dead letters, their times of death."""
+        found = Pages("dead" if dead else "list")
         yield from self._walk(found, chosen, None)
-        return found.died
+        return found.listed
 
     def reschedule(
         self,

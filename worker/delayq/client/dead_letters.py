@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.client.encoding import EXACT, MAX_MS, check_kind, check_whole, stored_id
-from delayq.protocol.results import DeadGroup, Searching, Selection, State, TaskRow, TaskView
+from delayq.client.operations import VIEWS
+from delayq.protocol.results import DeadGroup, Selection, State, TaskRow, TaskView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 # Variable parts of errors with the same cause: numbers, hex strings, quoted names.
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+|'[^']*'|\"[^\"]*\"")
-
-# Complete tasks per round trip: 5 MiB at the default payload limit, which arrive within the timeout.
-VIEWS = 20
 
 
 class Redriven(NamedTuple):
@@ -45,7 +43,7 @@ class DeadLetters:
             check_kind(kind)
         wanted = None if ids is None else set(_listed(ids, kind or None))
         if tag is not None:
-            tagged = (yield from self._operations.bulk.dead(Selection(tag))).keys()
+            tagged = (yield from self._operations.bulk.listed(Selection(tag), dead=True)).keys()
             wanted = set(tagged) if wanted is None else wanted & tagged
         found = yield from self._operations.page(State.DEAD, offset=0, limit=EXACT)
         return [
@@ -107,22 +105,10 @@ class DeadLetters:
 
     def views(self, ids: Sequence[str], kind: str | None = None) -> Operation[list[TaskView]]:
         """Return complete dead letters, to show or export; those deleted meanwhile are omitted."""
-        chosen, found = _listed(ids, kind), list[TaskView | None]()
+        chosen, found = _listed(ids, kind), list[TaskView]()
         for at in range(0, len(chosen), VIEWS):
-            found += yield from self._some_views(chosen[at : at + VIEWS])
-        return [view for view in found if view is not None and view.state is State.DEAD]
-
-    def _some_views(self, ids: Sequence[str]) -> Operation[list[TaskView | None]]:
-        found = yield from self._operations.homes.at_once(
-            lambda pinned: [pinned.get(task_id) for task_id in ids]
-        )
-        if found is not None:  # a task that is searched among the leases is not a dead letter
-            return [None if isinstance(each, Searching) else each for each in found]
-        views = []
-        for task_id in ids:
-            view = yield from self._operations.get(task_id)
-            views.append(view)
-        return views
+            found += yield from self._operations.views(chosen[at : at + VIEWS])
+        return [view for view in found if view.state is State.DEAD]
 
 
 def _listed(ids: object, kind: str | None) -> list[str]:

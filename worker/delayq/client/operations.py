@@ -9,14 +9,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from delayq.client.bulk import BulkOperations
-from delayq.client.encoding import check_times, check_whole, checked_list, stored_id, when
+from delayq.client.encoding import EXACT, check_times, check_whole, checked_list, stored_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.client.times import instant_ms, span_ms
 from delayq.errors import DelayTooLong
 from delayq.protocol.commands import BATCH, PAGE_BYTES
 from delayq.protocol.keys import FORMAT
-from delayq.protocol.results import Cancelled, Counts, Rescheduled, Scheduled, State, TaskRow, TaskView
+from delayq.protocol.results import (
+    Cancelled,
+    Counts,
+    Rescheduled,
+    Scheduled,
+    Selection,
+    State,
+    TaskRow,
+    TaskView,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +43,11 @@ ADDED_UP = (
     *("scheduled", "retrying", "due", "in_flight", "dead", "lapsed", "suspect", "parked"),
     *("bytes", "history_bytes"),
 )
+
+
+# Complete tasks per round trip: 5 MiB at the default payload limit, which arrive within the timeout.
+VIEWS = 20
+ALL = Selection()
 
 
 class Operations:
@@ -135,18 +149,41 @@ class Operations:
             | {each: found.due_by[ms] for each, ms in by.items()},
         )
 
-    def page(self, state: State, *, offset: int, limit: int) -> Operation[list[TaskRow]]:
-        """Return `limit` tasks of a state by due time (lease expiry, time of death), after skipping `offset`."""
+    def views(self, ids: Sequence[str]) -> Operation[list[TaskView]]:
+        """Return what is stored about these tasks, at most VIEWS, except those that are not there or in flight."""
+        found = yield from self.homes.at_once(lambda pinned: [pinned.get(task_id) for task_id in ids])
+        if found is None:
+            found = []
+            for task_id in ids:
+                view = yield from self.get(task_id)
+                found.append(view)
+        return [view for view in found if isinstance(view, TaskView)]  # Searching: among the leases
+
+    def waiting(self, chosen: Selection) -> Operation[list[str]]:
+        """Return the IDs of the selected tasks that wait, by due time; without a filter, of all."""
+        listed = yield from self.bulk.listed(Selection(due_from_ms=0) if chosen == Selection() else chosen)
+        return sorted(listed, key=lambda task_id: (listed[task_id], task_id))
+
+    def page(
+        self, state: State, *, offset: int, limit: int, chosen: Selection = ALL
+    ) -> Operation[list[TaskRow]]:
+        """Return `limit` selected tasks of a state by due time (lease expiry, time of death), after `offset` others."""
         if state is State.ORPHAN:
             raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
         if state is State.DONE:
             raise ValueError("tasks that are done cannot be listed; get() finds those of the history by ID")
         check_whole("offset", offset)
         check_whole("limit", limit)
+        among = None
+        if chosen != ALL:
+            if state is State.IN_FLIGHT:
+                raise ValueError("tasks in flight cannot be selected by tag, kind or due time; list them all")
+            among = yield from self.bulk.listed(chosen, dead=state is State.DEAD)
         rows: list[TaskRow] = []
         pinned = yield from self.homes.fetch_shard_map()
         for shard in range(len(pinned.shards)):
-            rows += yield from self._shard_rows(shard, state, offset + limit)
+            found = yield from self._shard_rows(shard, state, offset + limit if among is None else EXACT)
+            rows += found if among is None else [row for row in found if row.id in among]
         rows.sort(key=lambda row: (row.at_ms, row.id))
         return rows[offset : offset + limit]
 

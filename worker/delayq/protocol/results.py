@@ -28,6 +28,9 @@ class State(StrEnum):
     DONE = "done"  # it does not exist any more, and is in the history of spec.retention.finished
 
 
+WAITING: Final = frozenset({State.SCHEDULED, State.RETRYING, State.SUSPECT, State.PARKED})
+"""The states of tasks that wait: those that can be cancelled and rescheduled."""
+
 INDEXES: Final[Mapping[State, str]] = {
     State.SCHEDULED: "delayed",
     State.RETRYING: "retry",

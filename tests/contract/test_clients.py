@@ -24,14 +24,18 @@ def test_both_have_the_same_methods_with_the_same_signatures_and_one_docstring()
     for name in METHODS:
         one, other = getattr(Client, name), getattr(SyncClient, name)
         assert same_parameters(one, other), name
-        assert (inspect.iscoroutinefunction(one), inspect.iscoroutinefunction(other)) == (True, False), name
+        waits = inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one)
+        assert (waits, inspect.iscoroutinefunction(other)) == (True, False), name
         assert inspect.getdoc(one), name
         assert (inspect.getdoc(other) or "").startswith(f"See Client.{name}.")
 
 
 def same_parameters(one: Any, other: Any) -> bool:  # noqa: ANN401  methods
-    """But for the size of the pool, which only a SyncClient has."""
+    """But for the size of the pool, which only a SyncClient has, and what is iterated over."""
     signature = inspect.signature(other)
+    iterates = str(signature.return_annotation).startswith("Iterator[")
+    if iterates:
+        signature = signature.replace(return_annotation=f"Async{signature.return_annotation}")
     shared = [each for name, each in signature.parameters.items() if name != "max_connections"]
     return inspect.signature(one) == signature.replace(parameters=shared)
 

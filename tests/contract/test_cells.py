@@ -20,7 +20,6 @@ LONG = {
     "explanation/benchmarks.md": 7,
     "explanation/durability.md": 2,
     "explanation/guarantees.md": 8,
-    "explanation/scaling.md": 4,
     "explanation/schedules.md": 1,
     "how-to/backup-restore.md": 1,
     "how-to/change-shards.md": 1,

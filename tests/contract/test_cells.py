@@ -41,7 +41,6 @@ LONG = {
     "reference/log-events.md": 39,
     "reference/metrics.md": 6,
     "reference/operator-process.md": 6,
-    "reference/operator.md": 4,
     "reference/processes.md": 7,
     "reference/redis-errors.md": 2,
     "reference/templates.md": 6,

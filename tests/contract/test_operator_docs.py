@@ -38,9 +38,14 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
 
 
-def conditions() -> list[list[str]]:
-    """The rows of the table of reasons; the other table of that section says which conditions are present when."""
-    return [row for row in rows("Conditions") if len(row) == 5 and row[2] in ("True", "False", "Unknown")]
+def conditions() -> list[tuple[str, list[str], str, str]]:
+    """Each row of the page of conditions: the condition, the reasons, their status, and what to do."""
+    found = []
+    for part in (FOLDER / "conditions.md").read_text().split("\n## DelaySchedule")[0].split("\n## ")[1:]:
+        lines = [line for line in part.splitlines() if line.startswith("|")]
+        cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
+        found += [(part.split("\n")[0], words(row[0]), row[1], row[3]) for row in cells]
+    return found
 
 
 def words(cell: str) -> list[str]:
@@ -48,10 +53,16 @@ def words(cell: str) -> list[str]:
 
 
 def test_every_condition_is_there_with_every_reason_and_its_status_in_the_order_people_read_them() -> None:
-    told = [(words(row[0])[0], words(row[1])[0], row[2]) for row in conditions()]
+    told = [(kind, reason, status) for kind, reasons, status, _ in conditions() for reason in reasons]
     known = [(kind, reason, each) for kind, reasons in REASONS.items() for reason, each in reasons.items()]
     assert sorted(told) == sorted(known)
     assert list(dict.fromkeys(kind for kind, _, _ in told)) == list(REASONS)
+
+
+def test_the_page_about_not_ready_has_each_of_its_reasons_in_the_order_in_which_they_are_named() -> None:
+    page = (ROOT / "docs" / "how-to" / "not-ready.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \|", page.split("\n## ")[1], re.MULTILINE)
+    assert listed == [reason for reason, status in REASONS["Ready"].items() if status == "False"]
 
 
 def test_what_is_wrong_comes_with_something_to_do() -> None:
@@ -60,8 +71,11 @@ def test_what_is_wrong_comes_with_something_to_do() -> None:
         "True": "Ready Accepted BackendAvailable DurabilityMet ReshardingComplete GuardAvailable ObjectiveMet",
         "False": "Degraded Suspended",
     }
-    asks = [row for row in conditions() if words(row[0])[0] not in fine.get(row[2], "")]
-    silent = [words(row[1])[0] for row in asks if not row[4]]
+    silent = [
+        reasons[0]
+        for kind, reasons, status, do in conditions()
+        if kind not in fine.get(status, "") and not do
+    ]
     assert set(silent) <= {
         *REASONS["ScalingActive"],
         "NewReplicaSetAvailable",

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from tests.guards.conftest import Database, Make
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
-PAGE = (HOW_TO / "guards.md").read_text() + (HOW_TO / "lock-guards.md").read_text()
+PAGE = "\n".join(
+    (HOW_TO / page).read_text() for page in ("guards.md", "../reference/sql-guards.md", "lock-guards.md")
+)
 URL = "postgresql://user:password@host:5432/shop"
 POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [block for _, block in found]
 
 
 class Base(DeclarativeBase):

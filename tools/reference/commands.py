@@ -21,8 +21,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     exits.FAILED: "Something unexpected, or a check of `doctor` failed; the message says what.",
     exits.USAGE: "Wrong options or arguments.",
     exits.INVALID: "The document, or something it names, cannot be used.",
-    exits.UNAVAILABLE: "Redis, or for `guard` and `doctor` the guard's store, cannot be reached or will not serve.",
-    exits.REFUSED: "The queue turned the call down and stored nothing; of `--many`, some tasks.",
+    exits.UNAVAILABLE: "Redis, or for `guard` and `doctor` the guard's store, cannot be reached, or refuses.",
+    exits.REFUSED: "The queue refused the call and stored nothing; with `--many`, it refused some tasks.",
     exits.NOT_FOUND: "No such task, dead letter or record of a guard; of `explain`, no such field.",
     exits.NOT_CONFIRMED: "Stored, but not confirmed in time by what `durability` names.",
     exits.INTERRUPTED: "Interrupted by Ctrl-C; `run`, `scanner`, `worker` and `reaper` end with 0 instead.",
@@ -42,21 +42,29 @@ INTRODUCTION: Final = f"""\
 Commands that work on a queue take QUEUE: the path of a DelayQueue [document](document.md), or a queue's name. `erase`
 and the processes take the path of a document with `--config` instead.
 
-- A path contains `/`, or ends in `.yaml` or `.yml`, or is an existing file. The document says everything. Its Redis is,
-  in this order: `--redis URL` (or `$DELAYQ_REDIS_URL`), the Redis of a `delayq run` of this document that is running
-  (it leaves its address in `.delayq/redis.url` beside the document, and the command says so on stderr), `spec.redis`.
-  One directory has one such address: a second run with another Redis warns that commands need `--redis` to find it.
-- A name finds the document named in `$DELAYQ_CONFIG`, or `./queue.yaml`, or in a pod
-  `/etc/delayq/queue.yaml`, when its queue has that name. Otherwise give `--redis URL`, and
-  `--key-prefix` when it is not `delayq`. `--shards` is the number of shards of a queue that is not in use yet; a
-  queue in use has its own.
+- **A path** contains `/`, or ends in `.yaml` or `.yml`, or is an existing file.
+- **A name** finds the document in `$DELAYQ_CONFIG`, in `./queue.yaml`, or in a pod in `/etc/delayq/queue.yaml`, if
+  its queue has that name. Otherwise pass `--redis URL`, and `--key-prefix` if it is not `delayq`. For a queue that is
+  not in use yet, `--shards` sets the number of shards.
+
+The Redis of a document is the first of these:
+
+1. `--redis URL`, or `$DELAYQ_REDIS_URL`
+2. the Redis of a running `delayq run` of this document, which stores its URL in `.delayq/redis.url` beside the
+   document. If several runs share a directory, the file has one URL: use `--redis` for the others.
+3. `spec.redis`
 
 ## Output
 
-Tables are for people: on a terminal the last column is cut to fit, in a pipe every cell is whole. `-o json` and
-`-o yaml` are for programs. Results go to stdout; errors, hints and notes to stderr. With `--watch`, JSON is one object
-a line. Instants are given twice: `due_ms` is Unix milliseconds by Redis' clock, `due` the same as ISO 8601. What is
-relative ("in 3m") is relative to Redis' clock, too.
+Tables are for people, `-o json` and `-o yaml` for programs. On a terminal, the last column is cut to fit. Results go to
+stdout; errors, hints and notes go to stderr. With `--watch`, JSON is one object per line. An instant has two keys:
+`due_ms` is Unix milliseconds by Redis' clock, `due` the same as ISO 8601. Relative times ("in 3m") use that clock, too.
+[Keys of results](cli-keys.md) explains each key.
+"""
+
+KEYS_INTRODUCTION: Final = """\
+The keys of `-o json` and `-o yaml`, for [every command](cli.md). A key has the same meaning everywhere, unless the
+table names a command. Beside an instant such as `due`, `due_ms` has the same as Unix milliseconds.
 """
 
 
@@ -82,10 +90,9 @@ def pages() -> dict[str, str]:
         for name, (title, commands) in PAGES.items()
     ]
     found = {
-        "cli.md": "\n".join(
-            [INTRODUCTION, *_keys(), *_exits(), "## Commands\n", *links, "", *_help(delayq, context)]
-        )
+        "cli.md": "\n".join([INTRODUCTION, *_exits(), "## Commands\n", *links, "", *_help(delayq, context)])
     }
+    found["cli-keys.md"] = "\n".join([f"# Keys of results\n\n{MADE}\n\n{KEYS_INTRODUCTION}", *_keys()])
     for name, (title, commands) in PAGES.items():
         parts = [
             f"# {title}\n\n{MADE}\n\nQUEUE, output and exit codes are those of [every command](cli.md).\n"
@@ -99,7 +106,7 @@ def pages() -> dict[str, str]:
 
 def _keys() -> Iterator[str]:
     yield "| key | meaning |\n|---|---|"
-    yield from (f"| `{name}` | {meaning} |" for name, meaning in KEYS.items())
+    yield from (f"| `{name}` | {KEYS[name]} |" for name in sorted(KEYS))
     yield ""
 
 

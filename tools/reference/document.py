@@ -6,6 +6,7 @@ The sentences are those of the field declarations; a test checks that the pages 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -59,6 +60,10 @@ SCHEDULE: Final = f"""\
 When a task of a queue recurs, and the task: [run tasks on a schedule](../how-to/schedules.md) shows how to use it. The
 rules for fields are those of the [DelayQueue document](document.md), and so is `metadata`.
 """
+
+
+MOST_WORDS: Final = 20
+_SENTENCES: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
 PAGES: Final = {
@@ -122,16 +127,32 @@ def _heading(record: type[DataclassInstance], path: str) -> Iterator[str]:
 def _table(record: type[DataclassInstance]) -> Iterator[str]:
     yield "| Field | Takes | Default | Meaning |"
     yield "|---|---|---|---|"
+    below = []
     for field in declared(record):
-        yield f"| `{field.name}` | {_cell(_takes(field.kind))} | {_default(field)} | {_cell(field.doc)} |"
+        takes, more_taken = _fitting(_takes(field.kind), "; ")
+        meaning, more_meant = _fitting(_SENTENCES.split(field.doc), " ")
+        yield f"| `{field.name}` | {_cell(takes)} | {_default(field)} | {_cell(meaning)} |"
+        more = [
+            each for each in (more_taken and f"{more_taken[0].upper()}{more_taken[1:]}.", more_meant) if each
+        ]
+        below += [f"* `{field.name}`: {_cell(' '.join(more))}"] if more else []
+    yield from ["", *below] if below else []
 
 
-def _takes(kind: Kind) -> str:
+def _takes(kind: Kind) -> list[str]:
     if isinstance(kind, Dictionary):
-        return f"{kind.expected}; {kind.name.expected}; each {kind.value.expected}"
+        return [kind.expected, kind.name.expected, f"each {kind.value.expected}"]
     if isinstance(kind, Listing) and not isinstance(kind.item, Section):
-        return f"{kind.expected}, each {kind.item.expected}"
-    return kind.expected
+        return [kind.expected, f"each {kind.item.expected}"]
+    return [kind.expected]
+
+
+def _fitting(parts: list[str], between: str) -> tuple[str, str]:
+    """Return the first parts, as many as a cell may have words, and the others, which stand below the table."""
+    fit = 1
+    while fit < len(parts) and len(between.join(parts[: fit + 1]).split()) <= MOST_WORDS:
+        fit += 1
+    return between.join(parts[:fit]), between.join(parts[fit:])
 
 
 def _default(field: Declared) -> str:

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEYS: Final[Mapping[str, str]] = {
-    "id": "Id of the task.",
-    "outcome": "created, kept, replaced, repeated, follows; cancelled, follow_up_cancelled, rescheduled; or why not: "
-    "in_flight, dead, not_found.",
+    "id": "ID of the task.",
+    "outcome": "created, kept, replaced, repeated, follows; cancelled, follow_up_cancelled, rescheduled; or "
+    "in_flight, dead, not_found, which refuse.",
     "state": "scheduled, retrying, suspect, in_flight, parked, dead; or orphan, which the reaper restores; or done, "
     "from the history.",
     "kind": "Kind of the task, if it has one.",
@@ -33,8 +33,7 @@ KEYS: Final[Mapping[str, str]] = {
     "died": "When it became a dead letter.",
     "finished": "When it was done.",
     "attempts": "How many attempts it took until it was done.",
-    "scheduled": "The due time last asked for before the first run; of `status`, tasks that wait for theirs; of "
-    "`--many`, tasks stored.",
+    "scheduled": "The due time last asked for. Of `status`, tasks that wait for theirs; of `--many`, tasks stored.",
     "deadline_ms": "How long after its due time the task may start.",
     "expires": "The last moment in which the task may start.",
     "token": "The fencing number of the current lease.",
@@ -88,17 +87,17 @@ KEYS: Final[Mapping[str, str]] = {
     "doc": "What it means.",
     "fields": "The fields inside it.",
     "until": "Of `forecast`: how far it looks.",
-    "tasks": "Of `forecast`: how many fall due; those that are overdue count among them at the start. With --tag and "
-    "others: how many waiting tasks were counted or changed.",
-    "occurrences": "Occurrences of schedules that are stored later: of `forecast`, how many of `tasks`; of "
-    "`task count` with --due-before, how many beside them.",
+    "tasks": "Of `forecast`: tasks that fall due, overdue ones included. With --tag and others: waiting tasks counted "
+    "or changed.",
+    "occurrences": "Occurrences that are stored later. `forecast` includes them in `tasks`; `task count` with "
+    "--due-before does not.",
     "counted_until": "Of each schedule with too many `occurrences`: from when on they are not among them.",
     "follow_ups": "With --tag and others: how many follow-ups were counted or changed.",
     "too_far": "With --tag and others: tasks left alone, because they would be due later than maxDelaySeconds permits.",
     "workers": "Of `forecast`: the fewest that begin all of them within the objective.",
     "max_workers": "Of `forecast`: the most workers that there can be.",
-    "late_ms": "How long the oldest due task has been due; of a task that is done, how late its last run began; of "
-    "`forecast`, how late tasks begin at most, null: never.",
+    "late_ms": "Lateness of the oldest due task; of a done task, of its last run; of `forecast`, the maximum (null: "
+    "infinite).",
     "objective_ms": "Of `forecast`: how late they may begin.",
     "concurrency": "Of `forecast`: tasks that a worker runs at a time.",
     "handler_ms": "Of `forecast`: how long a handler takes on average.",

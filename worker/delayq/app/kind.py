@@ -100,7 +100,8 @@ class TaskKind(Generic[P, R]):
 
         `delay` is "30m" or a timedelta; `due` a datetime with its zone. IDs are unique for each kind.
         A task that has not started `deadline` after its due time becomes a dead letter. `debounce` implies
-        if_exists="debounce": calls with the same ID replace a task that waits, until so long after the first of them.
+        if_exists="debounce": each call with the same ID replaces the waiting task, at most for this time after the
+        first call.
         """
         check_options(f"task {self.name}: options", unknown, TaskKind.options)
         if debounce is not None and if_exists == "reject":

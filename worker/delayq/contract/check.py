@@ -30,19 +30,19 @@ class HttpCheck(HttpService):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardCheck:
-    """What the SQL guard remembers of the task."""
+    """The record of the task in the SQL guard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Asks the business about a task whose lease ran out: exactly one of python, http, guard."""
+    """Decides about a task whose lease expired: exactly one of python, http, guard."""
 
     SHAPE: ClassVar[Shape] = Shape(one_of=("python", "http", "guard"))
 
     python: PythonCheck | None = section(PythonCheck, default=None, doc="A Python function.")
     http: HttpCheck | None = section(HttpCheck, default=None, doc="A POST to an HTTP service.")
     guard: GuardCheck | None = section(
-        GuardCheck, default=None, doc="What the queue's SQL guard remembers of the task."
+        GuardCheck, default=None, doc="The record of the task in the queue's SQL guard."
     )
     timeout_seconds: int = whole(
         1, 300, default=5, doc="Longest wait for the verdict; then the check has failed."
@@ -59,16 +59,16 @@ class Check:
         1,
         86_400,
         default=30,
-        doc="How long the verdict wait leaves a task alone before it is asked about again.",
+        doc="After the verdict wait: time until the check asks about the task again.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """How scanners and reapers recover tasks whose lease ran out."""
+    """How scanners and reapers recover tasks whose lease expired."""
 
     check: Check | None = section(
         Check,
         default=None,
-        doc="Who says whether a task whose lease ran out still has to run. Absent: it runs again.",
+        doc="What decides whether a task whose lease expired still has to run. Absent: it runs again.",
     )

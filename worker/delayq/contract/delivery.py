@@ -22,13 +22,13 @@ class Exponential:
     initial_seconds: int = whole(1, _YEAR, default=10, doc="Wait after the first failure.")
     max_seconds: int = whole(1, _YEAR, default=3600, doc="Longest wait.")
     factor_percent: int = whole(
-        100, 1000, default=200, doc="How much longer each wait is than the one before; 200 doubles it."
+        100, 1000, default=200, doc="Each wait in percent of the one before; 200 doubles it."
     )
     jitter_percent: int = whole(
         0,
         100,
         default=20,
-        doc="How much of each wait is left to chance, so that failures do not return in step.",
+        doc="Random part of each wait, so that tasks that failed together do not retry together.",
     )
 
 
@@ -54,7 +54,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """How tasks are handed to the handler, and handed to it again."""
+    """How workers receive tasks, and when a task is delivered again."""
 
     lease_duration_seconds: int = whole(
         1,
@@ -69,23 +69,26 @@ class Delivery:
         1,
         10_000,
         default=3,
-        doc="Crashes of a worker, while it ran this task alone, after which the task becomes a dead letter.",
+        doc="Crashes of a worker that ran only this task, after which the task becomes a dead letter.",
     )
     handler_timeout_seconds: int = whole(
         1,
         604_800,
         default=300,
-        doc="Longest run of the handler; then it is cancelled, and the attempt has failed.",
+        doc="Longest run of the handler. A longer one is cancelled, and the attempt has failed.",
     )
     max_block_milliseconds: int = whole(
-        100, 60_000, default=2000, doc="Longest an idle worker waits before it looks for due tasks unasked."
+        100,
+        60_000,
+        default=2000,
+        doc="Longest that an idle worker waits for a wake-up before it looks for due tasks itself.",
     )
     deadline_seconds: int | None = whole(
         1,
         10 * _YEAR,
         default=None,
-        doc="Time after its due time in which a task may start, unless the task or its kind has another deadline. "
-        "Clients put it into the tasks that they store.",
+        doc="How long after its due time a task may start, unless the task or its kind has another deadline. "
+        "Clients store it with the task.",
     )
     on_expired: Literal["Bury", "Drop"] = choice(
         "Bury",

@@ -20,7 +20,7 @@ class DurabilitySpec:
         "Replicated",
         "Fsynced",
         default="None",
-        doc="None: nothing more than Redis' answer. Replicated: replicas have the task (WAIT). Fsynced: the "
+        doc="None: Redis' answer is enough. Replicated: replicas have the task (WAIT). Fsynced: the "
         "append-only file with it is on disk (WAITAOF: Redis 7.2, Valkey).",
     )
     replicas: int = whole(
@@ -30,5 +30,5 @@ class DurabilitySpec:
         1,
         60_000,
         default=1000,
-        doc="Longest wait for the confirmation; then schedule fails, though the task is stored.",
+        doc="Longest wait for the confirmation. Then schedule fails, although the task is stored.",
     )

@@ -21,7 +21,7 @@ MOST_GUARDED_KINDS: Final = 100
 class RedisLock:
     """A lock per task in the queue's own Redis."""
 
-    ttl_seconds: int = whole(1, 86_400, default=30, doc="How long the lock lives without being renewed.")
+    ttl_seconds: int = whole(1, 86_400, default=30, doc="When the lock expires unless it is renewed.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Redlock:
     urls_secret_ref: UrlsSecretRef = section(
         UrlsSecretRef, doc="URLs of three or more independent Redis servers."
     )
-    ttl_seconds: int = whole(1, 86_400, default=30, doc="How long the lock lives without being renewed.")
+    ttl_seconds: int = whole(1, 86_400, default=30, doc="When the lock expires unless it is renewed.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +43,15 @@ class SqlGuard:
         1,
         1000,
         default=None,
-        doc="Most connections one worker keeps to the database; a running task may hold one throughout. "
+        doc="Most connections of one worker to the database. A run may hold one until its end. "
         "Absent: one more than worker.concurrency.",
     )
     lock_timeout_milliseconds: int = whole(
         1,
         600_000,
         default=5000,
-        doc="Longest wait for another worker's open transaction, and for locks of the handler's own statements in "
-        "the guard's; then the task is put off for a moment. At most half of delivery.handlerTimeoutSeconds counts.",
+        doc="Longest wait for a lock, of the guard or of the handler's statements on its connection. Then the task is "
+        "retried soon. At most half of delivery.handlerTimeoutSeconds counts.",
     )
     retention_seconds: int = whole(
         60, 315_360_000, default=604_800, doc="How long finished tasks are remembered."
@@ -66,8 +66,8 @@ class SqlUnique(SqlGuard):
         "Run",
         "Bury",
         default="Run",
-        doc="What to do with a task whose earlier run took no connection and recorded no end: run it again, at the "
-        "risk of a second effect, or make it a dead letter.",
+        doc="For a handler without a connection, whose earlier run did not record its end. "
+        "Run: runs the task again, at the risk of a second effect. Bury: makes it a dead letter.",
     )
 
 
@@ -78,15 +78,14 @@ class SqlPessimistic(SqlGuard):
     select: str | None = text(
         STATEMENT,
         default=None,
-        doc="Query for the rows to lock, while the task is still to be done; no row: it is done. "
-        "Absent: a row of delayq's own table.",
+        doc="Query for the rows to lock. No row means that the task is done. Absent: a row of delayq's own table.",
     )
     wait: RowWait = choice(
         "Wait",
         "NoWait",
         "SkipLocked",
         default="Wait",
-        doc="What to do about a row that another transaction has locked: wait for it, or put the task off at once.",
+        doc="If another transaction has locked the row: Wait waits for it, NoWait and SkipLocked retry the task later.",
     )
 
 
@@ -99,19 +98,19 @@ class SqlOptimistic(SqlGuard):
     select: str | None = text(
         STATEMENT,
         default=None,
-        doc="Query before the handler runs; its columns are parameters of update, and no row means: it is done.",
+        doc="Query before the handler runs. Its columns are parameters of update. No row means that the task is done.",
     )
     update: str | None = text(
         STATEMENT,
         default=None,
-        doc="Statement after the handler has run, in the same transaction; no row changed means that another "
-        "run did it. Absent: a row of delayq's own table.",
+        doc="Statement after the handler, in the same transaction. If it changes no row, another run has done the "
+        "task. Absent: a row of delayq's own table.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What keeps a task from taking effect twice: exactly one guard, for all tasks or for the kinds that it names."""
+    """What prevents a second effect of a task: exactly one guard, for all tasks or for named kinds."""
 
     SHAPE: ClassVar[Shape] = Shape(
         one_of=("redis_lock", "redlock", "sql_unique", "sql_pessimistic", "sql_optimistic"),
@@ -128,7 +127,7 @@ class Guard:
     redis_lock: RedisLock | None = section(
         RedisLock,
         default=None,
-        doc="A lock per task in the queue's own Redis; good for efficiency, no proof.",
+        doc="A lock per task in the queue's own Redis. It saves work, and does not exclude a second effect.",
     )
     redlock: Redlock | None = section(
         Redlock, default=None, doc="A lock per task on the majority of independent Redis servers."

@@ -15,7 +15,7 @@ _TEN_YEARS: Final = 315_360_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a queue takes, and how much of it begins; what it does not take is refused when it is scheduled."""
+    """How many tasks the queue accepts, and how many may start; it refuses to schedule what it does not accept."""
 
     SHAPE: ClassVar[Shape] = Shape(rules=(needing("burst", "rate_per_second"),))
 
@@ -23,7 +23,7 @@ class Limits:
         1,
         1_000_000_000,
         default=10_000_000,
-        doc="Most tasks the queue holds, waiting or in flight; each shard takes an even part of it.",
+        doc="Most tasks in the queue, waiting or in flight. The limit is divided equally among the shards.",
     )
     max_delay_seconds: int = whole(
         1, _TEN_YEARS, default=31_536_000, doc="Furthest into the future that a task may fall due."
@@ -34,28 +34,28 @@ class Limits:
         1_048_576,
         1 << 50,
         default=None,
-        doc="Most bytes of all ids and envelopes together, dead letters included; each shard takes an even part "
-        "of it. Absent: 2147483648 (2 GiB), or 32 MiB for each shard if that is more.",
+        doc="Most bytes of all IDs and envelopes, dead letters included, divided equally among the shards. "
+        "Absent: 2147483648 (2 GiB), or 32 MiB for each shard if that is more.",
     )
     rate_per_second: int | None = whole(
         1,
         1_000_000,
         default=None,
-        doc="Most tasks that begin in a second on average, of all workers together; the first second after a "
-        "quiet time lets burst - 1 more begin. Each shard gives an even part of it. Absent: no limit.",
+        doc="Most tasks that all workers together start per second, on average. After an idle time, burst - 1 more "
+        "may start in the first second. The limit is divided equally among the shards. Absent: no limit.",
     )
     burst: int | None = whole(
         1,
         1_000_000,
         default=None,
-        doc="Most tasks that begin at once after a quiet time; a burst below ratePerSecond / 50 lowers the rate. "
-        "Absent: what ratePerSecond says, so that almost twice as many begin in the first second.",
+        doc="Most tasks that start at once after an idle time. A burst below ratePerSecond / 50 lowers the rate that "
+        "the queue reaches. Absent: ratePerSecond, so almost twice as many start in the first second.",
     )
     max_in_flight: int | None = whole(
         1,
         10_000_000,
         default=None,
-        doc="Most tasks that run at a time, in all workers together; each shard runs an even part of it. "
+        doc="Most tasks in flight at a time, of all workers together. The limit is divided equally among the shards. "
         "Absent: no limit.",
     )
 
@@ -69,14 +69,14 @@ class Finished:
         1,
         10_000_000,
         default=100_000,
-        doc="Most finished tasks that are remembered; each shard remembers an even part of it.",
+        doc="Most finished tasks that are remembered, divided equally among the shards.",
     )
     bytes: int = whole(
         1_048_576,
         1 << 40,
         default=67_108_864,
-        doc="Most memory of Redis for them, about 170 bytes and twice the ID for each; each shard takes an even part "
-        "of it.",
+        doc="Most memory of Redis for them, divided equally among the shards. Each takes about 170 bytes and twice "
+        "its ID.",
     )
 
 
@@ -89,7 +89,7 @@ class DeadLetters:
         0,
         10_000_000,
         default=10_000,
-        doc="Most dead letters that are kept; each shard keeps an even part of it.",
+        doc="Most dead letters that are kept, divided equally among the shards.",
     )
 
 

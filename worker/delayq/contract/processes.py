@@ -43,8 +43,7 @@ class Scanner:
         0,
         100,
         default=2,
-        doc="Scanner pods, which share the shards evenly; one scanner leads each shard; if "
-        "it stops, another takes over. 0: workers poll.",
+        doc="Number of scanner pods. One of them leads each shard; if it stops, another takes over. 0: workers poll.",
     )
     revision_history_limit: int | None = whole(0, 100, default=None, doc=REVISIONS)
     annotations: Mapping[str, str] | None = _annotations("Deployment")

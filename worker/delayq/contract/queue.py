@@ -179,15 +179,16 @@ class Spec:
         doc="Accept DelaySchedules of the namespace: whoever may create one has any task run here. Absent: none.",
     )
     recovery: Recovery = section(
-        Recovery, default=Recovery(), doc="How tasks are recovered whose lease ran out."
+        Recovery, default=Recovery(), doc="How tasks whose lease expired are recovered."
     )
     guard: Guard | None = section(
         Guard,
         default=None,
-        doc="What keeps a task from taking effect twice: exactly one guard, for all tasks or for the kinds that "
-        "it names. Absent: nothing; the handler is idempotent by itself.",
+        doc="What prevents a second effect of a task: exactly one guard. Absent: the handler is idempotent by itself.",
     )
-    limits: Limits = section(Limits, default=Limits(), doc="What the queue takes.")
+    limits: Limits = section(
+        Limits, default=Limits(), doc="Limits of the queue: size, rate, tasks in flight."
+    )
     objective: Objective = section(Objective, default=Objective(), doc="How late tasks may start.")
     retention: Retention = section(
         Retention, default=Retention(), doc="How long dead letters and finished tasks are kept."

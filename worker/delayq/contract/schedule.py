@@ -78,7 +78,7 @@ class QueueRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaylightSaving:
-    """What happens to times of day that a change of clocks skips or repeats."""
+    """What happens to times of day that a change to or from daylight saving time skips or repeats."""
 
     gap: Gap | None = choice(
         "RunAfter",
@@ -233,14 +233,13 @@ class ScheduleSpec:
     daylight_saving: DaylightSaving | None = section(
         DaylightSaving,
         default=None,
-        doc="What happens where clocks change. Absent: as in the cron of Debian.",
+        doc="What happens when daylight saving time begins or ends. Absent: the rules of Debian's cron.",
     )
     jitter_seconds: int = whole(
         0,
         86_400,
         default=0,
-        doc="Spreads due times: each occurrence is due up to so much later, always by the same time for the same "
-        "occurrence.",
+        doc="Spreads due times: delays each occurrence by up to this time. The delay of an occurrence never changes.",
     )
     start_time: str | None = text(INSTANT, default=None, doc="No occurrence is before this instant.")
     end_time: str | None = text(INSTANT, default=None, doc="No occurrence is after this instant.")

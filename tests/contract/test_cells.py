@@ -1,0 +1,84 @@
+"""Tables of the pages for users are read at a glance: no cell has more than 20 words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+MOST_WORDS = 20
+FOR_CONTRIBUTORS = {
+    "architecture.md",
+    "testing.md",
+    "explanation/simulation.md",
+    "how-to/test-cluster.md",
+}
+LONG = {
+    "explanation/benchmarks.md": 7,
+    "explanation/durability.md": 2,
+    "explanation/guarantees.md": 8,
+    "explanation/schedules.md": 1,
+    "how-to/backup-restore.md": 1,
+    "how-to/change-shards.md": 1,
+    "how-to/gitops.md": 1,
+    "how-to/handlers.md": 2,
+    "how-to/images.md": 2,
+    "how-to/install.md": 1,
+    "how-to/kinds.md": 1,
+    "how-to/lock-guards.md": 4,
+    "how-to/recovery.md": 1,
+    "how-to/several-queues.md": 2,
+    "how-to/test-tasks.md": 4,
+    "how-to/troubleshooting.md": 3,
+    "reference/alerts.md": 2,
+    "reference/api-policy.md": 3,
+    "reference/client.md": 6,
+    "reference/crd.md": 1,
+    "reference/events.md": 1,
+    "reference/glossary.md": 5,
+    "reference/log-events.md": 39,
+    "reference/metrics.md": 6,
+    "reference/operator-process.md": 6,
+    "reference/processes.md": 7,
+    "reference/redis-errors.md": 2,
+    "reference/templates.md": 6,
+}
+"""Pages that still have longer cells, and how many. A number may only fall."""
+
+
+def cells(text: str) -> list[str]:
+    """The cells of all tables of a page. Code is left out."""
+    prose = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^ *\|(.*)\| *$", prose, re.MULTILINE)
+    return [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+
+
+def long(text: str) -> list[str]:
+    return [cell for cell in cells(text) if len(cell.split()) > MOST_WORDS]
+
+
+def user_pages() -> list[str]:
+    return [
+        name
+        for name in sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+        if name not in FOR_CONTRIBUTORS and not name.startswith(("decisions/", "contributing/"))
+    ]
+
+
+@pytest.mark.parametrize("page", user_pages())
+def test_no_cell_has_more_than_20_words(page: str) -> None:
+    found = long((DOCS / page).read_text())
+    assert len(found) <= LONG.get(page, 0), found
+
+
+def test_a_long_cell_is_found_and_code_is_not_read() -> None:
+    words = " ".join(["word"] * MOST_WORDS)
+    text = f"| a | b |\n|---|---|\n| {words} | {words} more |\n\n```\n| {words} more |\n```\n"
+    assert long(text) == [f"{words} more"]
+
+
+def test_the_list_has_no_page_that_needs_no_entry() -> None:
+    known = user_pages()
+    assert [page for page in LONG if page not in known or not long((DOCS / page).read_text())] == []

@@ -17,6 +17,7 @@ SOURCES := $(wildcard worker operator tests examples benchmarks)
 PYTHON_READY := $(VENV)/.ready-$(call digest,pyproject.toml uv.lock tools/setup-python tools/uv)
 SERVERS_READY := .cache/servers/.ready-$(call digest,uv.lock tools/setup-servers)
 DATABASES_READY := .cache/databases/.ready-$(call digest,tools/setup-databases)
+DOCS_READY := .cache/docs/.ready-$(call digest,uv.lock tools/setup-docs tools/uv)
 # Behind the link .cache/kubernetes/bin, in the user's cache directory, where all checkouts find it.
 KUBERNETES := $(sort $(wildcard tests/cluster/tools/*/go.*)) tools/setup-kubernetes
 SHARED = $${XDG_CACHE_HOME:-$$HOME/.cache}/delayq
@@ -27,7 +28,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Make .venv, find Redis and database servers, build Kubernetes
+setup: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) $(DOCS_READY) ## Make .venv, find Redis and database servers, build Kubernetes
 
 $(PYTHON_READY):
 	@tools/setup-python
@@ -44,6 +45,10 @@ $(DATABASES_READY):
 $(KUBERNETES_READY): | $(PYTHON_READY)
 	@tools/setup-kubernetes
 
+$(DOCS_READY):
+	@tools/setup-docs
+	@rm -f .cache/docs/.ready-* && touch $@
+
 .PHONY: run
 run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of their own
 	@$(BIN)/python examples/hello/run.py
@@ -54,16 +59,16 @@ SELECT := -m "not full" --redis=sample
 
 # The parts run side by side, see tests/__main__.py: what they need is made before, once.
 .PHONY: test
-test: $(DATABASES_READY) setup-node ## Run the checks and the tests of all tiers
+test: $(DATABASES_READY) $(DOCS_READY) setup-node ## Run the checks and the tests of all tiers
 	@$(BIN)/python -m tests
 
 .PHONY: test-all
-test-all: $(DATABASES_READY) setup-node ## Run every test on every Redis, topology and Python: the matrix
+test-all: $(DATABASES_READY) $(DOCS_READY) setup-node ## Run every test on every Redis, topology and Python: the matrix
 	@$(BIN)/python -m tests SELECT='--redis=all --hypothesis-profile=full' test-pythons
 
 # As many at a time as two cores bear: of tests that wait more than they compute, more.
 .PHONY: test-alone $(PARTS:%=test-%)
-test-alone: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the tests that no other part has
+test-alone: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) $(DOCS_READY) ## Run the tests that no other part has
 	@$(PYTEST) -n 2 $(SELECT) $(PARTS:%=--ignore=tests/%) --ignore=tests/histories
 test-redis: $(SERVERS_READY) ## Run what the client and the scripts do, on every Redis
 	@$(PYTEST) -n 3 $(SELECT) tests/redis
@@ -108,6 +113,17 @@ crds: $(PYTHON_READY) ## Write the CRDs and their pages from the model
 	@$(BIN)/python -m tools.crds
 	@$(BIN)/python -m tools.reference.crd docs/reference
 	@$(BIN)/python -m tools.reference.document docs/reference
+
+# Each warning is an error, except with --quiet, which counts none. The theme's own is about a version of MkDocs that uv.lock does not pin.
+MKDOCS := NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs
+.PHONY: docs
+docs: $(DOCS_READY) ## Build the documentation site into .cache/site, strictly (20 seconds)
+	@$(MKDOCS) build
+	@echo "its search needs a server: make docs-serve"
+
+.PHONY: docs-serve
+docs-serve: $(DOCS_READY) ## Serve the site with its search on http://127.0.0.1:8000, and build it again when a page changes
+	@$(MKDOCS) serve --no-strict --dev-addr 127.0.0.1:8000
 
 .PHONY: bench
 bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and idle cost; BENCH_ARGS="--quick --only A,C"

@@ -50,7 +50,25 @@ def test_all_addresses_are_of_one_repository() -> None:
     found = [
         url for path in texts for url in re.findall(r"https://github\.com/[\w.-]+/[\w-]+", path.read_text())
     ]
-    assert {*found, *(url[: len(home)] for url in PROJECT["urls"].values())} == {home}
+    urls = {name: url for name, url in PROJECT["urls"].items() if name != "Documentation"}
+    assert {*found, *(url[: len(home)] for url in urls.values())} == {home}
+
+
+def test_the_documentation_is_where_a_workflow_publishes_it() -> None:
+    """A project site of GitHub Pages, which serves the branch that tools/publish-docs pushes."""
+    owner, name = PROJECT["urls"]["Homepage"].split("/")[-2:]
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert PROJECT["urls"]["Documentation"] == f"https://{owner}.github.io/{name}/"
+    assert f"\nsite_url: {PROJECT['urls']['Documentation']}\n" in settings
+    assert f"\nrepo_url: {PROJECT['urls']['Homepage']}\n" in settings
+    jobs = WORKFLOWS["docs"]["jobs"]
+    ran = {job: " ".join(str(step.get("run", "")) for step in each["steps"]) for job, each in jobs.items()}
+    assert "make docs" in ran["build"]
+    assert "tools/publish-docs" in ran["publish"]
+    assert (jobs["publish"]["permissions"], jobs["publish"]["if"]) == (
+        {"contents": "write"},
+        "github.event_name == 'push'",
+    )
 
 
 # --- The chart, for Artifact Hub.

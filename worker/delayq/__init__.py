@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
     from delayq.client.encoding import NewTask
-    from delayq.contract import Limits
+    from delayq.contract import Limits, SpecError
 
 __all__ = [
     "App",
@@ -68,6 +68,7 @@ __all__ = [
     "Retry",
     "ScheduleRefused",
     "Seen",
+    "SpecError",
     "State",
     "SyncClient",
     "Task",
@@ -85,6 +86,7 @@ _LAZY = {
     "SyncClient": "client.blocking",
     "NewTask": "client.encoding",
     "Limits": "contract",
+    "SpecError": "contract",
 }
 
 

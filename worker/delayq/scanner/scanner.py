@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import DelayQueue, Spec
-    from delayq.contract.metrics import Outage
+    from delayq.errors import Outage
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery

@@ -44,7 +44,7 @@ from delayq.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from delayq.handlers import HandlerSetupError
+from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.signature import InvalidSignatureError
 from delayq.local.errors import CannotRun
 from delayq.protocol.results import Scheduled

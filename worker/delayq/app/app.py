@@ -6,7 +6,10 @@ Not here: how a worker runs them (handlers/app.py).
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -14,6 +17,7 @@ from typing import (
     Final,
     ParamSpec,
     Protocol,
+    Self,
     TypeAlias,
     TypedDict,
     TypeVar,
@@ -22,28 +26,21 @@ from typing import (
 )
 
 from delayq.app.kind import TaskKind
-from delayq.app.policy import policy_of
+from delayq.app.policy import Policy, policy_of
 from delayq.client.aio import Client
 from delayq.client.blocking import SyncClient
+from delayq.client.times import Duration
+from delayq.connection import Address
+from delayq.contract import DelayQueue
 from delayq.protocol.envelope import KIND_NAME, MAX_KIND_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
-
     from delayq.app.kind import BatchContext, BatchContextKind, BatchKind, Context, ContextKind
-    from delayq.app.policy import Policy
-    from delayq.client.times import Duration
-    from delayq.connection import Address
-    from delayq.contract import DelayQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-Outcomes: TypeAlias = "Sequence[BaseException | None] | None"
+Outcomes: TypeAlias = Sequence[BaseException | None] | None
 """What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
 B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self, TypeVar, Unpack
 
-from delayq.client.base import QueueClient, all_stored
+from delayq.client.base import Filters, Groups, QueueClient, Records, Rows, Views, all_stored
 from delayq.client.batching import ScheduleBatches
+from delayq.client.dead_letters import Redriven
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
-from delayq.client.routing import Each, Trip
-from delayq.client.times import Moment, moment
+from delayq.client.recurring import Backfilled, ScheduleChange
+from delayq.client.routing import Each, Operation, Trip
+from delayq.client.times import Duration, Moment, moment
 from delayq.connection import AsyncConnection
+from delayq.contract.schedule import DelaySchedule
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
     Bulk,
@@ -25,17 +30,6 @@ from delayq.protocol.results import (
     TaskView,
 )
 from delayq.schedules.record import CLIENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from delayq.client.base import Filters, Groups, Records, Rows, Views
-    from delayq.client.dead_letters import Redriven
-    from delayq.client.recurring import Backfilled, ScheduleChange
-    from delayq.client.routing import Operation
-    from delayq.client.times import Duration
-    from delayq.contract.schedule import DelaySchedule
 
 T = TypeVar("T")
 

@@ -9,19 +9,18 @@ import os
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from delayq.client.times import Moment, moment, span_ms
+from delayq.client.times import Duration, Moment, moment, span_ms
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
 from delayq.protocol.keys import is_occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
 
     from delayq.client.taken_kinds import TakenKinds
-    from delayq.client.times import Duration
     from delayq.contract import Limits
     from delayq.protocol.shard_map import ShardMap
 

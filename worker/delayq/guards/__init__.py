@@ -32,7 +32,6 @@ __all__ = [
     "SqlOptimistic",
     "SqlPessimistic",
     "SqlUnique",
-    "build",
 ]
 _KINDS = {
     "redis_lock": "RedisLock",
@@ -64,6 +63,10 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool
 
 def _lacking(field: str) -> str:
     return extras.lacking(*extras.SQL) if field.startswith("sql_") else ""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds

@@ -5,23 +5,21 @@ The row is the user's, and the task is done when the user's query no longer find
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy import Connection
+
+from delayq.contract import guard as contract
+from delayq.contract.guard import RowWait
 from delayq.errors import GuardLost, InvalidDocument, Seen
 from delayq.guards.sql import ledger
+from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
+from delayq.guards.sql.pools import Database
 from delayq.guards.sql.settings import Limits
 from delayq.guards.sql.statements import READS, Statement
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from delayq.contract import guard as contract
-    from delayq.contract.guard import RowWait
-    from delayq.guards.sql.engines import SqlHold
-    from delayq.guards.sql.pools import Database
-    from delayq.protocol.envelope import Task
+from delayq.protocol.envelope import Task
 
 FIELD = "spec.guard.sqlPessimistic"
 _LOCKS: dict[RowWait, str] = {

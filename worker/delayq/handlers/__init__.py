@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from delayq.handlers.base import Kinds
     from delayq.handlers.exec import ProcessGroups
 
-__all__ = ["Handler", "HandlerSetupError", "build", "cancelled"]
+__all__ = ["cancelled"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def build(queue: DelayQueue, *, secrets_dir: Path, address: Address | None = None) -> Handler:

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from delayq.errors import EnvelopeError, EnvelopeTooNew
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PLAIN, EXTENDED = 1, 2  # versions
 JSON, HEADERS, CONTENT_TYPE = 1, 2, 4

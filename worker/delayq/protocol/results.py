@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from delayq.protocol.keys import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from delayq.protocol.envelope import Task
     from delayq.protocol.shard_map import ShardMap
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.shard_map import UNSTAMPED
-from delayq.protocol.write_durability import Durability, longest_seconds
+from delayq.protocol.write_durability import durability_of, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
 from delayq.resharding import ANNOUNCE_SECONDS, DesiredShards, Migrator, ReshardingCoordinator, ShardMapSync
 from delayq.scanner.durability_check import DurabilityCheck
@@ -193,7 +193,7 @@ class Scanner:
         self._spec, self._commands, self._address = spec, commands, address
         uid = None if document is None else document.metadata.uid
         self._candidate = Candidate(owner, uid or "")
-        self._durability = Durability.of(spec.durability)
+        self._durability = durability_of(spec.durability)
         # Migration has its own connection: large batches and waits for confirmation must not delay a wake.
         self._connection = AsyncConnection(address)
         self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))

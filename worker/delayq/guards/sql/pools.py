@@ -19,7 +19,7 @@ from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.sql import urls
 from delayq.guards.sql.engines import CONNECT_SECONDS, Engines, Pool, aio_engine, plain_engine
 from delayq.guards.sql.errors import translated
-from delayq.guards.sql.settings import always
+from delayq.guards.sql.settings import Limits, Source, always
 from delayq.guards.sql.transaction import ENDED_EARLY
 
 if TYPE_CHECKING:
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from delayq.guards.sql.engines import SqlHold
-    from delayq.guards.sql.settings import Limits, Source
 
-Database: TypeAlias = "str | Source | Engine | AsyncEngine"
+Database: TypeAlias = str | Source | Engine | AsyncEngine
 T = TypeVar("T")
 PERSIST_SECONDS: Final = 15.0
 """How long to retry the record of a finished run with effects elsewhere: a database restarts faster."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from sqlalchemy import URL
 
 from delayq.contract.files import DATABASE_URL
 from delayq.errors import InvalidDocument
@@ -13,10 +16,7 @@ from delayq.guards.sql import urls
 from delayq.service.mounted import Mounted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-    from sqlalchemy import URL
 
     from delayq.contract import DelayQueue
     from delayq.contract.guard import SqlGuard
@@ -59,7 +59,7 @@ class Limits:
 log = logging.getLogger(__name__)
 
 
-Source: TypeAlias = "Callable[[], URL]"
+Source: TypeAlias = Callable[[], URL]
 """Returns the URL as it is now: it may change while the process runs."""
 
 

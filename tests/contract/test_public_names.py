@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
+import re
 import subprocess
 import sys
+import textwrap
 import typing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import delayq
@@ -30,6 +34,19 @@ EXPORTED: dict[str, Any] = {
     for module in PUBLIC.values()
     for name in module.__all__
 }
+ROOT = Path(__file__).parents[2]
+POLICY = ROOT / "docs" / "reference" / "api-policy.md"
+FOR_CONTRIBUTORS = {ROOT / "docs" / "architecture.md", ROOT / "docs" / "testing.md"}
+PAGES = [
+    page
+    for page in sorted({ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")})
+    if page not in FOR_CONTRIBUTORS and page.parent.name != "decisions"
+]
+PROGRAMS = sorted(ROOT.glob("examples/**/*.py"))
+PYTHON = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+DOTTED = re.compile(r"(?<![\w/.$-])delayq(?:\.[A-Za-z]\w*)+(?![\w/])")
+FILES = {"delayq.rules.yaml", "delayq.service"}
+"""Of Prometheus and of systemd."""
 DUNDERS = {"__init__", "__call__", "__iter__", "__enter__", "__exit__", "__aenter__", "__aexit__"}
 INTERNAL = {"Call", "Commands", "Options", "Settled", "ShardMap"}
 """What `options()` returns and holds, what tools of delayq itself read, and `Run.outcome`, which equals a string."""
@@ -58,6 +75,56 @@ def types_in(annotation: Any) -> Iterator[type]:  # noqa: ANN401 -- any annotati
         yield each
     for each in typing.get_args(annotation):
         yield from types_in(each)
+
+
+def imported(program: str) -> Iterator[str]:
+    """Each name that a program imports of delayq: `delayq.guards.SqlUnique`."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "delayq":
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.split(".")[0] == "delayq")
+
+
+def named(page: Path) -> set[str]:
+    """Each name of delayq's Python that a page imports, or writes out in code."""
+    text = page.read_text()
+    programs = [textwrap.dedent(block) for _, block in PYTHON.findall(text)]
+    code = [*programs, *re.findall(r"`([^`\n]+)`", text)]
+    return {name for each in programs for name in imported(each)} | {
+        name for each in code for name in DOTTED.findall(each) if name not in FILES
+    }
+
+
+def is_public(name: str) -> bool:
+    """Whether it is a public module, or one of its names, perhaps with an attribute: `delayq.Limits.max_bytes`."""
+    heads = [name.rsplit(".", parts)[0] for parts in range(name.count(".") + 1)]
+    return name in PUBLIC or any(head in EXPORTED for head in heads) or name == "delayq.__version__"
+
+
+def test_pages_and_examples_use_public_names_only() -> None:
+    found = {page: named(page) for page in PAGES}
+    found |= {program: set(imported(program.read_text())) for program in PROGRAMS}
+    private = {
+        (str(page.relative_to(ROOT)), name)
+        for page, names in found.items()
+        for name in names
+        if not is_public(name)
+    }
+    assert private == set()
+    assert {"delayq.App", "delayq.guards.SqlUnique", "delayq.handlers.verify"} <= set().union(*found.values())
+
+
+def test_the_api_policy_lists_the_public_names() -> None:
+    listed: dict[str, list[str]] = {}
+    module = ""
+    section = POLICY.read_text().partition("## Names of Python")[2].partition("\n## ")[0]
+    for first, names in re.findall(r"^\| *(?:`([\w.]+)`)? *\|[^|]*\| ([^|]*) \|$", section, re.MULTILINE):
+        module = first or module
+        listed.setdefault(module, []).extend(re.findall(r"`(\w+)`", names))
+    assert {name: sorted(names) for name, names in listed.items()} == {
+        name: module.__all__ for name, module in PUBLIC.items()
+    }
 
 
 @pytest.mark.parametrize("module", PUBLIC.values(), ids=PUBLIC)

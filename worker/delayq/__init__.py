@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.times import Duration
     from delayq.contract import Limits, SpecError
+    from delayq.contract.document import parse_schedule
     from delayq.contract.schedule import DelaySchedule
 
 __all__ = [
@@ -114,6 +115,7 @@ __all__ = [
     "Unavailable",
     "UnsupportedFormat",
     "Verdict",
+    "parse_schedule",
 ]
 _LAZY = {
     "App": "app",
@@ -130,6 +132,7 @@ _LAZY = {
     "Duration": "client.times",
     "Limits": "contract",
     "SpecError": "contract",
+    "parse_schedule": "contract.document",
     "DelaySchedule": "contract.schedule",
 }
 

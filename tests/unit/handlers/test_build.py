@@ -53,7 +53,8 @@ def test_an_http_call_never_takes_longer_than_a_handler_or_the_app_allows() -> N
 
 
 @pytest.mark.parametrize(
-    "module", ["delayq.handlers.python", "delayq.handlers.exec", "delayq.handlers.signature"]
+    "module",
+    ["delayq.handlers.python", "delayq.handlers.exec", "delayq.handlers", "delayq.handlers.signature"],
 )
 def test_only_http_handlers_need_aiohttp(module: str) -> None:
     """Workers of the other kinds start without it, and so do receivers that verify signatures."""

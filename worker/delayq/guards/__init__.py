@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.guards.redis_lock import RedisLock
     from delayq.guards.redlock import Redlock
+    from delayq.guards.sql.settings import SqlLimits
     from delayq.guards.sql_optimistic import SqlOptimistic
     from delayq.guards.sql_pessimistic import SqlPessimistic
     from delayq.guards.sql_unique import SqlUnique
@@ -29,6 +30,7 @@ __all__ = [
     "Hold",
     "RedisLock",
     "Redlock",
+    "SqlLimits",
     "SqlOptimistic",
     "SqlPessimistic",
     "SqlUnique",
@@ -62,7 +64,7 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool
 
 
 def _lacking(field: str) -> str:
-    return extras.lacking(*extras.SQL) if field.startswith("sql_") else ""
+    return extras.lacking(*extras.SQL) if field.startswith("sql") else ""
 
 
 def __dir__() -> list[str]:
@@ -71,7 +73,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
     """Import on first use: see above."""
-    for field, kind in _KINDS.items():
+    for field, kind in {**_KINDS, "sql.settings": "SqlLimits"}.items():
         if kind == name:
             if said := _lacking(field):
                 raise ImportError(f"delayq.guards.{name}: {said}")

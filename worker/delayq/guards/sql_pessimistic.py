@@ -17,7 +17,7 @@ from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
 from delayq.guards.sql.pools import Database
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.settings import SqlLimits
 from delayq.guards.sql.statements import READS, Statement
 from delayq.protocol.envelope import Task
 
@@ -42,10 +42,10 @@ class SqlPessimistic(SqlGuard):
         queue: str | None = None,
         select: str | None = None,
         wait: RowWait = "Wait",
-        limits: Limits | None = None,
+        limits: SqlLimits | None = None,
     ) -> None:
         """`select` returns the rows to lock, or none once the task is done. InvalidDocument if it cannot be used."""
-        super().__init__(database, queue=queue, apart=False, limits=limits or Limits())
+        super().__init__(database, queue=queue, apart=False, limits=limits or SqlLimits())
         self._wait: RowWait = wait
         self._select = None if select is None else Statement(select, field=f"{FIELD}.select", begins=READS)
         self.prepares_row = self._select is None

@@ -20,7 +20,7 @@ from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import away, driver_message, untyped
 from delayq.guards.sql.guarded import SqlGuarded
 from delayq.guards.sql.pools import Database, Pools
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.settings import SqlLimits
 from delayq.guards.sql.steps import Steps
 from delayq.guards.sql.table import install, problems
 from delayq.protocol.envelope import Task
@@ -33,7 +33,7 @@ BATCH = 1000
 class SqlGuard(Steps, Guard[SqlHold]):
     """A guard with rows in a database."""
 
-    def __init__(self, database: Database, *, queue: str | None, apart: bool, limits: Limits) -> None:
+    def __init__(self, database: Database, *, queue: str | None, apart: bool, limits: SqlLimits) -> None:
         """`apart`: the handler does not write through the hold's connection."""
         self.queue, self.limits = queue, limits
         self.set_apart(apart=apart)

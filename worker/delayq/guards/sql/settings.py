@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class SqlLimits:
     """The limits of spec.guard and spec.delivery."""
 
     max_connections: int = 20
@@ -95,14 +95,14 @@ def _usable(content: bytes) -> URL:
     return url
 
 
-def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:
+def limits(queue: DelayQueue, spec: SqlGuard) -> SqlLimits:
     """Read the limits.
 
     A lock wait ends before the handler's timeout, which would charge an attempt. By default, there is one connection
     for each slot, and one for the check.
     """
     seconds = queue.spec.delivery.handler_timeout_seconds
-    return Limits(
+    return SqlLimits(
         max_connections=spec.max_connections or queue.spec.worker.concurrency + 1,
         lock_timeout_ms=min(spec.lock_timeout_milliseconds, seconds * 1000 // 2),
         retention_seconds=spec.retention_seconds,

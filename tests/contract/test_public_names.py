@@ -127,6 +127,11 @@ def test_the_api_policy_lists_the_public_names() -> None:
     }
 
 
+def test_a_page_beside_the_list_explains_each_public_name() -> None:
+    words = {word for page in PAGES if page != POLICY for word in re.findall(r"\w+", page.read_text())}
+    assert {name for name in EXPORTED if name.rpartition(".")[2] not in words} == set()
+
+
 @pytest.mark.parametrize("module", PUBLIC.values(), ids=PUBLIC)
 def test_dir_shows_all_public_names_and_they_are_sorted(module: ModuleType) -> None:
     assert module.__all__ == sorted(module.__all__)
@@ -172,6 +177,13 @@ dir(delayq), dir(delayq.testing)
 print(sorted(name for name in sys.modules if name.split(".")[0] in ("delayq", "redis", "yaml", "asyncio")))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    light = ["errors", "protocol", "protocol.envelope", "protocol.keys", "protocol.results"]
+    light = [
+        "errors",
+        "protocol",
+        "protocol.envelope",
+        "protocol.instants",
+        "protocol.keys",
+        "protocol.results",
+    ]
     expected = ["delayq", *(f"delayq.{name}" for name in (*light, "protocol.write_durability", "testing"))]
     assert done.stdout == f"{expected}\n"

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import InvalidDocument
-from delayq.guards.base import Guard, Guarded, Hold
+from delayq.guards.base import Guard, Hold
 from delayq.service import extras
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Guard",
-    "Guarded",
     "Hold",
     "RedisLock",
     "Redlock",

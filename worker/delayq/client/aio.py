@@ -35,7 +35,11 @@ T = TypeVar("T")
 
 
 class Client(QueueClient):
-    """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
+    """A queue, for asyncio. Any number of coroutines may share one.
+
+    async with Client("redis://localhost:6379/0", queue="orders") as orders:
+        await orders.schedule({"order": 7}, delay="30m", task_id="order-7")
+    """
 
     _open: AsyncConnection | None = None
     _confirming: AsyncConnection  # a connection that waits to be confirmed delays all later calls
@@ -161,11 +165,14 @@ class Client(QueueClient):
 
         `delay_ms` and `due_ms` (Unix ms) are the same in milliseconds, by Redis' clock; the past means now.
 
-        `payload` is any JSON value, or bytes with a `content_type`. `kind` names what the task does, if the queue has
-        several kinds, and `version` that of its payload. With a kind, a `task_id` is stored as KIND:ID. A task does not
-        start later than `deadline` after its due time. With if_exists="debounce", each call replaces a task that
-        waits, and its due time is at most `debounce` after the first call. `tags`, at most 8 of 64 bytes without
-        spaces, are for cancel_many and its like.
+        `payload` is any JSON value, or bytes with a `content_type`; `headers` are strings. Without a `task_id`, the ID
+        is random. `kind` names what the task does, if the queue has several kinds, and `version` that of its payload.
+        With a kind, a `task_id` is stored as KIND:ID. A task does not start later than `deadline` after its due time.
+        `tags`, at most 8 of 64 bytes without spaces, are for cancel_many and its like.
+
+        If the queue has a task with this ID, if_exists="reject" raises TaskExists, "keep" keeps that task, and
+        "replace" stores the new one in its place; while that task is in flight, as its follow-up. With "debounce",
+        each call replaces a task that waits, and its due time is at most `debounce` after the first call.
 
         Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores nothing, or Unavailable, after which the
         task may or may not be stored: call again with the same task_id and if_exists="keep", which stores a second
@@ -223,10 +230,11 @@ class Client(QueueClient):
         progress: Callable[[Bulk], None] | None = None,
         **chosen: Unpack[Filters],
     ) -> Bulk:
-        """Count the tasks that have all that is given; at least one is needed. A dry run of cancel_many.
+        """Count the tasks that have all that is given: `tag`, `kind`, a due time. A dry run of cancel_many.
 
-        Due times are from `due_from_ms` on and before `due_before_ms`. `progress` receives the numbers so far after
-        each round trip. `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
+        Give at least one. Due times are from `due_from_ms` on and before `due_before_ms`. `progress` receives the
+        numbers so far after each round trip. `in_flight` and `dead` are tasks that cancel_many and reschedule_many
+        leave alone.
         """
         return await self._do(self._operations.bulk.count(Selection(**chosen), progress))
 
@@ -271,7 +279,7 @@ class Client(QueueClient):
         """Create a recurring schedule, or change it: then occurrences created ahead are created anew.
 
         `schedule` comes from delayq.parse_schedule(). Raises SpecError, which names the field;
-        ScheduleRefused if somebody else owns a schedule of this name, or the queue is full. `owner` and `notes` are
+        ScheduleRefused if another owner has a schedule of this name, or the queue is full. `owner` and `notes` are
         for programs that keep schedules elsewhere: only the same owner may change it, and the record has the notes.
         `checked`: an earlier call with this schedule raised ScheduleRefused, so its times need not be checked again.
         """
@@ -284,7 +292,7 @@ class Client(QueueClient):
         await self._do(self._recurring.sync(schedules, owner, source))
 
     async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
-        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if somebody else owns it."""
+        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
         return await self._do(self._recurring.delete(name, owner=owner))
 
     async def schedules(self) -> Records:

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from delayq.handlers.signature import InvalidSignatureError, verify
+from delayq.handlers import InvalidSignatureError, verify
 
 SECRET = (Path(__file__).parent / "secrets" / "callback" / "key").read_bytes()
 CANCELLED: set[str] = set()  # a real service keeps this in its database

@@ -1,4 +1,4 @@
-"""docs/reference/client.md: its snippets run, in order, and print what the comments beside them say."""
+"""The snippets of docs/reference/client.md and results.md run, and print what the comments beside them say."""
 
 from __future__ import annotations
 
@@ -60,3 +60,9 @@ def test_every_snippet_does_what_the_page_says(
             continue  # a handler, which a worker runs
         asyncio.run(namespace.pop("main")())
         assert capsys.readouterr().out.splitlines() == promised(block)
+
+
+def test_the_page_of_results_reads_one_task(redis_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    [block] = blocks((ROOT / "docs" / "reference" / "results.md").read_text())
+    exec(block.replace(URL, redis_url), {})  # noqa: S102 -- our own page
+    assert capsys.readouterr().out.splitlines() == promised(block)

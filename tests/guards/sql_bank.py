@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.errors import GuardBusy, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.settings import SqlLimits
 from delayq.protocol.envelope import JSON_TYPE, Task
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
@@ -14,8 +14,8 @@ from sqlalchemy.exc import OperationalError
 if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
 
-PATIENT = Limits(lock_timeout_ms=20_000, max_connections=10)
-HASTY = Limits(lock_timeout_ms=1000, max_connections=10)
+PATIENT = SqlLimits(lock_timeout_ms=20_000, max_connections=10)
+HASTY = SqlLimits(lock_timeout_ms=1000, max_connections=10)
 
 KINDS: dict[str, Any] = {
     "sql-unique": SqlUnique,

@@ -9,7 +9,7 @@ import pytest
 from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards import SqlOptimistic, SqlUnique
 from delayq.guards.sql.engines import SqlBatchHold
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.settings import SqlLimits
 from sqlalchemy import event
 
 from tests.guards.sql_bank import APART, HASTY, PATIENT, prepared, sql, task
@@ -167,7 +167,7 @@ async def test_plain_code_does_the_same(database: Database, kind: str) -> None:
 async def test_an_optimistic_run_apart_keeps_no_transaction_and_the_first_to_end_has_done_it(
     make: Make,
 ) -> None:
-    guard = make(SqlOptimistic, apart=True, limits=Limits(max_connections=1, lock_timeout_ms=1000))
+    guard = make(SqlOptimistic, apart=True, limits=SqlLimits(max_connections=1, lock_timeout_ms=1000))
     holds = [await guard.begin(task(token=token)) for token in range(5)]
     taken: list[int] = []
     pool = guard._pools._aio.pool()

@@ -16,7 +16,7 @@ import pytest
 from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
 from delayq.guards.sql import errors
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.settings import SqlLimits
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -155,7 +155,7 @@ async def test_missing_rights_and_too_many_connections_are_the_databases_trouble
 async def test_a_server_that_restarts_or_does_not_answer_fails_the_runs_in_it_and_none_after(
     own: DatabaseServer, opened: Opened
 ) -> None:
-    limits = Limits(lock_timeout_ms=1000, max_connections=3)
+    limits = SqlLimits(lock_timeout_ms=1000, max_connections=3)
     guard = opened(SqlUnique(async_url(own), limits=limits))
     apart = opened(SqlUnique(async_url(own), apart=True, limits=limits))
     prepared(guard)
@@ -209,7 +209,7 @@ async def _run_twice(guard: SqlGuard) -> None:
 async def test_abandon_and_check_wait_no_longer_for_a_silent_server_than_a_worker_has_time(
     own: DatabaseServer, opened: Opened
 ) -> None:
-    limits = Limits(lock_timeout_ms=600_000, max_connections=5)  # a task may wait for 1,220 s
+    limits = SqlLimits(lock_timeout_ms=600_000, max_connections=5)  # a task may wait for 1,220 s
     guard, apart = (
         opened(SqlUnique(async_url(own), limits=limits)),
         opened(SqlUnique(async_url(own), apart=True, limits=limits)),
@@ -287,7 +287,7 @@ async def test_a_process_that_is_killed_inside_leaves_nothing_and_holds_nothing(
 ) -> None:
     # SQLite lets one transaction in at a time.
     kinds = [*KINDS] if database.kind != "sqlite" else ["sql-pessimistic"]
-    guards: list[SqlGuard] = [make(KINDS[kind], limits=Limits(lock_timeout_ms=60_000)) for kind in kinds]
+    guards: list[SqlGuard] = [make(KINDS[kind], limits=SqlLimits(lock_timeout_ms=60_000)) for kind in kinds]
     argv = [sys.executable, "-c", KILLED, database.async_url, *kinds]
     with subprocess.Popen(  # noqa: ASYNC220 -- it is killed while we wait for it
         argv, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from delayq.guards.sql.engines import SqlHold
     from delayq.guards.sql.guard import SqlGuard
-    from delayq.guards.sql.settings import Limits
+    from delayq.guards.sql.settings import SqlLimits
     from sqlalchemy import TextClause
 
     from tests.guards.conftest import Database, Make, Opened
@@ -59,7 +59,7 @@ def unique(make: Make) -> SqlUnique:
     return make(SqlUnique, queue="orders", limits=PATIENT)
 
 
-def another(guard: SqlGuard, database: Database, limits: Limits = PATIENT) -> SqlGuard:
+def another(guard: SqlGuard, database: Database, limits: SqlLimits = PATIENT) -> SqlGuard:
     """The same guard in another worker."""
     made: SqlGuard = KINDS[guard.name](database.async_url, queue="orders", limits=limits)
     return made

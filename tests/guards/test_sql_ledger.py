@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.guards import SqlUnique
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.settings import SqlLimits
 from delayq.guards.sql.table import ddl
 from sqlalchemy import inspect
 
@@ -16,7 +16,7 @@ from tests.guards.sql_bank import PATIENT, sql, task, transfer
 if TYPE_CHECKING:
     from tests.guards.conftest import Database, Opened
 
-KEPT = Limits(retention_seconds=60, run_seconds=60)
+KEPT = SqlLimits(retention_seconds=60, run_seconds=60)
 
 
 def described(guard: SqlUnique) -> Any:  # noqa: ANN401 -- what SQLAlchemy says of a table

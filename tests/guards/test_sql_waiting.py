@@ -10,7 +10,7 @@ import pytest
 from delayq.errors import GuardBusy, GuardUnavailable, Seen
 from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique
 from delayq.guards.sql import errors
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.settings import SqlLimits
 from sqlalchemy import text
 
 from tests.guards.sql_bank import EFFECT, effects, sql, task, transfer
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from tests.guards.conftest import Database, Make
 
-SHORT = Limits(lock_timeout_ms=1000)
-LONG = Limits(lock_timeout_ms=60_000)
+SHORT = SqlLimits(lock_timeout_ms=1000)
+LONG = SqlLimits(lock_timeout_ms=60_000)
 SERVERS = pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
 SOON = 15.0  # seconds: much less than LONG, much more than it takes
 
@@ -138,7 +138,9 @@ async def test_an_optimistic_run_waits_at_its_end_only_and_not_for_ever(make: Ma
 
 @SERVERS
 async def test_a_pool_is_bounded_and_a_task_that_waits_too_long_for_it_comes_again(make: Make) -> None:
-    select = make(SqlPessimistic, select="SELECT 1", limits=Limits(max_connections=2, lock_timeout_ms=1000))
+    select = make(
+        SqlPessimistic, select="SELECT 1", limits=SqlLimits(max_connections=2, lock_timeout_ms=1000)
+    )
     holds = [await select.begin(task()) for _ in range(2)]
     with pytest.raises(GuardBusy, match="maxConnections"):
         await select.begin(task())
@@ -149,7 +151,7 @@ async def test_a_pool_is_bounded_and_a_task_that_waits_too_long_for_it_comes_aga
 
 
 async def test_a_check_does_not_wait_long_and_does_not_take_waiting_for_an_outage(make: Make) -> None:
-    guard = make(SqlPessimistic, limits=Limits(max_connections=1, lock_timeout_ms=60_000))
+    guard = make(SqlPessimistic, limits=SqlLimits(max_connections=1, lock_timeout_ms=60_000))
     guard.close_sync()
     hold = await guard.begin(task())
     other = make(SqlPessimistic, limits=LONG)  # on SQLite, it has to wait for the database
@@ -163,7 +165,7 @@ async def test_a_worker_that_stands_still_holds_its_row_no_longer_than_a_run_may
     make: Make,
 ) -> None:
     other = make(SqlUnique, limits=LONG)
-    still = make(SqlUnique, limits=Limits(run_seconds=-29))  # so that it is 1 s with the margin
+    still = make(SqlUnique, limits=SqlLimits(run_seconds=-29))  # so that it is 1 s with the margin
     hold = await still.begin(task())
     assert await transfer(other, task(token=2)) == "ran"  # waits until the database has ended the other one
     with pytest.raises(GuardUnavailable):

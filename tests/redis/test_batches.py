@@ -10,8 +10,8 @@ import pytest
 from delayq import Client, NewTask
 from delayq.connection import Address
 from delayq.guards import SqlUnique
-from delayq.handlers import HandlerSetupError
 from delayq.handlers.app import AppHandler
+from delayq.handlers.base import HandlerSetupError
 
 from tests.guards.sql_bank import PATIENT, effects, prepared, task
 from tests.redis import batch_shop as shop

@@ -14,7 +14,8 @@ from aiohttp import web
 from delayq import App, Client, InvalidDueTime, NewTask
 from delayq.connection import Address
 from delayq.contract.document import parse_schedule
-from delayq.handlers import HandlerSetupError, build
+from delayq.handlers import build
+from delayq.handlers.base import HandlerSetupError
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import State as In
 from delayq.worker import unparking
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from delayq.guards import Guard
-    from delayq.handlers import Handler
+    from delayq.handlers.base import Handler
     from delayq.protocol.results import Counts
 
 

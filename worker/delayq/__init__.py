@@ -33,28 +33,57 @@ from delayq.errors import (
     UnsupportedFormat,
 )
 from delayq.protocol.envelope import Task
-from delayq.protocol.results import State, Verdict
+from delayq.protocol.results import (
+    Bulk,
+    Cancelled,
+    Counts,
+    DeadGroup,
+    Failures,
+    Outcome,
+    Rescheduled,
+    Scheduled,
+    ScheduleRecord,
+    State,
+    TaskRow,
+    TaskView,
+    Verdict,
+)
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
-    from delayq.app import App, BatchContext, Context
+    from delayq.app import App, BatchContext, Context, TaskKind
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
+    from delayq.client.dead_letters import Redriven
     from delayq.client.encoding import NewTask
-    from delayq.contract import Limits
+    from delayq.client.enqueue import IfExists
+    from delayq.client.recurring import Backfilled, ScheduleChange
+    from delayq.contract import Limits, SpecError
+    from delayq.contract.document import parse_schedule
+    from delayq.contract.schedule import DelaySchedule
+    from delayq.durations import Duration
 
 __all__ = [
     "App",
+    "Backfilled",
     "BatchContext",
+    "Bulk",
     "Bury",
+    "Cancelled",
     "Client",
     "Context",
+    "Counts",
+    "DeadGroup",
     "DelayQError",
+    "DelaySchedule",
     "DelayTooLong",
     "Durability",
+    "Duration",
+    "Failures",
     "GuardBusy",
     "GuardLost",
     "GuardUnavailable",
+    "IfExists",
     "InvalidDocument",
     "InvalidDueTime",
     "InvalidTask",
@@ -62,30 +91,54 @@ __all__ = [
     "NewTask",
     "NoSuchSchedule",
     "NotConfirmed",
+    "Outcome",
     "PayloadTooLarge",
     "QueueFull",
+    "Redriven",
     "Refused",
+    "Rescheduled",
     "Retry",
+    "ScheduleChange",
+    "ScheduleRecord",
     "ScheduleRefused",
+    "Scheduled",
     "Seen",
+    "SpecError",
     "State",
     "SyncClient",
     "Task",
     "TaskExists",
+    "TaskKind",
+    "TaskRow",
+    "TaskView",
     "TasksRefused",
     "Unavailable",
     "UnsupportedFormat",
     "Verdict",
+    "parse_schedule",
 ]
 _LAZY = {
     "App": "app",
     "BatchContext": "app",
     "Context": "app",
+    "TaskKind": "app",
     "Client": "client.aio",
     "SyncClient": "client.blocking",
+    "Redriven": "client.dead_letters",
     "NewTask": "client.encoding",
+    "IfExists": "client.enqueue",
+    "Backfilled": "client.recurring",
+    "ScheduleChange": "client.recurring",
+    "Duration": "durations",
     "Limits": "contract",
+    "SpecError": "contract",
+    "parse_schedule": "contract.document",
+    "DelaySchedule": "contract.schedule",
 }
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds

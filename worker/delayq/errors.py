@@ -13,6 +13,7 @@ DelayQError
 ├── TasksRefused               some tasks of schedule_many were rejected
 ├── NotConfirmed            stored, but replicas or the disk did not confirm it in time
 ├── InvalidDocument            the DelayQueue document cannot be used
+├── SpecError                  fields of a document are not valid: a ValueError, too (delayq.contract.problems)
 ├── UnsupportedFormat          an older or a newer delayq wrote the keys of a shard; this one changes nothing there
 ├── Unavailable                Redis is unreachable or does not serve
 └── EnvelopeError              a stored task cannot be read
@@ -30,15 +31,43 @@ Retry
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from delayq.durations import milliseconds
+from delayq.durations import Duration, milliseconds
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from delayq.contract.metrics import Outage
-    from delayq.durations import Duration
+Outage = Literal[
+    "refused",
+    "no_route",
+    "timeout",
+    "closed",
+    "dns",
+    "not_redis",
+    "tls_absent",
+    "tls_name",
+    "tls_expired",
+    "tls_untrusted",
+    "tls_client",
+    "tls",
+    "auth",
+    "denied",
+    "protected_mode",
+    "no_database",
+    "max_clients",
+    "rejected",
+    "unsupported_format",
+    "loading",
+    "busy",
+    "out_of_memory",
+    "read_only",
+    "cannot_persist",
+    "no_replicas",
+    "no_master",
+    "cluster_down",
+    "migrating",
+    "other",
+]
+"""Why Redis does not serve, as in the metric delayq_redis_down; docs/reference/redis-errors.md explains each."""
 
 MAX_RETRY_DELAY_MS = 10 * 365 * 86_400_000  # ten years, the upper bound of maxDelaySeconds
 
@@ -55,7 +84,7 @@ class DelayQError(Exception):
     """Base of every error that delayq raises on purpose."""
 
     outage: Outage = "rejected"
-    """Why a process does not get on, as in the metric delayq_redis_down, if Redis caused the error."""
+    """Why Redis does not serve, if Redis caused the error."""
 
     __reduce__ = _reduced
 

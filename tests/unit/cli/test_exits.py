@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from delayq.cli.exits import errors_as_exits
 from delayq.connection.round_trip import translated
+from delayq.contract.problems import Problem, SpecError
 from redis.exceptions import ResponseError
 
 DOCTOR = "delayq doctor orders checks each requirement"
@@ -27,3 +28,11 @@ def test_a_right_that_lacks_names_the_rule_and_who_says_which(
         assert exited.value.code == 1
         said = capsys.readouterr().err.splitlines()
         assert said[1] == f"hint:  delayq acl prints the rights that the user needs; {told}"
+
+
+def test_a_schedule_with_an_invalid_field_exits_as_an_invalid_document(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as exited, errors_as_exits(DOCTOR):
+        raise SpecError((Problem("spec.cron", "expected 5 fields"),))
+    assert (exited.value.code, capsys.readouterr().err) == (3, "spec.cron: expected 5 fields\n")

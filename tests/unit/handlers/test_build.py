@@ -15,7 +15,8 @@ from delayq import App, Context, contract
 from delayq.errors import InvalidDocument
 from delayq.guards.base import Hold
 from delayq.guards.coverage import EVERY_TASK, Coverage, coverage
-from delayq.handlers import HandlerSetupError, build
+from delayq.handlers import build
+from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.exec import ExecHandler
 from delayq.handlers.http import HttpHandler
 from delayq.handlers.routing import RoutingHandler
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from delayq.contract import DelayQueue
     from delayq.guards import Guard
-    from delayq.handlers import Handler
+    from delayq.handlers.base import Handler
     from delayq.protocol.envelope import Task
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +53,8 @@ def test_an_http_call_never_takes_longer_than_a_handler_or_the_app_allows() -> N
 
 
 @pytest.mark.parametrize(
-    "module", ["delayq.handlers.python", "delayq.handlers.exec", "delayq.handlers.signature"]
+    "module",
+    ["delayq.handlers.python", "delayq.handlers.exec", "delayq.handlers", "delayq.handlers.signature"],
 )
 def test_only_http_handlers_need_aiohttp(module: str) -> None:
     """Workers of the other kinds start without it, and so do receivers that verify signatures."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.handlers import HandlerSetupError
+from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.importing import load as load_at
 from delayq.handlers.importing import takes_connection
 from delayq.handlers.python import FIELD, PythonHandler

@@ -6,7 +6,10 @@ Not here: how a worker runs them (handlers/app.py).
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -16,6 +19,7 @@ from typing import (
     Never,
     ParamSpec,
     Protocol,
+    Self,
     TypeAlias,
     TypedDict,
     TypeVar,
@@ -25,30 +29,23 @@ from typing import (
 
 from delayq.app.kind import TaskKind
 from delayq.app.options import check_options
-from delayq.app.policy import policy_of
+from delayq.app.policy import Policy, policy_of
 from delayq.client.aio import Client
 from delayq.client.base import QueueClient
 from delayq.client.blocking import SyncClient
+from delayq.connection import Address
+from delayq.contract import DelayQueue
+from delayq.durations import Duration
 from delayq.protocol.envelope import KIND_NAME, MAX_KIND_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
-
     from delayq.app.kind import BatchContext, BatchContextKind, BatchKind, Context, ContextKind
-    from delayq.app.policy import Policy
-    from delayq.connection import Address
-    from delayq.contract import DelayQueue
-    from delayq.durations import Duration
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 C = TypeVar("C", bound=QueueClient)
-Outcomes: TypeAlias = "Sequence[BaseException | None] | None"
+Outcomes: TypeAlias = Sequence[BaseException | None] | None
 """What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
 B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
 

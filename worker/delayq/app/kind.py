@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, TypeVar
 
+from delayq.app import app as apps
 from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
 from delayq.app.options import Options, check_options
+from delayq.app.policy import Policy
 from delayq.client.encoding import NewTask
+from delayq.client.enqueue import IfExists
 from delayq.client.times import moment, span_ms
+from delayq.durations import Duration
 from delayq.errors import InvalidTask
-from delayq.protocol.envelope import JSON_TYPE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from delayq.app.app import App
-    from delayq.app.policy import Policy
-    from delayq.client.enqueue import IfExists
-    from delayq.durations import Duration
-    from delayq.protocol.envelope import Task
-    from delayq.protocol.results import Cancelled, Rescheduled, Scheduled, TaskView
+from delayq.protocol.envelope import JSON_TYPE, Task
+from delayq.protocol.results import Cancelled, Rescheduled, Scheduled, TaskView
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,7 +60,7 @@ class TaskKind(Generic[P, R]):
     """One kind of task. A call runs the function itself; `schedule` stores a task that runs it later."""
 
     def __init__(
-        self, app: App, function: Callable[..., R], *, name: str, version: int, policy: Policy
+        self, app: apps.App, function: Callable[..., R], *, name: str, version: int, policy: Policy
     ) -> None:
         """Made by App.task; TypeError when the function cannot be a kind."""
         update_wrapper(self, function)  # first: it copies the function's own attributes, too

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from delayq.contract.problems import SpecError
 from delayq.errors import (
     DelayQError,
     InvalidDocument,
@@ -52,7 +53,7 @@ def errors_as_exits(hint: str = "", away: Callable[[], str] = str) -> Iterator[N
     """Print delayq's errors with `hint` to stderr, and exit with their code. `away`: a hint if Redis is unreachable."""
     try:
         yield
-    except InvalidDocument as error:
+    except (InvalidDocument, SpecError) as error:
         click.echo(safe(str(error)), err=True)
         sys.exit(INVALID)
     except Unavailable as error:

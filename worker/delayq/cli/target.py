@@ -25,7 +25,7 @@ from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import DelayQError, InvalidDocument
 from delayq.local import datadir
-from delayq.protocol.write_durability import Durability
+from delayq.protocol.write_durability import durability_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,7 +166,7 @@ class Target:
             shards=self.shards,
             limits=self.limits,
             deadline_ms=None if self.document is None else self.document.spec.delivery.deadline_ms,
-            durability=Durability.of(self.durability),
+            durability=durability_of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
         client.suspension, client.target = self.suspension, self

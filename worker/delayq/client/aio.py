@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self, TypeVar, Unpack
 
-from delayq.client.base import QueueClient, all_stored, selected
+from delayq.client.base import Filters, Groups, QueueClient, Records, Rows, Views, all_stored, selected
 from delayq.client.batching import ScheduleBatches
+from delayq.client.dead_letters import Redriven
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.operations import VIEWS
-from delayq.client.routing import Each, Trip
+from delayq.client.recurring import Backfilled, ScheduleChange
+from delayq.client.routing import Each, Operation, Trip
 from delayq.client.times import Moment, exact_instant, exact_span, moment
 from delayq.connection import AsyncConnection
+from delayq.contract.schedule import DelaySchedule
+from delayq.durations import Duration
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
     WAITING,
@@ -27,22 +33,15 @@ from delayq.protocol.results import (
 )
 from delayq.schedules.record import CLIENT
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from delayq.client.base import Filters, Groups, Records, Rows, Views
-    from delayq.client.dead_letters import Redriven
-    from delayq.client.recurring import Backfilled, ScheduleChange
-    from delayq.client.routing import Operation
-    from delayq.contract.schedule import DelaySchedule
-    from delayq.durations import Duration
-
 T = TypeVar("T")
 
 
 class Client(QueueClient):
-    """A queue, for asyncio. Use as `async with`; any number of coroutines may share one."""
+    """A queue, for asyncio. Any number of coroutines may share one.
+
+    async with Client("redis://localhost:6379/0", queue="orders") as orders:
+        await orders.schedule({"order": 7}, delay="30m", task_id="order-7")
+    """
 
     _open: AsyncConnection | None = None
     _confirming: AsyncConnection  # a connection that waits to be confirmed delays all later calls
@@ -168,11 +167,14 @@ class Client(QueueClient):
 
         `delay_ms` and `due_ms` (Unix ms) are the same in milliseconds, by Redis' clock; the past means now.
 
-        `payload` is any JSON value, or bytes with a `content_type`. `kind` names what the task does, if the queue has
-        several kinds, and `version` that of its payload. With a kind, a `task_id` is stored as KIND:ID. A task does not
-        start later than `deadline` after its due time. With if_exists="debounce", each call replaces a task that
-        waits, and its due time is at most `debounce` after the first call. `tags`, at most 8 of 64 bytes without
-        spaces, are for cancel_many and its like.
+        `payload` is any JSON value, or bytes with a `content_type`; `headers` are strings. Without a `task_id`, the ID
+        is random. `kind` names what the task does, if the queue has several kinds, and `version` that of its payload.
+        With a kind, a `task_id` is stored as KIND:ID. A task does not start later than `deadline` after its due time.
+        `tags`, at most 8 of 64 bytes without spaces, are for cancel_many and its like.
+
+        If the queue has a task with this ID, if_exists="reject" raises TaskExists, "keep" keeps that task, and
+        "replace" stores the new one in its place; while that task is in flight, as its follow-up. With "debounce",
+        each call replaces a task that waits, and its due time is at most `debounce` after the first call.
 
         Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores nothing, or Unavailable, after which the
         task may or may not be stored: call again with the same task_id and if_exists="keep", which stores a second
@@ -230,11 +232,11 @@ class Client(QueueClient):
         progress: Callable[[Bulk], None] | None = None,
         **chosen: Unpack[Filters],
     ) -> Bulk:
-        """Count the tasks that have all that is given; at least one is needed. A dry run of cancel_many.
+        """Count the tasks that have all that is given: `tag`, `kind`, a due time. A dry run of cancel_many.
 
-        Due times are from `due_from` on and before `due_before`, datetimes with their zone; `due_from_ms` and
-        `due_before_ms` are the same in Unix ms. `progress` receives the numbers so far after each round trip.
-        `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
+        Give at least one. Due times are from `due_from` on and before `due_before`, datetimes with their zone;
+        `due_from_ms` and `due_before_ms` are the same in Unix ms. `progress` receives the numbers so far after each
+        round trip. `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
         """
         return await self._do(self._operations.bulk.count(selected(**chosen), progress))
 
@@ -279,8 +281,8 @@ class Client(QueueClient):
     ) -> ScheduleChange:
         """Create a recurring schedule, or change it: then occurrences created ahead are created anew.
 
-        `schedule` comes from delayq.contract.document.parse_schedule(). Raises SpecError, which names the field;
-        ScheduleRefused if somebody else owns a schedule of this name, or the queue is full. `owner` and `notes` are
+        `schedule` comes from delayq.parse_schedule(). Raises SpecError, which names the field;
+        ScheduleRefused if another owner has a schedule of this name, or the queue is full. `owner` and `notes` are
         for programs that keep schedules elsewhere: only the same owner may change it, and the record has the notes.
         `checked`: an earlier call with this schedule raised ScheduleRefused, so its times need not be checked again.
         """
@@ -293,7 +295,7 @@ class Client(QueueClient):
         await self._do(self._recurring.sync(schedules, owner, source))
 
     async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
-        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if somebody else owns it."""
+        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
         return await self._do(self._recurring.delete(name, owner=owner))
 
     async def schedules(self) -> Records:

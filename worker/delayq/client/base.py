@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeAlias, TypedDict
+from datetime import datetime
+from pathlib import Path
+from typing import Self, TypeAlias, TypedDict
 
 from delayq.client.dead_letters import DeadLetters
 from delayq.client.document import read
+from delayq.client.enqueue import Results
 from delayq.client.operations import Operations
 from delayq.client.recurring import RecurringSchedules
 from delayq.client.taken_kinds import TakenKinds
@@ -14,26 +17,18 @@ from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
+from delayq.durations import Duration
 from delayq.errors import InvalidDocument, TasksRefused
 from delayq.protocol.commands import Commands
-from delayq.protocol.results import Selection
-from delayq.protocol.write_durability import Durability, longest_seconds
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from delayq.client.enqueue import Results
-    from delayq.durations import Duration
-    from delayq.protocol.results import DeadGroup, Scheduled, ScheduleRecord, TaskRow, TaskView
-    from delayq.protocol.shard_map import ShardMap
-    from delayq.protocol.write_durability import Kind
+from delayq.protocol.results import DeadGroup, Scheduled, ScheduleRecord, Selection, TaskRow, TaskView
+from delayq.protocol.shard_map import ShardMap
+from delayq.protocol.write_durability import Durability, Kind, durability_of, longest_seconds
 
 # Inside the clients, `list` is a method.
-Rows: TypeAlias = "list[TaskRow]"
-Records: TypeAlias = "list[ScheduleRecord]"
-Groups: TypeAlias = "list[DeadGroup]"
-Views: TypeAlias = "list[TaskView]"
+Rows: TypeAlias = list[TaskRow]
+Records: TypeAlias = list[ScheduleRecord]
+Groups: TypeAlias = list[DeadGroup]
+Views: TypeAlias = list[TaskView]
 
 
 class Filters(TypedDict, total=False):
@@ -130,7 +125,7 @@ class QueueClient:
             key_prefix=spec.redis.key_prefix,
             shards=spec.shards,
             limits=spec.limits,
-            durability=Durability.of(spec.durability),
+            durability=durability_of(spec.durability),
             deadline_ms=spec.delivery.deadline_ms,
         )
         made.take_only(None if unknown_kinds else TakenKinds.of(spec.handler))

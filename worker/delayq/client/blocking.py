@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from datetime import datetime
+from typing import Any, Self, TypeVar, Unpack
 
-from delayq.client.base import QueueClient, all_stored, selected
+from delayq.client.base import Filters, Groups, QueueClient, Records, Rows, Views, all_stored, selected
+from delayq.client.dead_letters import Redriven
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
 from delayq.client.operations import VIEWS
-from delayq.client.routing import Each, Trip
+from delayq.client.recurring import Backfilled, ScheduleChange
+from delayq.client.routing import Each, Operation, Trip
 from delayq.client.times import Moment, exact_instant, exact_span, moment
 from delayq.connection import SyncConnection
+from delayq.connection.ticket import Ticket
+from delayq.contract.schedule import DelaySchedule
+from delayq.durations import Duration
 from delayq.errors import DelayQError
 from delayq.protocol.results import (
     WAITING,
@@ -26,23 +33,15 @@ from delayq.protocol.results import (
 )
 from delayq.schedules.record import CLIENT
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from delayq.client.base import Filters, Groups, Records, Rows, Views
-    from delayq.client.dead_letters import Redriven
-    from delayq.client.recurring import Backfilled, ScheduleChange
-    from delayq.client.routing import Operation
-    from delayq.connection.ticket import Ticket
-    from delayq.contract.schedule import DelaySchedule
-    from delayq.durations import Duration
-
 T = TypeVar("T")
 
 
 class SyncClient(QueueClient):
-    """A queue, for code without an event loop. Use as `with`; any number of threads may share one."""
+    """A queue, for code without an event loop. Any number of threads may share one.
+
+    with SyncClient("redis://localhost:6379/0", queue="orders") as orders:
+        orders.schedule({"order": 7}, delay="30m", task_id="order-7")
+    """
 
     _open: SyncConnection | None = None
 
@@ -53,14 +52,17 @@ class SyncClient(QueueClient):
         return self._open
 
     def open(self, *, max_connections: int | None = None) -> Self:
-        """See Client.open. It keeps at most `max_connections` to each server (20); a call waits for a free one."""
+        """Allow calls until close(). The first call connects. Does nothing if the client is open.
+
+        It keeps at most `max_connections` to each server (20); a call waits for a free one.
+        """
         if self._open is None:
             most = max_connections or self._patient.max_connections
             self._open = SyncConnection(replace(self._patient, max_connections=most))
         return self
 
     def close(self) -> None:
-        """See Client.close."""
+        """Close the connections; calls in progress fail. open() opens the client again."""
         connection, self._open = self._open, None
         if connection is not None:
             connection.close()
@@ -131,7 +133,26 @@ class SyncClient(QueueClient):
         debounce_ms: int | None = None,
         tags: Sequence[str] | None = None,
     ) -> Scheduled:
-        """See Client.schedule."""
+        """Store a task, due after `delay` ("30m" or a timedelta) or at `due` (a datetime with its zone); without, now.
+
+        `delay_ms` and `due_ms` (Unix ms) are the same in milliseconds, by Redis' clock; the past means now.
+
+        `payload` is any JSON value, or bytes with a `content_type`; `headers` are strings. Without a `task_id`, the ID
+        is random. `kind` names what the task does, if the queue has several kinds, and `version` that of its payload.
+        With a kind, a `task_id` is stored as KIND:ID. A task does not start later than `deadline` after its due time.
+        `tags`, at most 8 of 64 bytes without spaces, are for cancel_many and its like.
+
+        If the queue has a task with this ID, if_exists="reject" raises TaskExists, "keep" keeps that task, and
+        "replace" stores the new one in its place; while that task is in flight, as its follow-up. With "debounce",
+        each call replaces a task that waits, and its due time is at most `debounce` after the first call.
+
+        Raises Refused (InvalidTask, TaskExists, QueueFull, …), which stores nothing, or Unavailable, after which the
+        task may or may not be stored: call again with the same task_id and if_exists="keep", which stores a second
+        task only if the first has finished by then. With `durability`, NotConfirmed means that the task is stored, but
+        was not confirmed in time; the same applies.
+
+        Calls of several threads about one ID have no order.
+        """
         task = NewTask(
             *(payload, delay_ms, due_ms, task_id, headers, content_type, kind, version),
             deadline_ms=deadline_ms,
@@ -145,11 +166,18 @@ class SyncClient(QueueClient):
         return self._do(self._operations.schedule(task, if_exists))
 
     def schedule_many(self, tasks: Iterable[NewTask], *, if_exists: IfExists = "reject") -> list[Scheduled]:
-        """See Client.schedule_many."""
+        """Store tasks, 500 per round trip. Raises TasksRefused if some, and only they, were refused.
+
+        With `durability`, NotConfirmed lists the stored tasks that were not confirmed, and the refused ones.
+        """
         return all_stored(self._do(self._operations.schedule_many(tasks, if_exists)))
 
     def cancel(self, task_id: str, *, kind: str | None = None) -> Cancelled:
-        """See Client.cancel."""
+        """Delete a task that is not in flight, or the follow-up of one that is.
+
+        With a `kind`, the stored ID is KIND:ID, as in schedule; `task_id` may be that, too. So do get, reschedule and
+        the calls about dead letters.
+        """
         return self._do(self._operations.cancel(task_id, kind))
 
     def reschedule(
@@ -162,7 +190,7 @@ class SyncClient(QueueClient):
         delay_ms: int | None = None,
         due_ms: int | None = None,
     ) -> Rescheduled:
-        """See Client.reschedule."""
+        """Change the due time of a task that is not running; the time is given as in schedule."""
         when = moment(delay, due, exact=Moment(delay_ms, due_ms), task_id=task_id)
         return self._do(self._operations.reschedule(task_id, *when, kind))
 
@@ -172,7 +200,12 @@ class SyncClient(QueueClient):
         progress: Callable[[Bulk], None] | None = None,
         **chosen: Unpack[Filters],
     ) -> Bulk:
-        """See Client.count_many."""
+        """Count the tasks that have all that is given: `tag`, `kind`, a due time. A dry run of cancel_many.
+
+        Give at least one. Due times are from `due_from` on and before `due_before`, datetimes with their zone;
+        `due_from_ms` and `due_before_ms` are the same in Unix ms. `progress` receives the numbers so far after each
+        round trip. `in_flight` and `dead` are tasks that cancel_many and reschedule_many leave alone.
+        """
         return self._do(self._operations.bulk.count(selected(**chosen), progress))
 
     def cancel_many(
@@ -181,7 +214,11 @@ class SyncClient(QueueClient):
         progress: Callable[[Bulk], None] | None = None,
         **chosen: Unpack[Filters],
     ) -> Bulk:
-        """See Client.cancel_many."""
+        """Cancel the tasks that have all that is given, and follow-ups; parameters as for count_many.
+
+        Covers each task stored before the call, unless it is in flight or dead; later ones may be covered, too. After
+        an error, call again: the numbers do not include what the failed call has cancelled.
+        """
         return self._do(self._operations.bulk.cancel(selected(**chosen), progress))
 
     def reschedule_many(
@@ -194,7 +231,11 @@ class SyncClient(QueueClient):
         progress: Callable[[Bulk], None] | None = None,
         **chosen: Unpack[Filters],
     ) -> Bulk:
-        """See Client.reschedule_many."""
+        """Change due times to `due`, or by `shift` ("-1h": earlier); other parameters as for count_many.
+
+        Covers the same tasks as cancel_many, each once. After an error, a call with `due` may be repeated; one with
+        `shift` would shift tasks again. `due_ms` and `shift_ms` are the same in milliseconds.
+        """
         when = exact_instant(due, due_ms, "due"), exact_span(shift, shift_ms, "shift", signed=True)
         return self._do(self._operations.bulk.reschedule(selected(**chosen), *when, progress))
 
@@ -206,23 +247,29 @@ class SyncClient(QueueClient):
         notes: Mapping[str, object] | None = None,
         checked: bool = False,
     ) -> ScheduleChange:
-        """See Client.apply_schedule."""
+        """Create a recurring schedule, or change it: then occurrences created ahead are created anew.
+
+        `schedule` comes from delayq.parse_schedule(). Raises SpecError, which names the field;
+        ScheduleRefused if another owner has a schedule of this name, or the queue is full. `owner` and `notes` are
+        for programs that keep schedules elsewhere: only the same owner may change it, and the record has the notes.
+        `checked`: an earlier call with this schedule raised ScheduleRefused, so its times need not be checked again.
+        """
         return self._do(self._recurring.apply(schedule, owner=owner, notes=notes, checked=checked))
 
     def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = "") -> None:
-        """See Client.sync_schedules."""
+        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`."""
         self._do(self._recurring.sync(schedules, owner, source))
 
     def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
-        """See Client.delete_schedule."""
+        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
         return self._do(self._recurring.delete(name, owner=owner))
 
     def schedules(self) -> Records:
-        """See Client.schedules."""
+        """Return the recurring schedules by name."""
         return self._do(self._recurring.records())
 
     def run_schedule(self, name: str) -> str:
-        """See Client.run_schedule."""
+        """Create an occurrence that is due now; returns its ID. ScheduleRefused if there is no such schedule."""
         return self._do(self._recurring.run_now(name))
 
     def backfill_schedule(
@@ -235,16 +282,23 @@ class SyncClient(QueueClient):
         before_ms: int | None = None,
         dry_run: bool = False,
     ) -> Backfilled:
-        """See Client.backfill_schedule."""
+        """Create the occurrences with nominal times from `since` until before `before` that do not exist, all due now.
+
+        Both are datetimes with their zone; `since_ms` and `before_ms` are the same in Unix ms.
+        Those that ran and ended are created again, too. At most 10,000; ScheduleRefused for more.
+        """
         times = exact_instant(since, since_ms, "since"), exact_instant(before, before_ms, "before")
         return self._do(self._recurring.backfill(name, *times, dry_run=dry_run))
 
     def get(self, task_id: str, *, kind: str | None = None) -> TaskView | None:
-        """See Client.get."""
+        """Return everything that is stored about a task; None when it is not in the queue."""
         return self._do(self._operations.get(task_id, kind))
 
     def check_durability(self) -> None:
-        """See Client.check_durability."""
+        """Raise DelayQError if Redis cannot confirm writes as `durability` asks, as the first `schedule` would.
+
+        Does nothing without `durability`, or if this client has found before that Redis can.
+        """
         self._do(self._operations.writer.check())
 
     def counts(
@@ -255,18 +309,29 @@ class SyncClient(QueueClient):
         horizons_ms: Sequence[int] = (),
         instants_ms: Sequence[int] = (),
     ) -> Counts:
-        """See Client.counts."""
+        """Count tasks by state, and those that fall due within each horizon ("1h") and by each instant.
+
+        `due_within` and `due_by` of the result have these as their keys. `horizons_ms` are horizons, and `instants_ms`
+        are instants (Unix ms), in milliseconds.
+        """
         return self._do(
             self._operations.counts(horizons_ms, instants_ms, horizons=horizons, instants=instants)
         )
 
     def list(self, state: State, *, offset: int = 0, limit: int = 100, **chosen: Unpack[Filters]) -> Rows:
-        """See Client.list."""
+        """Return a page of the tasks in a state, by due time (lease expiry, time of death).
+
+        With filters, as of count_many, only the tasks that have all that is given; tasks in flight have none.
+        """
         rows = self._operations.page(State(state), offset=offset, limit=limit, chosen=selected(**chosen))
         return self._do(rows)
 
     def tasks(self, **chosen: Unpack[Filters]) -> Iterator[TaskView]:
-        """See Client.tasks."""
+        """Iterate over the tasks that wait, with their payloads, by due time; with filters as of count_many.
+
+        Yields the tasks that waited at the call and still do: those that are scheduled, due, retrying, suspect or
+        parked. Memory for the IDs is needed at once, and tasks are read as they are used, 20 a round trip.
+        """
         ids = self._do(self._operations.waiting(selected(**chosen)))
         for at in range(0, len(ids), VIEWS):
             for view in self._do(self._operations.views(ids[at : at + VIEWS])):
@@ -276,15 +341,15 @@ class SyncClient(QueueClient):
     def dlq_list(
         self, ids: Sequence[str] | None = None, *, tag: str | None = None, kind: str | None = None
     ) -> Rows:
-        """See Client.dlq_list."""
+        """Return dead letters: all, or those with these ids, this tag and this kind ("": none)."""
         return self._do(self._dead_letters.rows(ids, tag, kind))
 
     def dlq_groups(self) -> Groups:
-        """See Client.dlq_groups."""
+        """Return dead letters grouped by kind and error, the largest group first."""
         return self._do(self._dead_letters.groups())
 
     def dlq_get(self, ids: Sequence[str], *, kind: str | None = None) -> Views:
-        """See Client.dlq_get."""
+        """Return dead letters with payload and last error."""
         return self._do(self._dead_letters.views(ids, kind))
 
     def dlq_redrive(
@@ -295,7 +360,7 @@ class SyncClient(QueueClient):
         rate_per_second: float | None = None,
         dry_run: bool = False,
     ) -> Redriven:
-        """See Client.dlq_redrive."""
+        """Schedule dead letters again, with all their attempts, spread over time by `rate_per_second`."""
         return self._do(self._dead_letters.redrive(ids, rate_per_second, kind, dry_run=dry_run))
 
     def dlq_purge(
@@ -306,6 +371,6 @@ class SyncClient(QueueClient):
         before: datetime | None = None,
         before_ms: int | None = None,
     ) -> int:
-        """See Client.dlq_purge."""
+        """Delete dead letters; returns their number. Those that died at `before` or later stay."""
         died = exact_instant(before, before_ms, "before")
         return self._do(self._dead_letters.purge(ids, died, kind))

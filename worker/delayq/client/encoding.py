@@ -9,20 +9,20 @@ import os
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from delayq.client.times import Moment, exact_span, moment
+from delayq.durations import Duration
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
 from delayq.protocol.keys import is_occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
 
     from delayq.client.taken_kinds import TakenKinds
     from delayq.contract import Limits
-    from delayq.durations import Duration
     from delayq.protocol.shard_map import ShardMap
 
 CHUNK = 500  # tasks per round trip of schedule_many: 2 ms of Redis' time

@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from delayq.contract.metrics import Outage
+    from delayq.errors import Outage
 
 DENIED: Final = re.compile(r"NOPERM|can't run this command|no permissions", re.IGNORECASE)
 """Redis' errors for a missing right, of a call or, worded differently by each version, of a script."""

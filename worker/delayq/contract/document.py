@@ -5,15 +5,12 @@ Not here: reading files, YAML, or any other I/O.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from delayq.contract.problems import Place, Problem, SpecError
 from delayq.contract.queue import GROUP, VERSION, DelayQueue
 from delayq.contract.record import Section, write_record
 from delayq.contract.schedule import KIND, DelaySchedule
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def parse(document: Mapping[str, object]) -> DelayQueue:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from delayq.errors import Outage
+
 MetricKind = Literal["counter", "gauge", "histogram"]
 DurabilityRisk = Literal[
     "append_only_off",
@@ -21,37 +23,6 @@ DurabilityRisk = Literal[
     "rewrite_failing",
     "fsync_unknown",
     "unknown",
-]
-Outage = Literal[
-    "refused",
-    "no_route",
-    "timeout",
-    "closed",
-    "dns",
-    "not_redis",
-    "tls_absent",
-    "tls_name",
-    "tls_expired",
-    "tls_untrusted",
-    "tls_client",
-    "tls",
-    "auth",
-    "denied",
-    "protected_mode",
-    "no_database",
-    "max_clients",
-    "rejected",
-    "unsupported_format",
-    "loading",
-    "busy",
-    "out_of_memory",
-    "read_only",
-    "cannot_persist",
-    "no_replicas",
-    "no_master",
-    "cluster_down",
-    "migrating",
-    "other",
 ]
 
 LATENESS_BUCKETS: Final = (

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+from delayq.errors import DelayQError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,17 +53,13 @@ class Problem:
         return f"{self.path}: {self.message}"
 
 
-class SpecError(ValueError):
-    """The document has problems; all of them are listed, in the order of its fields."""
+class SpecError(DelayQError, ValueError):
+    """Fields of a document are not valid; all of them are listed, in the order of the document."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         """The message has one line for each problem."""
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """See delayq.errors: rebuilt without the constructor."""
-        return ValueError.__new__, (type(self), *self.args), self.__dict__
 
 
 @dataclass(frozen=True, slots=True)

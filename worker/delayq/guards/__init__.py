@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from delayq.errors import InvalidDocument
-from delayq.guards.base import Guard, Guarded, Hold
+from delayq.guards.base import Guard, Hold
 from delayq.service import extras
 
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.guards.redis_lock import RedisLock
     from delayq.guards.redlock import Redlock
+    from delayq.guards.sql.settings import SqlLimits
     from delayq.guards.sql_optimistic import SqlOptimistic
     from delayq.guards.sql_pessimistic import SqlPessimistic
     from delayq.guards.sql_unique import SqlUnique
 
 __all__ = [
     "Guard",
-    "Guarded",
     "Hold",
     "RedisLock",
     "Redlock",
+    "SqlLimits",
     "SqlOptimistic",
     "SqlPessimistic",
     "SqlUnique",
-    "build",
 ]
 _KINDS = {
     "redis_lock": "RedisLock",
@@ -63,12 +63,16 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool
 
 
 def _lacking(field: str) -> str:
-    return extras.lacking(*extras.SQL) if field.startswith("sql_") else ""
+    return extras.lacking(*extras.SQL) if field.startswith("sql") else ""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
     """Import on first use: see above."""
-    for field, kind in _KINDS.items():
+    for field, kind in {**_KINDS, "sql.settings": "SqlLimits"}.items():
         if kind == name:
             if said := _lacking(field):
                 raise ImportError(f"delayq.guards.{name}: {said}")

@@ -7,16 +7,13 @@ finishes, and one that raises abandons.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from delayq.errors import GuardLost
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from types import TracebackType
-
-    from delayq.protocol.envelope import Task
+from delayq.protocol.envelope import Task
 
 
 @dataclass(eq=False)

@@ -23,15 +23,13 @@ import secrets
 import time
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delayq.errors import DelayQError, GuardUnavailable
 from delayq.guards.background import Background
 from delayq.guards.base import Guard, Hold
+from delayq.protocol.envelope import Task
 from delayq.service import logs
-
-if TYPE_CHECKING:
-    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 

@@ -14,20 +14,15 @@ from __future__ import annotations
 import random
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from delayq.connection import Address, AsyncConnection
+from delayq.contract import DelayQueue
 from delayq.errors import DelayQError, GuardBusy, Unavailable
-from delayq.guards.locking import RENEWALS, LockGuard, busy_ms, unavailable
-from delayq.protocol.commands import Commands
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delayq.contract import DelayQueue
-    from delayq.guards.locking import LockHold
-    from delayq.protocol.commands import Call
-    from delayq.protocol.envelope import Task
+from delayq.guards.locking import RENEWALS, LockGuard, LockHold, busy_ms, unavailable
+from delayq.protocol.commands import Call, Commands
+from delayq.protocol.envelope import Task
 
 AWAY_MS: Final = 1000
 """Delay of a task whose Cluster node is unavailable."""

@@ -20,23 +20,18 @@ import asyncio
 import logging
 import random
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from delayq.connection import Address, AsyncConnection
+from delayq.contract import DelayQueue
 from delayq.errors import DelayQError, GuardBusy, GuardUnavailable, InvalidDocument
-from delayq.guards.locking import LockGuard
+from delayq.guards.locking import LockGuard, LockHold
 from delayq.guards.quorum import Poll, majority
-from delayq.protocol.commands import Commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from delayq.contract import DelayQueue
-    from delayq.guards.locking import LockHold
-    from delayq.protocol.commands import Call
-    from delayq.protocol.envelope import Task
+from delayq.protocol.commands import Call, Commands
+from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

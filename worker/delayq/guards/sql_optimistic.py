@@ -6,22 +6,20 @@ the user's, whose statements compare a version or a status, or one of the ledger
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy import Connection
+
+from delayq.contract import guard as contract
 from delayq.errors import InvalidDocument, Seen
 from delayq.guards.sql import ledger
+from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import away
 from delayq.guards.sql.guard import SqlGuard
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.pools import Database
+from delayq.guards.sql.settings import SqlLimits
 from delayq.guards.sql.statements import READS, WRITES, Statement
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from delayq.contract import guard as contract
-    from delayq.guards.sql.engines import SqlHold
-    from delayq.guards.sql.pools import Database
-    from delayq.protocol.envelope import Task
+from delayq.protocol.envelope import Task
 
 FIELD = "spec.guard.sqlOptimistic"
 _BEFORE = "delayq_before"
@@ -44,10 +42,10 @@ class SqlOptimistic(SqlGuard):
         select: str | None = None,
         update: str | None = None,
         apart: bool = False,
-        limits: Limits | None = None,
+        limits: SqlLimits | None = None,
     ) -> None:
         """The columns of `select` are parameters of `update`. InvalidDocument when they cannot be used."""
-        super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
+        super().__init__(database, queue=queue, apart=apart, limits=limits or SqlLimits())
         if select is not None and update is None:
             raise InvalidDocument(f"{FIELD}: select needs update")
         self._select = None if select is None else Statement(select, field=f"{FIELD}.select", begins=READS)

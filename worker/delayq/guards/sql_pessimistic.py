@@ -5,23 +5,21 @@ The row is the user's, and the task is done when the user's query no longer find
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy import Connection
+
+from delayq.contract import guard as contract
+from delayq.contract.guard import RowWait
 from delayq.errors import GuardLost, InvalidDocument, Seen
 from delayq.guards.sql import ledger
+from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.pools import Database
+from delayq.guards.sql.settings import SqlLimits
 from delayq.guards.sql.statements import READS, Statement
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from delayq.contract import guard as contract
-    from delayq.contract.guard import RowWait
-    from delayq.guards.sql.engines import SqlHold
-    from delayq.guards.sql.pools import Database
-    from delayq.protocol.envelope import Task
+from delayq.protocol.envelope import Task
 
 FIELD = "spec.guard.sqlPessimistic"
 _LOCKS: dict[RowWait, str] = {
@@ -44,10 +42,10 @@ class SqlPessimistic(SqlGuard):
         queue: str | None = None,
         select: str | None = None,
         wait: RowWait = "Wait",
-        limits: Limits | None = None,
+        limits: SqlLimits | None = None,
     ) -> None:
         """`select` returns the rows to lock, or none once the task is done. InvalidDocument if it cannot be used."""
-        super().__init__(database, queue=queue, apart=False, limits=limits or Limits())
+        super().__init__(database, queue=queue, apart=False, limits=limits or SqlLimits())
         self._wait: RowWait = wait
         self._select = None if select is None else Statement(select, field=f"{FIELD}.select", begins=READS)
         self.prepares_row = self._select is None

@@ -7,27 +7,24 @@ writes elsewhere runs between two transactions: one records that it began, the o
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy import Connection
+
+from delayq.contract import guard as contract
+from delayq.contract.guard import OnIncompleteRun
 from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards.sql import ledger
+from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import busy
 from delayq.guards.sql.guard import SqlGuard
-from delayq.guards.sql.settings import Limits
+from delayq.guards.sql.pools import Database
+from delayq.guards.sql.settings import SqlLimits
 from delayq.guards.sql.table import DONE, RUNNING
+from delayq.protocol.envelope import Task
 from delayq.service import logs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import Connection
-
-    from delayq.contract import guard as contract
-    from delayq.contract.guard import OnIncompleteRun
-    from delayq.guards.sql.engines import SqlHold
-    from delayq.guards.sql.pools import Database
-    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +41,13 @@ class SqlUnique(SqlGuard):
         queue: str | None = None,
         on_incomplete_run: OnIncompleteRun = "Run",
         apart: bool = False,
-        limits: Limits | None = None,
+        limits: SqlLimits | None = None,
     ) -> None:
         """`database` is a URL or an engine. `queue` bounds what prune() deletes.
 
         `on_incomplete_run` applies to rows that an earlier run with `apart` has left.
         """
-        super().__init__(database, queue=queue, apart=apart, limits=limits or Limits())
+        super().__init__(database, queue=queue, apart=apart, limits=limits or SqlLimits())
         self._on_incomplete_run = on_incomplete_run
         self.keeps_interrupted = on_incomplete_run == "Bury"
 

@@ -5,7 +5,7 @@ Each kind is imported only when a document asks for it: a worker that calls Pyth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delayq.handlers.base import Handler, HandlerSetupError
 from delayq.handlers.threads import cancelled
@@ -18,8 +18,22 @@ if TYPE_CHECKING:
     from delayq.contract import Handler as HandlerSpec
     from delayq.handlers.base import Kinds
     from delayq.handlers.exec import ProcessGroups
+    from delayq.handlers.signature import InvalidSignatureError, verify
 
-__all__ = ["Handler", "HandlerSetupError", "build", "cancelled"]
+__all__ = ["InvalidSignatureError", "cancelled", "verify"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+    """Import on first use: a worker without HTTP needs no HMAC."""
+    if name in __all__:
+        from delayq.handlers import signature  # noqa: PLC0415
+
+        return getattr(signature, name)
+    raise AttributeError(f"module 'delayq.handlers' has no attribute {name!r}")
 
 
 def build(queue: DelayQueue, *, secrets_dir: Path, address: Address | None = None) -> Handler:

@@ -15,10 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 HEADER = "Delayq-Signature"
 TOLERANCE_SECONDS = 300

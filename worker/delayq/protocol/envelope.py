@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from delayq.errors import EnvelopeError, EnvelopeTooNew
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from delayq.protocol.instants import instant
 
 PLAIN, EXTENDED = 1, 2  # versions
 JSON, HEADERS, CONTENT_TYPE = 1, 2, 4
@@ -55,7 +55,10 @@ def headers_json(headers: Mapping[str, str]) -> bytes:
 
 @dataclass(eq=False)
 class Task:
-    """The handler's argument. It is not frozen, because that would slow every task."""
+    """The handler's argument. Names that end in `_ms` are in milliseconds; without it, they are datetimes in UTC.
+
+    It is not frozen, because that would slow every task.
+    """
 
     id: str
     queue: str
@@ -83,10 +86,35 @@ class Task:
         """The last ms, by Redis' clock, in which the task may be claimed; None without a deadline."""
         return None if self.deadline_ms is None else self.scheduled_ms + self.deadline_ms
 
+    @property
+    def due(self) -> datetime:
+        """When this run was due, by Redis' clock."""
+        return instant(self.due_ms)
+
+    @property
+    def scheduled(self) -> datetime:
+        """The due time the task was scheduled for; differs from `due` on a retry."""
+        return instant(self.scheduled_ms)
+
+    @property
+    def expires(self) -> datetime | None:
+        """The last instant in which the task may be claimed; None without a deadline."""
+        return instant(self.expires_ms)
+
+    @property
+    def nominal(self) -> datetime | None:
+        """The nominal time of an occurrence of a schedule; None for other tasks."""
+        return instant(self.nominal_ms)
+
     @cached_property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
         """The payload as it was scheduled: a JSON value, or bytes for any other content type."""
-        return json.loads(self.body) if self.content_type == JSON_TYPE else self.body
+        return decoded(self.body, self.content_type)
+
+
+def decoded(body: bytes, content_type: str) -> Any:  # noqa: ANN401 -- any JSON value
+    """Return a payload as a JSON value, or as bytes for any other content type. ValueError if it is not JSON."""
+    return json.loads(body) if content_type == JSON_TYPE else body
 
 
 class Occurrence(NamedTuple):

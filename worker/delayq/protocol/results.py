@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from delayq.protocol.envelope import decoded
+from delayq.protocol.instants import instant
 from delayq.protocol.keys import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from delayq.protocol.envelope import Task
     from delayq.protocol.shard_map import ShardMap
 
@@ -47,6 +49,10 @@ STATE_OF: Final[Mapping[str, State]] = {
     "done": State.DONE,
 }
 """The state's name in get.lua's reply → the state."""
+
+
+HAS_DUE: Final = WAITING - {State.SUSPECT}
+"""The states in which a task has a due time."""
 
 
 class Outcome(StrEnum):
@@ -117,6 +123,11 @@ class Scheduled(NamedTuple):
     due_ms: int
     outcome: Outcome = Outcome.CREATED
 
+    @property
+    def due(self) -> datetime:
+        """`due_ms` as a datetime in UTC."""
+        return instant(self.due_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class ShardMapState:
@@ -176,6 +187,11 @@ class Rescheduled:
     outcome: str  # rescheduled, or why not: changed, too_far, in_flight, dead, not_found
     due_ms: int
 
+    @property
+    def due(self) -> datetime | None:
+        """`due_ms` as a datetime in UTC; None unless the due time was changed."""
+        return instant(self.due_ms) if self.outcome == "rescheduled" else None
+
 
 class Selection(NamedTuple):
     """Which tasks a bulk operation is about: those that have all that is given."""
@@ -217,7 +233,10 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """Everything that is stored about one task. Of a task that is done, no content is stored."""
+    """Everything that is stored about one task. Of a task that is done, no content is stored.
+
+    Names that end in `_ms` are in milliseconds, by Redis' clock; those without are datetimes in UTC.
+    """
 
     id: str
     state: State
@@ -237,14 +256,57 @@ class TaskView:
     late_ms: int | None = None  # of a task that is done: how long after its due time the last run began
 
     @property
+    def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
+        """What was scheduled, as Task.payload: a JSON value, or bytes; None of a task that is done.
+
+        ValueError if another program stored text that is not JSON; `body` has its bytes.
+        """
+        return None if self.state is State.DONE else decoded(self.body, self.content_type)
+
+    @property
+    def at(self) -> datetime:
+        """`at_ms` as a datetime: its meaning depends on the state."""
+        return instant(self.at_ms)
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the next run is due; None while the task does not wait: suspect, in flight, dead or done."""
+        return self.at_ms if self.state in HAS_DUE else None
+
+    @property
+    def due(self) -> datetime | None:
+        """When the next run is due; None while the task does not wait."""
+        return instant(self.due_ms)
+
+    @property
+    def scheduled(self) -> datetime:
+        """The due time the task was scheduled for; for a task that is done, the due time of its last run."""
+        return instant(self.scheduled_ms)
+
+    @property
+    def follow_up_due(self) -> datetime | None:
+        """The due time of its follow-up; None without one."""
+        return instant(self.follow_up_due_ms)
+
+    @property
     def finished_ms(self) -> int | None:
         """When the task was done, by Redis' clock; None while it is not."""
         return self.at_ms if self.state is State.DONE else None
 
     @property
+    def finished(self) -> datetime | None:
+        """When the task was done; None while it is not."""
+        return instant(self.finished_ms)
+
+    @property
     def expires_ms(self) -> int | None:
         """The last ms, by Redis' clock, in which the task may be claimed; None without a deadline."""
         return None if self.deadline_ms is None else self.scheduled_ms + self.deadline_ms
+
+    @property
+    def expires(self) -> datetime | None:
+        """The last instant in which the task may be claimed; None without a deadline."""
+        return instant(self.expires_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +327,11 @@ class TaskRow:
     failed: Failures
     kind: str = ""  # "" for a task without a kind
     kind_version: int = 0
+
+    @property
+    def at(self) -> datetime:
+        """`at_ms` as a datetime in UTC."""
+        return instant(self.at_ms)
 
 
 class LostTask(NamedTuple):
@@ -304,6 +371,21 @@ class Counts:
     format: int = FORMAT  # of the keys; of several shards, the first other one
     suspect: int = 0  # of those due: suspects
     parked: int = 0  # in no other number: no worker knew their kind or version
+
+    @property
+    def now(self) -> datetime:
+        """`now_ms`, Redis' time, as a datetime in UTC."""
+        return instant(self.now_ms)
+
+    @property
+    def oldest_due(self) -> datetime | None:
+        """The earliest due time, in the past or not; None without a waiting task."""
+        return instant(self.oldest_due_ms)
+
+    @property
+    def next_due(self) -> datetime | None:
+        """The first due time after now; None without one."""
+        return instant(self.next_due_ms)
 
     @property
     def waiting(self) -> int:
@@ -522,3 +604,8 @@ class DeadGroup:
     last_ms: int
     ids: tuple[str, ...]
     kind: str = ""
+
+    @property
+    def last(self) -> datetime:
+        """When the latest one died, in UTC."""
+        return instant(self.last_ms)

@@ -79,13 +79,6 @@ class Durability:
         expected = 'expected a Durability, "Replicated", "Fsynced" or None'
         raise TypeError(f"durability: {expected}, got {type(value).__name__}")
 
-    @classmethod
-    def of(cls, section: DurabilitySpec) -> Durability | None:
-        """Return the durability of a document."""
-        if section.confirm == "None":
-            return None
-        return cls(section.confirm, section.replicas, section.timeout_milliseconds)
-
     @property
     def wanted(self) -> int:
         """The number of confirmations needed: replicas, or the one disk."""
@@ -116,6 +109,13 @@ class Durability:
     def early(self, replies: object) -> bool:
         """Whether the replies to twice() confirm both times; a single confirmation proves nothing."""
         return isinstance(replies, list) and all(map(_count, replies[1::2]))
+
+
+def durability_of(section: DurabilitySpec) -> Durability | None:
+    """Return the durability of a document."""
+    if section.confirm == "None":
+        return None
+    return Durability(section.confirm, section.replicas, section.timeout_milliseconds)
 
 
 def longest_seconds(asked: Durability | None) -> float:

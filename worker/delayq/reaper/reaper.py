@@ -18,7 +18,7 @@ from delayq.protocol.alarm import Alarm
 from delayq.protocol.commands import BATCH
 from delayq.protocol.results import LostTask, State
 from delayq.protocol.shard_map import ShardMapOutdated
-from delayq.protocol.write_durability import Durability, longest_seconds
+from delayq.protocol.write_durability import durability_of, longest_seconds
 from delayq.reaper.guard_retention import SWEEP_SECONDS, GuardRetention, Ledger
 from delayq.reaper.size_audit import SizeAudit
 from delayq.recovery.reclaim import LIMIT, Grace, clamp_leases, reclaim
@@ -282,7 +282,7 @@ class Reaper:
         if recovery is not None:
             self.counters.lacks = recovery.lacks
         self._spec, self._commands = spec, commands
-        self._durability = Durability.of(spec.durability)
+        self._durability = durability_of(spec.durability)
         self._connection = AsyncConnection(address)
         self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))
         self.reconcile = Reconcile(commands, self._connection)

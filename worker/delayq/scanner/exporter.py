@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, Outage
 from delayq.scanner import durability
 from delayq.service import metrics
 from delayq.service.shard_groups import groups
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.contract import Spec
     from delayq.contract.durability import DurabilitySpec
-    from delayq.contract.metrics import DurabilityRisk, Outage
+    from delayq.contract.metrics import DurabilityRisk
     from delayq.protocol.commands import Commands
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.keys import Keys

@@ -10,7 +10,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.errors import DelayQError, Unavailable, UnsupportedFormat
+from delayq.errors import DelayQError, Outage, Unavailable, UnsupportedFormat
 from delayq.protocol.alarm import Alarm
 from delayq.recovery.reclaim import clamp_leases
 from delayq.service.per_shard import PerShard
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from delayq.connection import AsyncConnection
     from delayq.contract import Spec
-    from delayq.contract.metrics import Outage
     from delayq.protocol.results import Leadership
     from delayq.recovery.recovery import Recovery
     from delayq.scanner.scanner import ShardScanner

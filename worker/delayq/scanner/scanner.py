@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from delayq.connection import AsyncConnection, BlockingReads
 from delayq.protocol.alarm import Alarm
 from delayq.protocol.shard_map import UNSTAMPED
-from delayq.protocol.write_durability import Durability, longest_seconds
+from delayq.protocol.write_durability import durability_of, longest_seconds
 from delayq.recovery.reclaim import Grace, reclaim
 from delayq.resharding import ANNOUNCE_SECONDS, DesiredShards, Migrator, ReshardingCoordinator, ShardMapSync
 from delayq.scanner.durability_check import DurabilityCheck
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import DelayQueue, Spec
-    from delayq.contract.metrics import Outage
+    from delayq.errors import Outage
     from delayq.protocol.commands import Commands
     from delayq.protocol.results import Wait
     from delayq.recovery.recovery import Recovery
@@ -193,7 +193,7 @@ class Scanner:
         self._spec, self._commands, self._address = spec, commands, address
         uid = None if document is None else document.metadata.uid
         self._candidate = Candidate(owner, uid or "")
-        self._durability = Durability.of(spec.durability)
+        self._durability = durability_of(spec.durability)
         # Migration has its own connection: large batches and waits for confirmation must not delay a wake.
         self._connection = AsyncConnection(address)
         self._moving = AsyncConnection(address.patient(longest_seconds(self._durability)))

@@ -8,11 +8,10 @@ import random
 import time
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import DelayQError, Outage, Unavailable
 from delayq.service.resources import is_lack
 
 if TYPE_CHECKING:
-    from delayq.contract.metrics import Outage
     from delayq.protocol.alarm import Alarm
     from delayq.service.counters import ProcessCounters
     from delayq.service.shard_groups import ShardGroup

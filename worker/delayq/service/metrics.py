@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from delayq.contract.files import Reference
-    from delayq.contract.metrics import DurabilityRisk, Metric, Outage
+    from delayq.contract.metrics import DurabilityRisk, Metric
+    from delayq.errors import Outage
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.protocol.results import Counts, ParkedKind
     from delayq.protocol.shard_map import ShardMap

@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import DelayQError, Outage, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from delayq.contract.metrics import Outage
 
 log = logging.getLogger(__name__)
 

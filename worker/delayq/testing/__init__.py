@@ -16,6 +16,10 @@ __all__ = ["Queue", "Run", "ScheduledTask", "Server"]
 _MODULES: Final = {"Queue": "queue", "Run": "queue", "ScheduledTask": "queue", "Server": "server"}
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
     """Import on first use: pytest loads the plugin in this package at each start, and most runs need no queue."""
     if name in _MODULES:

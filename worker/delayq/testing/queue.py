@@ -6,25 +6,29 @@ import asyncio
 import json
 import time
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
-from delayq.app import App
+from delayq.app import App, TaskKind
 from delayq.app.arguments import InvalidArguments
 from delayq.client.blocking import SyncClient
 from delayq.client.document import read, read_schedules
 from delayq.client.encoding import stored_id
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.contract import DelayQueue, parse
+from delayq.contract.schedule import DelaySchedule
 from delayq.handlers.app import AppHandler
+from delayq.handlers.base import Batch, HandlerCall
 from delayq.protocol.commands import BATCH, Call, Commands
-from delayq.protocol.envelope import JSON_TYPE, Occurrence
+from delayq.protocol.envelope import JSON_TYPE, Occurrence, Task
 from delayq.protocol.quota import room
-from delayq.protocol.results import Settled, State
+from delayq.protocol.results import Lease, ScheduleRecord, Settled, State, TaskView
 from delayq.protocol.scripts import script
 from delayq.scaling.sentences import counted
 from delayq.schedules.plan import planned_at_once
@@ -34,16 +38,6 @@ from delayq.worker.batches import Call as BatchCall
 from delayq.worker.executor import Executor
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import Running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
-
-    from delayq.app import TaskKind
-    from delayq.contract.schedule import DelaySchedule
-    from delayq.handlers.base import Batch, HandlerCall
-    from delayq.protocol.envelope import Task
-    from delayq.protocol.results import Lease, ScheduleRecord, TaskView
 
 LEASE_MS = 60_000
 MOST_RUNS = 10_000

@@ -8,16 +8,14 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from delayq.connection import Address, SyncConnection
 from delayq.errors import Unavailable
 from delayq.local.binary import find
 from delayq.local.process import tied
 from delayq.protocol.commands import Commands
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 START_SECONDS = 20.0
 

@@ -24,7 +24,8 @@ from tests.unit.operator.views import view
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from delayq.contract.metrics import DurabilityRisk, Outage
+    from delayq.contract.metrics import DurabilityRisk
+    from delayq.errors import Outage
     from delayq_operator.base.objects import Sample
 
 NONE = DueHistogram({}, asked=True)

@@ -10,7 +10,7 @@ from delayq.cli.formats import tasks
 from delayq.client.blocking import SyncClient
 from delayq.contract.durability import DurabilitySpec
 from delayq.errors import DelayQError, Unavailable
-from delayq.protocol.write_durability import Durability
+from delayq.protocol.write_durability import durability_of
 from delayq.scanner import durability
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def fsynced(target: Target) -> Finding:
             queue=target.queue,
             key_prefix=target.key_prefix,
             shards=target.shards,
-            durability=Durability.of(asked),
+            durability=durability_of(asked),
         ) as client:
             client.check_durability()
     except Unavailable:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL, RootTransaction
 
-    from delayq.guards.sql.settings import Limits
+    from delayq.guards.sql.settings import SqlLimits
     from delayq.protocol.envelope import Task
 
 E = TypeVar("E", Engine, AsyncEngine)
@@ -92,13 +92,13 @@ class Engines(Generic[E]):
             self._current = None
 
 
-def plain_engine(url: URL, limits: Limits) -> Engine:
+def plain_engine(url: URL, limits: SqlLimits) -> Engine:
     """Make an engine for code without an event loop; it connects when it is used."""
     real = urls.plain(url)
     return create_engine(real, **_options(real, limits))
 
 
-def aio_engine(url: URL, limits: Limits) -> AsyncEngine:
+def aio_engine(url: URL, limits: SqlLimits) -> AsyncEngine:
     """Make an engine for an event loop."""
     real = urls.aio(url)
     if real is None:
@@ -106,7 +106,7 @@ def aio_engine(url: URL, limits: Limits) -> AsyncEngine:
     return create_async_engine(real, **_options(real, limits))
 
 
-def _options(url: URL, limits: Limits) -> dict[str, Any]:
+def _options(url: URL, limits: SqlLimits) -> dict[str, Any]:
     pool = {"pool_size": limits.max_connections, "max_overflow": 0, "pool_timeout": limits.pool_seconds}
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         pool = {}  # a database in memory is its only connection
@@ -114,7 +114,7 @@ def _options(url: URL, limits: Limits) -> dict[str, Any]:
     return {"connect_args": arguments, "hide_parameters": True, "pool_pre_ping": True, **pool}
 
 
-def _arguments(url: URL, limits: Limits) -> dict[str, Any]:
+def _arguments(url: URL, limits: SqlLimits) -> dict[str, Any]:
     match url.get_driver_name():
         case "psycopg":
             # Behind a proxy with transaction pooling, such as PgBouncer, named prepared statements are lost.

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
+from sqlalchemy import Connection
+
+from delayq.contract import DelayQueue
 from delayq.errors import GuardBusy, GuardUnavailable, InvalidDocument
 from delayq.guards.base import Guard
 from delayq.guards.sql import settings, urls
@@ -14,22 +19,12 @@ from delayq.guards.sql.aio import Aio
 from delayq.guards.sql.engines import SqlHold
 from delayq.guards.sql.errors import away, driver_message, untyped
 from delayq.guards.sql.guarded import SqlGuarded
-from delayq.guards.sql.pools import Pools
+from delayq.guards.sql.pools import Database, Pools
+from delayq.guards.sql.settings import SqlLimits
 from delayq.guards.sql.steps import Steps
 from delayq.guards.sql.table import install, problems
+from delayq.protocol.envelope import Task
 from delayq.service import logs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from sqlalchemy import Connection
-
-    from delayq.connection import Address
-    from delayq.contract import DelayQueue
-    from delayq.guards.sql.pools import Database
-    from delayq.guards.sql.settings import Limits
-    from delayq.protocol.envelope import Task
 
 log = logging.getLogger(__name__)
 BATCH = 1000
@@ -38,7 +33,7 @@ BATCH = 1000
 class SqlGuard(Steps, Guard[SqlHold]):
     """A guard with rows in a database."""
 
-    def __init__(self, database: Database, *, queue: str | None, apart: bool, limits: Limits) -> None:
+    def __init__(self, database: Database, *, queue: str | None, apart: bool, limits: SqlLimits) -> None:
         """`apart`: the handler does not write through the hold's connection."""
         self.queue, self.limits = queue, limits
         self.set_apart(apart=apart)
@@ -49,7 +44,7 @@ class SqlGuard(Steps, Guard[SqlHold]):
     def of(
         cls,
         queue: DelayQueue,
-        _address: Address | None,
+        _address: object,
         *,
         secrets_dir: Path,
         apart: bool,

@@ -19,7 +19,7 @@ from delayq.errors import GuardBusy, GuardUnavailable
 from delayq.guards.sql import urls
 from delayq.guards.sql.engines import CONNECT_SECONDS, Engines, Pool, aio_engine, plain_engine
 from delayq.guards.sql.errors import translated
-from delayq.guards.sql.settings import always
+from delayq.guards.sql.settings import Source, SqlLimits, always
 from delayq.guards.sql.transaction import ENDED_EARLY
 
 if TYPE_CHECKING:
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from delayq.guards.sql.engines import SqlHold
-    from delayq.guards.sql.settings import Limits, Source
 
-Database: TypeAlias = "str | Source | Engine | AsyncEngine"
+Database: TypeAlias = str | Source | Engine | AsyncEngine
 T = TypeVar("T")
 PERSIST_SECONDS: Final = 15.0
 """How long to retry the record of a finished run with effects elsewhere: a database restarts faster."""
@@ -45,7 +44,7 @@ class Pools:
     url: Source
     """str() of a URL hides the password; errors name urls.where()."""
 
-    def __init__(self, database: Database, limits: Limits) -> None:
+    def __init__(self, database: Database, limits: SqlLimits) -> None:
         """A user's own engine is used as it is: without limits, and not disposed of."""
         self._given = database if isinstance(database, Engine | AsyncEngine) else None
         if isinstance(database, Engine | AsyncEngine):

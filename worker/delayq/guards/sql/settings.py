@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from sqlalchemy import URL
 
 from delayq.contract.files import DATABASE_URL
 from delayq.errors import InvalidDocument
@@ -13,17 +16,14 @@ from delayq.guards.sql import urls
 from delayq.service.mounted import Mounted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-    from sqlalchemy import URL
 
     from delayq.contract import DelayQueue
     from delayq.contract.guard import SqlGuard
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class SqlLimits:
     """The limits of spec.guard and spec.delivery."""
 
     max_connections: int = 20
@@ -59,7 +59,7 @@ class Limits:
 log = logging.getLogger(__name__)
 
 
-Source: TypeAlias = "Callable[[], URL]"
+Source: TypeAlias = Callable[[], URL]
 """Returns the URL as it is now: it may change while the process runs."""
 
 
@@ -95,14 +95,14 @@ def _usable(content: bytes) -> URL:
     return url
 
 
-def limits(queue: DelayQueue, spec: SqlGuard) -> Limits:
+def limits(queue: DelayQueue, spec: SqlGuard) -> SqlLimits:
     """Read the limits.
 
     A lock wait ends before the handler's timeout, which would charge an attempt. By default, there is one connection
     for each slot, and one for the check.
     """
     seconds = queue.spec.delivery.handler_timeout_seconds
-    return Limits(
+    return SqlLimits(
         max_connections=spec.max_connections or queue.spec.worker.concurrency + 1,
         lock_timeout_ms=min(spec.lock_timeout_milliseconds, seconds * 1000 // 2),
         retention_seconds=spec.retention_seconds,

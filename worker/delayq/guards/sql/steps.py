@@ -5,21 +5,18 @@ All of it is synchronous code; pools.py and aio.py open the connections, and aio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy import Connection
 
 from delayq.errors import Bury, GuardBusy, Seen
 from delayq.guards.sql import ledger
 from delayq.guards.sql import transaction as transactions
 from delayq.guards.sql.engines import SqlBatchHold, SqlHold
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import Connection
-
-    from delayq.guards.sql.settings import Limits
-    from delayq.protocol.envelope import Task
+from delayq.guards.sql.settings import SqlLimits
+from delayq.protocol.envelope import Task
 
 # A check waits only briefly for a lock: a lock of another transaction shows that the database works.
 CHECK_LOCK_MS = 2000
@@ -28,7 +25,7 @@ CHECK_LOCK_MS = 2000
 class Steps:
     """A guard's strategy: each guard defines the methods without an underscore."""
 
-    limits: Limits
+    limits: SqlLimits
     queue: str | None
     prepares_row = False
     """Whether `_begin` first commits the ledger's row, in a transaction before the one that locks or compares it."""

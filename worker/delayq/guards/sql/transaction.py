@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 if TYPE_CHECKING:
     from sqlalchemy import Connection, RootTransaction
 
-    from delayq.guards.sql.settings import Limits
+    from delayq.guards.sql.settings import SqlLimits
 
 # All settings in one round trip. `true` limits a setting to the transaction.
 _POSTGRESQL = text(
@@ -27,7 +27,7 @@ ENDED_EARLY: Final = (
 )
 
 
-def begin(connection: Connection, limits: Limits) -> RootTransaction:
+def begin(connection: Connection, limits: SqlLimits) -> RootTransaction:
     """Begin a transaction. Lock waits are bounded, and the database ends it when its worker hangs."""
     transaction = connection.begin()
     match connection.dialect.name:
@@ -44,7 +44,7 @@ def begin(connection: Connection, limits: Limits) -> RootTransaction:
     return transaction
 
 
-def _begin_sqlite(connection: Connection, limits: Limits) -> None:
+def _begin_sqlite(connection: Connection, limits: SqlLimits) -> None:
     """Take SQLite's only lock at once: a transaction that reads first may fail to get it later."""
     connection.exec_driver_sql(f"PRAGMA busy_timeout = {limits.lock_timeout_ms:d}")
     if not getattr(connection.connection.driver_connection, "in_transaction", False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delayq.handlers import HandlerSetupError
+from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.forked_children import end_if_forked
 from delayq.handlers.importing import CONNECTION, load, needs_connection
 from delayq.handlers.python import in_thread, is_async

@@ -23,7 +23,6 @@ LONG = {
     "how-to/backup-restore.md": 1,
     "how-to/change-shards.md": 1,
     "how-to/gitops.md": 1,
-    "how-to/handlers.md": 2,
     "how-to/images.md": 2,
     "how-to/install.md": 1,
     "how-to/kinds.md": 1,

@@ -17,33 +17,11 @@ FOR_CONTRIBUTORS = {
 }
 LONG = {
     "explanation/benchmarks.md": 7,
-    "explanation/durability.md": 2,
-    "explanation/guarantees.md": 8,
-    "explanation/schedules.md": 1,
-    "how-to/backup-restore.md": 1,
-    "how-to/change-shards.md": 1,
-    "how-to/gitops.md": 1,
-    "how-to/handlers.md": 2,
-    "how-to/images.md": 2,
-    "how-to/install.md": 1,
     "how-to/kinds.md": 1,
-    "how-to/lock-guards.md": 4,
-    "how-to/recovery.md": 1,
     "how-to/several-queues.md": 2,
     "how-to/test-tasks.md": 4,
-    "how-to/troubleshooting.md": 3,
-    "reference/alerts.md": 2,
-    "reference/api-policy.md": 3,
     "reference/client.md": 6,
-    "reference/crd.md": 1,
-    "reference/events.md": 1,
-    "reference/glossary.md": 5,
-    "reference/log-events.md": 39,
-    "reference/metrics.md": 6,
-    "reference/operator-process.md": 6,
-    "reference/processes.md": 7,
     "reference/redis-errors.md": 2,
-    "reference/templates.md": 6,
 }
 """Pages that still have longer cells, and how many. A number may only fall."""
 

@@ -36,8 +36,8 @@ QUEUE: Final = Part(
             ),
             dead=number("Dead letters.", bits=64),
             dueWithinLeadTime=number(
-                "Tasks that fall due before a worker started now could claim one. Absent: the operator decides on no "
-                "number of workers.",
+                "Tasks that fall due before a new worker could claim one. Absent: the operator does not scale this "
+                "queue.",
                 bits=64,
             ),
             oldestDueTime=time("When the most overdue task fell due."),

@@ -44,11 +44,14 @@ spec:
 ```
 
 A field that is left out has its default. An unknown field is an error, and so is a value that does not fit;
-`delayq validate` lists all of them. YAML means what it means to `kubectl`, with and without Kubernetes: `1e3` is
-1000, `0o17` is 15, `yes` is true, and `12:30:00` is text. Put text that looks like a number or a word into quotes.
-Times are whole numbers in the unit that the name ends in. Secrets are never in the
-document: a field whose name ends in `Ref`, or an entry of `secretHeaders`, names the Secret. What Kubernetes adds
-(`status`, columns, rules as CEL) is in [crd](crd.md). Further sections have pages of their own:
+`delayq validate` lists all of them. YAML is read as `kubectl` reads it: `1e3` is 1000, `0o17` is 15, `yes` is true, and
+`12:30:00` is text. Put text that looks like a number or a word into quotes.
+Times are whole numbers in the unit that the name ends in. What Kubernetes adds (`status`, columns, rules as CEL) is in
+[crd](crd.md).
+
+Secrets are never in the document. A field whose name ends in `Ref`, or an entry of `secretHeaders`, names a Secret or
+ConfigMap of the namespace and a key in it, as in `{{name: redis-login, key: password}}`. Certificates and private keys
+are PEM. The URL of a database is one of SQLAlchemy. Further sections have pages of their own:
 """
 
 
@@ -97,8 +100,13 @@ def _sections(record: type[DataclassInstance], path: str) -> Iterator[tuple[str,
         yield path, "\n".join(["", *_heading(record, path), *_table(record), ""])
     for field in declared(record):
         inner, suffix = _inside(field.kind)
-        if inner:
+        if inner and not _is_reference(inner):
             yield from _sections(inner, f"{path}.{field.name}{suffix}" if path else field.name + suffix)
+
+
+def _is_reference(record: type[DataclassInstance]) -> bool:
+    """Return whether a mapping is a name and a key, which the table of its parent says."""
+    return [field.name for field in declared(record)] == ["name", "key"]
 
 
 def _inside(kind: Kind) -> tuple[type[DataclassInstance] | None, str]:
@@ -144,6 +152,9 @@ def _takes(kind: Kind) -> list[str]:
         return [kind.expected, kind.name.expected, f"each {kind.value.expected}"]
     if isinstance(kind, Listing) and not isinstance(kind.item, Section):
         return [kind.expected, f"each {kind.item.expected}"]
+    if isinstance(kind, Section) and _is_reference(kind.record):
+        _, key = declared(kind.record)
+        return [f'name and key (default "{key.default}")']
     return [kind.expected]
 
 

@@ -1,6 +1,6 @@
 """All condition types and their reasons, in display order. Pure.
 
-docs/reference/operator.md lists them; a test compares. Within one condition, a reason stands for one status.
+docs/reference/conditions.md lists them; a test compares. Within one condition, a reason stands for one status.
 """
 
 from __future__ import annotations

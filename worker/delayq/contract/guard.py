@@ -29,7 +29,7 @@ class Redlock:
     """A lock per task held on the majority of independent Redis servers."""
 
     urls_secret_ref: UrlsSecretRef = section(
-        UrlsSecretRef, doc="URLs of three or more independent Redis servers."
+        UrlsSecretRef, doc="URLs of three or more independent Redis servers, one per line."
     )
     ttl_seconds: int = whole(1, 86_400, default=30, doc="When the lock expires unless it is renewed.")
 

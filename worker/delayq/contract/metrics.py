@@ -124,8 +124,7 @@ def _queue_counter(stat: str, about: str, name: str = "") -> Metric:
 
 TASKS: Final = _gauge(
     "tasks",
-    "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying (scheduled after a failure), "
-    "parked (of a kind that no worker knows), dead.",
+    "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying, parked (no worker knows the kind), dead.",
     "shard",
     "state",
 )
@@ -150,15 +149,13 @@ NEXT_DUE_SECONDS: Final = _gauge(
 )
 DUE_WITHIN_TASKS: Final = _gauge(
     "due_within_tasks",
-    "Scheduled tasks that fall due within the horizon, with occurrences of schedules that are stored later; tasks that "
-    "are due already are not counted.",
+    "Scheduled tasks that fall due within the horizon, with occurrences that are stored later; without due tasks.",
     "shard",
     "horizon_seconds",
 )
 DUE_KIND_TASKS: Final = _gauge(
     "due_kind_tasks",
-    "Tasks that are due or fall due within the time that the autoscaler asks for, by kind: an estimate from 64 tasks. "
-    "No value in other scrapes.",
+    "Estimate of tasks that are due or fall due in the autoscaler's window, by kind, from a sample of 64.",
     "shard",
     "kind",
 )
@@ -205,8 +202,7 @@ RESHARDING_MIGRATED_TASKS: Final = _gauge(
 )
 RESHARDING_WAITING_TASKS: Final = _gauge(
     "resharding_waiting_tasks",
-    "Tasks that run on their previous shard (due soon, in flight or locked); no value while no resharding is in "
-    "progress.",
+    "Tasks that run on their previous shard (due soon, in flight or locked); no value without resharding.",
     "shard",
 )
 RESHARDING: Final = (
@@ -220,8 +216,7 @@ MOST_CONFLICTS: Final = 8
 """Most other DelayQueues that a scanner reports."""
 CONFLICTING_DELAYQUEUES: Final = _gauge(
     "conflicting_delayqueues",
-    "1 for each other DelayQueue whose scanners served this queue within 30 seconds, of the first 8; no value without "
-    "one.",
+    "1 for each other DelayQueue whose scanners served this queue within 30 seconds, at most 8.",
     "uid",
 )
 REDIS_UP: Final = _gauge("redis_up", "1 while this scanner reaches Redis, else 0.")
@@ -333,8 +328,7 @@ MOST_MISSING: Final = 16
 """Most missing references that a process reports."""
 MISSING_REFERENCES: Final = _gauge(
     "missing_references",
-    "1 for each key of a Secret or ConfigMap that the document names and this process waits for, of the first 16; no "
-    "value once all are there.",
+    "1 for each key of a Secret or ConfigMap that this process waits for, at most 16.",
     "kind",
     "name",
     "key",

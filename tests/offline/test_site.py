@@ -123,6 +123,13 @@ def test_each_public_name_is_on_one_page_with_its_docstring(site: Path) -> None:
     assert "may or may not be stored" in found["delayq.Client.schedule"]
 
 
+def test_a_search_finds_pages_and_no_decision_records(site: Path) -> None:
+    entries = json.loads((site / "search/search_index.json").read_text())["docs"]
+    found = {entry["location"].partition("#")[0] for entry in entries}
+    pages = {str(page.relative_to(DOCS).with_suffix("")) + "/" for page in PAGES}
+    assert found == {re.sub(r"(^|/)README/$", r"\1", page) for page in pages if "decisions/0" not in page}
+
+
 def test_a_link_to_a_file_that_is_no_page_leads_to_the_repository(site: Path) -> None:
     page = built(site, DOCS / "how-to/images.md")
     targets = [found.get("href") for tag, found in page.all if tag == "a"]

@@ -25,8 +25,18 @@ if TYPE_CHECKING:
 
 REVISION: Final = os.environ.get("DOCS_REVISION", "main")
 """The branch or tag whose files the pages link to: for the pages of a release, its tag."""
-CONTRIBUTING: Final = ("architecture.md", "decisions/", "explanation/simulation.md", "testing.md")
-"""What a search shows after the pages for users."""
+RECORDS: Final = "decisions/0"
+"""No search finds decision records, whose titles are full of users' words; it finds the page that lists them."""
+WEIGHTS: Final = {
+    "architecture.md": 0.1,
+    "decisions/": 0.1,
+    "explanation/simulation.md": 0.1,
+    "testing.md": 0.1,
+    "how-to/": 2.0,
+    "explanation/faq.md": 2.0,
+    "reference/python-": 0.3,  # short texts full of names
+}
+"""Of the results of a search, by the beginning of a page's path: pages that help come before those for contributors."""
 warn: Final = logging.getLogger("mkdocs.hooks.site").warning
 """Under `strict`, a warning of MkDocs' loggers fails the build."""
 
@@ -80,7 +90,10 @@ def on_config(config: MkDocsConfig) -> None:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     [processor] = _processors
     processor.page = processor.docs / page.file.src_uri
-    if page.file.src_uri.startswith(CONTRIBUTING):
-        page.meta["search"] = {"boost": 0.2}
+    weights = (weight for path, weight in WEIGHTS.items() if page.file.src_uri.startswith(path))
+    page.meta["search"] = {
+        "exclude": page.file.src_uri.startswith(RECORDS),
+        "boost": next(weights, 1.0),
+    }
     compact = {"plugin": {"tables": {"compact_tables": True}}}
     return mdformat.text(markdown, extensions={"mkdocs", "tables"}, options=compact)

@@ -37,7 +37,7 @@ from delayq.protocol.results import State, Verdict
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
-    from delayq.app import App, BatchContext, Context
+    from delayq.app import App, BatchContext, Context, Scheduling, TaskRun
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
     from delayq.client.encoding import NewTask
@@ -67,11 +67,13 @@ __all__ = [
     "Refused",
     "Retry",
     "ScheduleRefused",
+    "Scheduling",
     "Seen",
     "State",
     "SyncClient",
     "Task",
     "TaskExists",
+    "TaskRun",
     "TasksRefused",
     "Unavailable",
     "UnsupportedFormat",
@@ -81,6 +83,8 @@ _LAZY = {
     "App": "app",
     "BatchContext": "app",
     "Context": "app",
+    "Scheduling": "app",
+    "TaskRun": "app",
     "Client": "client.aio",
     "SyncClient": "client.blocking",
     "NewTask": "client.encoding",

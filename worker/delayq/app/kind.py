@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import update_wrapper
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
+from delayq.app.middleware import Scheduling, entered
 from delayq.app.options import Options
 from delayq.client.encoding import NewTask
 from delayq.client.times import moment, span_ms
@@ -15,7 +18,8 @@ from delayq.errors import InvalidTask
 from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from delayq.app.app import App
@@ -173,12 +177,19 @@ class TaskKind(Generic[P, R]):
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return the payload of a call; InvalidTask when the arguments do not fit."""
+        return self.encode_named(self.named(args, kwargs))
+
+    def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name; InvalidTask when the function does not take them."""
         try:
-            given = self._signature.bind(*args, **kwargs).arguments
+            return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidTask("", f"task {self.name}: {error}; it takes {self._signature}") from error
+
+    def encode_named(self, arguments: Mapping[str, Any]) -> bytes:
+        """Return the payload of arguments by name; InvalidTask when a value does not fit."""
         try:
-            return self.arguments.encode(given)
+            return self.arguments.encode(arguments)
         except InvalidArguments as error:
             raise InvalidTask("", f"task {self.name}: {error}") from error
 
@@ -217,16 +228,37 @@ class Call(Generic[P]):
         if self.options.if_exists not in ("reject", "debounce"):
             told = "schedule_many(tasks, if_exists=…) says it for all of its tasks"
             raise InvalidTask("", f"task {self.kind.name}: if_exists: {told}; leave it out of options()")
-        return self._task(*args, **kwargs)
+        with self._made(args, kwargs) as task:
+            return task
 
-    def _task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+    def _made(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AbstractContextManager[NewTask]:
+        """Return a block with the task, inside the App's middleware."""
+        if self.kind.app.schedule_middleware:
+            return self._made_inside(args, kwargs)
+        return nullcontext(self._task(self.kind.encode(args, kwargs), self.options.headers))
+
+    @contextmanager
+    def _made_inside(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[NewTask]:
+        kind, options = self.kind, self.options
+        arguments = kind.named(args, kwargs)
+        try:
+            headers = dict(options.headers or {})
+        except (TypeError, ValueError) as error:
+            raise InvalidTask(
+                options.id or "", f"task {kind.name}: headers: expected a mapping of strings to strings"
+            ) from error
+        scheduling = Scheduling(kind, MappingProxyType(arguments), options, headers)
+        with entered(kind.app.schedule_middleware, scheduling):
+            yield self._task(kind.encode_named(arguments), headers or None)
+
+    def _task(self, payload: bytes, headers: Mapping[str, str] | None) -> NewTask:
         kind, options = self.kind, self.options
         delay_ms, due_ms = moment(options.delay, options.due, task_id=options.id or "")
         deadline_ms = kind.policy.deadline_ms
         if options.deadline is not None:
             deadline_ms = span_ms(options.deadline, "deadline")
         return NewTask(
-            *(kind.encode(args, kwargs), delay_ms, due_ms, options.id, options.headers, JSON_TYPE),
+            *(payload, delay_ms, due_ms, options.id, headers, JSON_TYPE),
             *(kind.name, kind.version, deadline_ms),
             None if options.debounce is None else span_ms(options.debounce, "debounce"),
             options.tags,
@@ -234,10 +266,10 @@ class Call(Generic[P]):
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task. Raises as Client.schedule."""
-        task = self._task(*args, **kwargs)
-        return await self.kind.app.client.schedule(**task._asdict(), if_exists=self.options.if_exists)
+        with self._made(args, kwargs) as task:
+            return await self.kind.app.client.schedule(**task._asdict(), if_exists=self.options.if_exists)
 
     def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task, without asyncio."""
-        task = self._task(*args, **kwargs)
-        return self.kind.app.sync_client.schedule(**task._asdict(), if_exists=self.options.if_exists)
+        with self._made(args, kwargs) as task:
+            return self.kind.app.sync_client.schedule(**task._asdict(), if_exists=self.options.if_exists)

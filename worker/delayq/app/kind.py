@@ -6,7 +6,7 @@ import inspect
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from types import MappingProxyType
+from types import GenericAlias, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
@@ -32,36 +32,53 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+if TYPE_CHECKING:
+    # Python has defaults of type variables from 3.13 on, and type checkers have them now.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    StateT = TypeVarWithDefault("StateT", default=Any)
+    ConnectionT = TypeVarWithDefault("ConnectionT", default=Any)
+else:
+    StateT, ConnectionT = TypeVar("StateT"), TypeVar("ConnectionT")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What a function may take as its first parameter: the run, and what the worker holds for it."""
+class Context(Generic[StateT, ConnectionT]):
+    """What a function may take as its first parameter: the run, and what the worker holds for it.
+
+    `Context[Pool]` types the state, `Context[Pool, AsyncConnection]` the connection, too; of `Context`, both are Any.
+    """
 
     IS_CONTEXT: ClassVar[bool] = True
     OF_BATCH: ClassVar[bool] = False
 
     task: Task
     """The task: ID, attempt, due time, headers, token."""
-    state: Any = None
+    state: StateT = None  # type: ignore[assignment]  # without a lifespan
     """What the App's lifespan yielded; None without one."""
-    connection: Any = None
+    connection: ConnectionT = None  # type: ignore[assignment]  # without a SQL guard
     """The transaction of a SQL guard; None without one."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # which takes one argument, too
 
 
 @dataclass(frozen=True, slots=True)
-class BatchContext:
-    """What a function with `batch=` may take as its first parameter."""
+class BatchContext(Generic[StateT, ConnectionT]):
+    """What a function with `batch=` may take as its first parameter. Its types are those of Context."""
 
     IS_CONTEXT: ClassVar[bool] = True
     OF_BATCH: ClassVar[bool] = True
 
     tasks: Sequence[Task]
     """The tasks, in the order of the items."""
-    state: Any = None
+    state: StateT = None  # type: ignore[assignment]  # as in Context
     """What the App's lifespan yielded; None without one."""
-    connection: Any = None
+    connection: ConnectionT = None  # type: ignore[assignment]  # as in Context
     """The transaction of a SQL guard, one for the whole call; None without one."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)
 
 
 class TaskKind(Generic[P, R]):

@@ -29,6 +29,7 @@ def test_one_queue_runs_all_five_kinds(tmp_path: Path) -> None:
             "report of 2026-11-25 written",
             "reminder about order 7 by sms",
             "order 7 cancelled: unpaid",
+            r"warning worker-1 +the refund is late kind=refund task_id=refund:order-7",
             "order 7 refunded: 9.95",
         ):
             run.wait_line(line)

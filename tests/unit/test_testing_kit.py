@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from delayq.client.encoding import NewTask
 from delayq.protocol.commands import BATCH, Commands
 from delayq.protocol.results import Settled, State
 from delayq.testing import Queue
+from sqlalchemy import text
 
 from tests.unit.handlers.support import document
 
@@ -446,3 +448,73 @@ def test_pytest_loads_the_plugin_and_nothing_that_it_does_not_need_yet() -> None
         "import sys, delayq.testing.plugin; sys.exit(bool({'redis', 'yaml', 'delayq.app'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+GUARDED = document(
+    {"python": {"app": "unused:app"}},
+    guard={
+        "sqlUnique": {"databaseSecretRef": {"name": "shop-database"}},
+        "appliesTo": "NamedKinds",
+        "kinds": ["push"],  # another handler runs it
+    },
+)
+
+
+def test_a_guarded_function_gets_the_transaction_and_a_second_run_is_refused(
+    delayq_queue: Callable[..., Queue], tmp_path: Path
+) -> None:
+    """Both in a coroutine and in a thread; what fails leaves nothing in the database."""
+    shop, file = App(), tmp_path / "shop.db"
+    insert = text("INSERT INTO refunds VALUES (:order)")
+
+    @shop.task(guard=True, max_attempts=2, retry_delays=["1s"])
+    async def refund(context: Context, order: int) -> None:
+        await context.connection.execute(insert, {"order": order})
+        if context.task.attempt == 1 and order == 8:
+            raise KeyError("card")
+
+    @shop.task(guard=True)
+    def refund_in_thread(context: Context, order: int) -> None:
+        context.connection.execute(insert, {"order": order})
+
+    @shop.task
+    async def remind(context: Context, order: int) -> None:
+        assert context.connection is None, order
+
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE refunds (order_id INTEGER)")
+    queue = delayq_queue(shop, GUARDED, database=f"sqlite+aiosqlite:///{file}")
+    for order in (7, 8):
+        refund.options(id=f"order-{order}").schedule_sync(order)
+    refund_in_thread.schedule_sync(9)
+    remind.schedule_sync(7)
+    first = {(run.kind, run.id.partition("-")[2]): run.outcome for run in queue.run_due()}
+    assert first["refund", "8"] == "retried"
+    assert set(first.values()) == {"acked", "retried"}
+    queue.advance(seconds=1)
+    refund.options(id="order-7").schedule_sync(7)  # as if a worker had died before the ack
+    assert [run.outcome for run in queue.run_due()] == ["acked", "acked"]
+    with sqlite3.connect(file) as database:
+        assert sorted(database.execute("SELECT order_id FROM refunds")) == [(7,), (8,), (9,)]
+
+
+async def test_guarded_functions_run_in_an_async_test_and_in_several_queues_of_one_database(
+    delayq_queue: Callable[..., Queue], tmp_path: Path
+) -> None:
+    shop, ran = App(), list[str]()
+
+    @shop.task(guard=True)
+    async def refund(context: Context) -> None:
+        ran.append(context.task.queue)
+
+    for _ in range(2):
+        queue = delayq_queue(shop, GUARDED, database=f"sqlite+aiosqlite:///{tmp_path / 'shop.db'}")
+        for _ in range(2):
+            await asyncio.to_thread(refund.options(id="order-7").schedule_sync)
+            await queue.run_due_async()
+    assert len(ran) == len({*ran}) == 2
+
+
+def test_a_database_needs_a_document_with_a_sql_guard(delayq_queue: Callable[..., Queue]) -> None:
+    with pytest.raises(ValueError, match=r"database: expected a document with spec\.guard\.sqlUnique"):
+        delayq_queue(app, database="sqlite+aiosqlite://")

@@ -51,7 +51,7 @@ from delayq.protocol.results import (
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
-    from delayq.app import App, BatchContext, Context, TaskKind
+    from delayq.app import App, BatchContext, Context, Scheduling, TaskKind, TaskRun
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
     from delayq.client.dead_letters import Redriven
@@ -102,6 +102,7 @@ __all__ = [
     "ScheduleRecord",
     "ScheduleRefused",
     "Scheduled",
+    "Scheduling",
     "Seen",
     "SpecError",
     "State",
@@ -110,6 +111,7 @@ __all__ = [
     "TaskExists",
     "TaskKind",
     "TaskRow",
+    "TaskRun",
     "TaskView",
     "TasksRefused",
     "Unavailable",
@@ -122,6 +124,8 @@ _LAZY = {
     "BatchContext": "app",
     "Context": "app",
     "TaskKind": "app",
+    "Scheduling": "app",
+    "TaskRun": "app",
     "Client": "client.aio",
     "SyncClient": "client.blocking",
     "Redriven": "client.dead_letters",

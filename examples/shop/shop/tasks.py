@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delayq import App, Bury, Context
 
+from shop.log_context import LogContext, log_context  # type: ignore[import-not-found]  # not where mypy looks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
 DOCUMENT = Path(__file__).parents[1] / "queue.yaml"
-app = App(DOCUMENT, url=os.environ.get("SHOP_REDIS_URL"))  # without a URL: spec.redis of the document
+IN_EVERY_LINE = LogContext()
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def lifespan() -> AsyncIterator[None]:
+    """Begin and end with the worker, which has configured logging."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(IN_EVERY_LINE)
+    yield
+
+
+# Without a URL: spec.redis of the document.
+app = App(DOCUMENT, url=os.environ.get("SHOP_REDIS_URL"), lifespan=lifespan)
+app.around_run(log_context)
 
 
 @app.task(max_attempts=8, timeout="2m", retry_delays=["10s", "1m", "10m"])
@@ -36,5 +58,6 @@ async def refund(context: Context, order: int, cents: int) -> None:
     if cents <= 0:
         raise Bury(f"order {order}: nothing to refund")
     if context.task.attempt == 1:
+        log.warning("the refund is late")
         raise ConnectionError("the gateway restarts")
     print(f"order {order} refunded: {cents / 100:.2f}", flush=True)

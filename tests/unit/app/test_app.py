@@ -13,11 +13,11 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, assert_type
 from uuid import UUID, uuid4
 
 import pytest
-from delayq import App, Context, SyncClient
+from delayq import App, BatchContext, Context, SyncClient
 from delayq.app import arguments
 from delayq.contract import to_document
 from delayq.errors import InvalidDocument, InvalidDueTime, InvalidTask
@@ -25,7 +25,7 @@ from delayq.handlers.app import AppHandler
 from delayq.handlers.base import HandlerSetupError
 from pydantic import BaseModel, Field
 
-from tests.unit.handlers.support import document
+from tests.unit.handlers.support import a_task, document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +61,37 @@ def test_a_kind_has_the_name_of_its_function_and_its_own_policy() -> None:
     policy = cancel_unpaid.policy
     assert (policy.max_attempts, policy.timeout_seconds, policy.delays_seconds) == (8, 120, (30, 60, 90))
     assert cancel_unpaid.__doc__ == "Cancel an order."
+
+
+async def test_a_context_has_the_types_of_its_state_and_connection() -> None:
+    """Of the state alone, or of both; a bare Context has Any."""
+    shop = App()
+    shown = list[str]()
+
+    @shop.task
+    async def both(context: Context[str, bytes], order: int) -> None:
+        assert_type((context.state, context.connection), tuple[str, bytes])
+        shown.append(context.state.upper() + str(order))
+
+    @shop.task
+    def state(context: Context[str], order: int) -> None:
+        assert_type((context.state, context.connection), tuple[str, Any])
+        shown.append(context.state.upper() + str(order))
+
+    @shop.task(batch=2)
+    async def batch(context: BatchContext[str], orders: list[int]) -> None:
+        assert_type((context.state, context.connection), tuple[str, Any])
+        shown.append(context.state.upper() + str(orders))
+
+    handler = AppHandler(shop, QUEUE)
+    handler._state = "shop"
+    for name, body in (("both", b'{"order": 1}'), ("state", b'{"order": 2}')):
+        await handler.call(replace(a_task(body), kind=name, kind_version=1))
+    await handler.batches["batch", 1].call([replace(a_task(b"3"), kind="batch", kind_version=1)])
+    await handler.close()
+    assert shown == ["SHOP1", "SHOP2", "SHOP[3]"]
+    await both(Context(a_task(), "shop"), 1)
+    assert payload(both, 7) == payload(state, order=7) == {"order": 7}
 
 
 def test_a_call_is_a_plain_call() -> None:

@@ -2,5 +2,6 @@
 
 from delayq.app.app import App
 from delayq.app.kind import BatchContext, Context, TaskKind
+from delayq.app.middleware import Scheduling, TaskRun
 
-__all__ = ["App", "BatchContext", "Context", "TaskKind"]
+__all__ = ["App", "BatchContext", "Context", "Scheduling", "TaskKind", "TaskRun"]

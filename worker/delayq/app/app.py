@@ -28,6 +28,7 @@ from typing import (
 )
 
 from delayq.app.kind import TaskKind
+from delayq.app.middleware import AroundRun, AroundSchedule, check
 from delayq.app.options import check_options
 from delayq.app.policy import Policy, policy_of
 from delayq.client.aio import Client
@@ -45,6 +46,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 C = TypeVar("C", bound=QueueClient)
+RunMiddleware = TypeVar("RunMiddleware", bound=AroundRun)
+ScheduleMiddleware = TypeVar("ScheduleMiddleware", bound=AroundSchedule)
 Outcomes: TypeAlias = Sequence[BaseException | None] | None
 """What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
 B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
@@ -92,6 +95,8 @@ class App:
         """
         self._queue, self.lifespan = Binding(document, queue, url), lifespan
         self._kinds: dict[tuple[str, int], TaskKind[..., Any]] = {}
+        self.run_middleware: list[AroundRun] = []  # the outermost first
+        self.schedule_middleware: list[AroundSchedule] = []
         self._client: Client | None = None
         self._sync_client: SyncClient | None = None  # that was bound
         self._blocks = 0  # of `async with` that are open
@@ -188,6 +193,30 @@ class App:
         made: TaskKind[..., Any] = TaskKind(self, function, name=name, version=version, policy=policy)
         self._kinds[name, version] = made
         return made
+
+    def around_run(self, middleware: RunMiddleware, /) -> RunMiddleware:
+        """Surround each run of a function with a context manager: `@app.around_run` above `@contextmanager`.
+
+        `middleware` takes a TaskRun and returns a context manager, asynchronous or not, that is entered on the event
+        loop. The first one that is added is outermost. Context variables that it sets are visible in the function,
+        also in the thread of a plain one. What the run raises is raised in the block, and the block cannot suppress it.
+        An exception of middleware is a failure of the task; Retry, Bury and Seen mean the same as in the function.
+        """
+        check(middleware, "around_run")
+        _add_middleware(self.run_middleware, middleware)
+        return middleware
+
+    def around_schedule(self, middleware: ScheduleMiddleware, /) -> ScheduleMiddleware:
+        """Surround each call that schedules a task of a kind with a context manager: `@app.around_schedule`.
+
+        `middleware` takes a Scheduling and returns a context manager, which must not be asynchronous. The first one
+        that is added is outermost. It may add `headers`, which travel with the task. It surrounds `schedule`,
+        `schedule_sync`, and `task`, which makes tasks for schedule_many: there, the block ends before the task is
+        stored. An exception reaches the caller: before the block the task is not stored, after it the task is stored.
+        """
+        check(middleware, "around_schedule")
+        _add_middleware(self.schedule_middleware, middleware)
+        return middleware
 
     def bind(self, client: Client | SyncClient) -> Self:
         """Schedule with this client, which the caller opens and closes."""
@@ -298,6 +327,16 @@ def _same(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
         and name == getattr(known, "__qualname__", None)
         and function.__module__ == known.__module__
     )
+
+
+def _add_middleware(known: list[Any], middleware: Callable[..., Any]) -> None:
+    """Add it at the end, or in the place of an earlier definition: a notebook cell that runs again."""
+    owner = getattr(middleware, "__self__", None)  # of a method: each object is middleware of its own
+    for at, each in enumerate(known):
+        if _same(each, middleware) and getattr(each, "__self__", None) is owner:
+            known[at] = middleware
+            return
+    known.append(middleware)
 
 
 class Decorator(Protocol):

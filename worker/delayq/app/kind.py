@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import update_wrapper
+from types import GenericAlias, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, TypeVar
 
 from delayq.app import app as apps
 from delayq.app.arguments import Arguments, InvalidArguments, Item, arguments_of, parameters_of
+from delayq.app.middleware import Scheduling, entered
 from delayq.app.options import Options, check_options
 from delayq.app.policy import Policy
 from delayq.client.encoding import NewTask
@@ -24,36 +27,53 @@ from delayq.protocol.results import Cancelled, Rescheduled, Scheduled, TaskView
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+if TYPE_CHECKING:
+    # Python has defaults of type variables from 3.13 on, and type checkers have them now.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    StateT = TypeVarWithDefault("StateT", default=Any)
+    ConnectionT = TypeVarWithDefault("ConnectionT", default=Any)
+else:
+    StateT, ConnectionT = TypeVar("StateT"), TypeVar("ConnectionT")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What a function may take as its first parameter: the run, and what the worker holds for it."""
+class Context(Generic[StateT, ConnectionT]):
+    """What a function may take as its first parameter: the run, and what the worker holds for it.
+
+    `Context[Pool]` types the state, `Context[Pool, AsyncConnection]` the connection, too; of `Context`, both are Any.
+    """
 
     IS_CONTEXT: ClassVar[bool] = True
     OF_BATCH: ClassVar[bool] = False
 
     task: Task
     """The task: ID, attempt, due time, headers, token."""
-    state: Any = None
+    state: StateT = None  # type: ignore[assignment]  # without a lifespan
     """What the App's lifespan yielded; None without one."""
-    connection: Any = None
+    connection: ConnectionT = None  # type: ignore[assignment]  # without a SQL guard
     """The transaction of a SQL guard; None without one."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # which takes one argument, too
 
 
 @dataclass(frozen=True, slots=True)
-class BatchContext:
-    """What a function with `batch=` may take as its first parameter."""
+class BatchContext(Generic[StateT, ConnectionT]):
+    """What a function with `batch=` may take as its first parameter. Its types are those of Context."""
 
     IS_CONTEXT: ClassVar[bool] = True
     OF_BATCH: ClassVar[bool] = True
 
     tasks: Sequence[Task]
     """The tasks, in the order of the items."""
-    state: Any = None
+    state: StateT = None  # type: ignore[assignment]  # as in Context
     """What the App's lifespan yielded; None without one."""
-    connection: Any = None
+    connection: ConnectionT = None  # type: ignore[assignment]  # as in Context
     """The transaction of a SQL guard, one for the whole call; None without one."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)
 
 
 class TaskKind(Generic[P, R]):
@@ -172,12 +192,19 @@ class TaskKind(Generic[P, R]):
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return the payload of a call; InvalidTask when the arguments do not fit."""
+        return self.encode_named(self.named(args, kwargs))
+
+    def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name; InvalidTask when the function does not take them."""
         try:
-            given = self._signature.bind(*args, **kwargs).arguments
+            return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidTask("", f"task {self.name}: {error}; it takes {self._signature}") from error
+
+    def encode_named(self, arguments: Mapping[str, Any]) -> bytes:
+        """Return the payload of arguments by name; InvalidTask when a value does not fit."""
         try:
-            return self.arguments.encode(given)
+            return self.arguments.encode(arguments)
         except InvalidArguments as error:
             raise InvalidTask("", f"task {self.name}: {error}") from error
 
@@ -216,16 +243,37 @@ class Call(Generic[P]):
         if self.options.if_exists not in ("reject", "debounce"):
             told = "schedule_many(tasks, if_exists=…) says it for all of its tasks"
             raise InvalidTask("", f"task {self.kind.name}: if_exists: {told}; leave it out of options()")
-        return self._task(*args, **kwargs)
+        with self._made(args, kwargs) as task:
+            return task
 
-    def _task(self, /, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+    def _made(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AbstractContextManager[NewTask]:
+        """Return a block with the task, inside the App's middleware."""
+        if self.kind.app.schedule_middleware:
+            return self._made_inside(args, kwargs)
+        return nullcontext(self._task(self.kind.encode(args, kwargs), self.options.headers))
+
+    @contextmanager
+    def _made_inside(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[NewTask]:
+        kind, options = self.kind, self.options
+        arguments = kind.named(args, kwargs)
+        try:
+            headers = dict(options.headers or {})
+        except (TypeError, ValueError) as error:
+            raise InvalidTask(
+                options.id or "", f"task {kind.name}: headers: expected a mapping of strings to strings"
+            ) from error
+        scheduling = Scheduling(kind, MappingProxyType(arguments), options, headers)
+        with entered(kind.app.schedule_middleware, scheduling):
+            yield self._task(kind.encode_named(arguments), headers or None)
+
+    def _task(self, payload: bytes, headers: Mapping[str, str] | None) -> NewTask:
         kind, options = self.kind, self.options
         delay_ms, due_ms = moment(options.delay, options.due, task_id=options.id or "")
         deadline_ms = kind.policy.deadline_ms
         if options.deadline is not None:
             deadline_ms = span_ms(options.deadline, "deadline")
         return NewTask(
-            *(kind.encode(args, kwargs), delay_ms, due_ms, options.id, options.headers, JSON_TYPE),
+            *(payload, delay_ms, due_ms, options.id, headers, JSON_TYPE),
             *(kind.name, kind.version, deadline_ms),
             None if options.debounce is None else span_ms(options.debounce, "debounce"),
             options.tags,
@@ -233,10 +281,10 @@ class Call(Generic[P]):
 
     async def schedule(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task. Raises as Client.schedule."""
-        task = self._task(*args, **kwargs)
-        return await self.kind.app.client.schedule(**task._asdict(), if_exists=self.options.if_exists)
+        with self._made(args, kwargs) as task:
+            return await self.kind.app.client.schedule(**task._asdict(), if_exists=self.options.if_exists)
 
     def schedule_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Store the task, without asyncio."""
-        task = self._task(*args, **kwargs)
-        return self.kind.app.sync_client.schedule(**task._asdict(), if_exists=self.options.if_exists)
+        with self._made(args, kwargs) as task:
+            return self.kind.app.sync_client.schedule(**task._asdict(), if_exists=self.options.if_exists)

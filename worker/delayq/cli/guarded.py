@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from delayq import guards
 from delayq.cli.exits import INVALID, UNAVAILABLE, CommandError
 from delayq.cli.inputs import options
 from delayq.cli.target import document_of
@@ -80,11 +81,7 @@ def of_document(document: DelayQueue, url: str | None, *, own: bool = False) -> 
             raise CommandError(f"spec.guard: expected {KEEPS}; this document has none of them", hint, INVALID)
         return made
     need_sqlalchemy()
-    from delayq.guards import SqlOptimistic, SqlPessimistic, SqlUnique  # noqa: PLC0415 -- needs an extra
-
-    kind = SqlUnique if spec.sql_unique else SqlPessimistic if spec.sql_pessimistic else SqlOptimistic
-    guard: SqlGuard = kind.of(document, None, secrets_dir=secrets_dir(), apart=True, url=url)
-    return guard
+    return guards.sql_kind(spec).of(document, None, secrets_dir=secrets_dir(), apart=True, url=url)
 
 
 def need_sqlalchemy() -> None:

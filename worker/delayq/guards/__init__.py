@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.contract import DelayQueue
+    from delayq.contract import Guard as GuardSpec
     from delayq.guards.redis_lock import RedisLock
     from delayq.guards.redlock import Redlock
+    from delayq.guards.sql.guard import SqlGuard
     from delayq.guards.sql.settings import SqlLimits
     from delayq.guards.sql_optimistic import SqlOptimistic
     from delayq.guards.sql_pessimistic import SqlPessimistic
@@ -60,6 +62,13 @@ def build(queue: DelayQueue, address: Address, *, secrets_dir: Path, apart: bool
             )
             return made
     return None
+
+
+def sql_kind(spec: GuardSpec) -> type[SqlGuard]:
+    """Return the class of the SQL guard that a document names; it has one. ImportError without the extra."""
+    field = next(each for each in _KINDS if each.startswith("sql_") and getattr(spec, each) is not None)
+    kind: type[SqlGuard] = __getattr__(_KINDS[field])
+    return kind
 
 
 def _lacking(field: str) -> str:

@@ -24,6 +24,7 @@ from delayq.handlers.guarded import (
     sharing_in_thread,
 )
 from delayq.handlers.importing import load_object
+from delayq.handlers.middleware import around, around_batch
 from delayq.handlers.python import in_thread, is_async
 from delayq.handlers.threads import Threads
 from delayq.protocol.envelope import JSON_TYPE
@@ -85,7 +86,10 @@ class AppHandler(Handler):
         if guard is not None and self._shares(kind):
             run = (sharing if coroutine else sharing_in_thread)(run, guard)
         call: HandlerCall = run if coroutine else in_thread(run, self._threads)
-        return call if guard is None or self._shares(kind) else apart(call, guard.for_effects_elsewhere())
+        if guard is not None and not self._shares(kind):
+            call = apart(call, guard.for_effects_elsewhere())
+        middleware = self._app.run_middleware
+        return around(middleware, call, kind, lambda: self._state) if middleware else call
 
     def _batch(self, kind: TaskKind[..., Any], batch: int, guard: Guard[Any] | None) -> Batch:
         coroutine, run = is_async(kind.function), self._batch_adapter(kind)
@@ -93,6 +97,8 @@ class AppHandler(Handler):
             run = (sharing_batch if coroutine else sharing_batch_in_thread)(run, guard)
         limit = min(batch, self._concurrency)  # each of its tasks holds a slot
         call = run if coroutine else self._batch_in_thread(run)
+        if middleware := self._app.run_middleware:
+            call = around_batch(middleware, call, kind, lambda: self._state)
         return Batch(call, limit, kind.policy.batch_wait_ms / 1000)
 
     def _adapter(self, kind: TaskKind[..., Any]) -> Callable[..., Any]:

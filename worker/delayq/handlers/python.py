@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from delayq.handlers.base import Handler, HandlerSetupError
@@ -16,7 +17,7 @@ from delayq.handlers.importing import (
     takes_connection,
     unwrap,
 )
-from delayq.handlers.stale_connections import close_stale_connections
+from delayq.handlers.stale_connections import closer_of_stale_connections
 from delayq.handlers.threads import Threads
 
 if TYPE_CHECKING:
@@ -94,11 +95,18 @@ def in_thread(function: Callable[[Task], object], threads: Threads) -> Callable[
     """Return a coroutine function that runs a plain function in a thread."""
 
     def alone(task: Task) -> object:
+        close_stale = closer_of_stale_connections()
         try:
-            close_stale_connections()
+            if close_stale is not None:
+                close_stale()
             return function(task)
         finally:
             end_if_forked()  # before a forked child reaches the event loop
+            if close_stale is not None:
+                with suppress(
+                    Exception
+                ):  # the work is done; what is wrong fails the next task before it begins
+                    close_stale()
 
     async def call(task: Task) -> object:
         result = await threads.run(alone, task)

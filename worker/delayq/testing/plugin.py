@@ -24,8 +24,8 @@ def delayq_redis_url() -> Iterator[str]:
 
 @pytest.fixture
 def delayq_queue(delayq_redis_url: str) -> Iterator[Callable[..., Queue]]:
-    """Return a function that makes the queue of an App for this test; a document is its second argument."""
+    """Return a function that makes the queue of an App for this test; further arguments are those of Queue."""
     from delayq.testing import Queue  # noqa: PLC0415 -- see above
 
     with ExitStack() as stack:
-        yield lambda app, document=None: stack.enter_context(Queue(app, delayq_redis_url, document))
+        yield lambda app, *given, **named: stack.enter_context(Queue(app, delayq_redis_url, *given, **named))

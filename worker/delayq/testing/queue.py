@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from delayq import guards
 from delayq.app import App, TaskKind
 from delayq.app.arguments import InvalidArguments
 from delayq.client.blocking import SyncClient
@@ -23,6 +24,7 @@ from delayq.client.encoding import stored_id
 from delayq.connection import Address, AsyncConnection, SyncConnection
 from delayq.contract import DelayQueue, parse
 from delayq.contract.schedule import DelaySchedule
+from delayq.guards.coverage import coverage
 from delayq.handlers.app import AppHandler
 from delayq.handlers.base import Batch, HandlerCall
 from delayq.protocol.commands import BATCH, Call, Commands
@@ -38,6 +40,9 @@ from delayq.worker.batches import Call as BatchCall
 from delayq.worker.executor import Executor
 from delayq.worker.settlements import Settlement, settle_call
 from delayq.worker.slots import Running
+
+if TYPE_CHECKING:
+    from delayq.guards.sql.guard import SqlGuard
 
 LEASE_MS = 60_000
 MOST_RUNS = 10_000
@@ -68,15 +73,25 @@ class ScheduledTask(NamedTuple):
 class Queue:
     """The queue of an App. It binds the App, and deletes its tasks when it is closed."""
 
-    def __init__(self, app: App, url: str, document: DelayQueue | str | Path | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        url: str,
+        document: DelayQueue | str | Path | None = None,
+        *,
+        database: str | None = None,
+    ) -> None:
         """`url` names the Redis. `document`, or its file, has shards, retry policy and history.
 
-        Its name, spec.redis and handler.kinds are not used.
+        Its name, spec.redis and handler.kinds are not used. With `database`, a URL of SQLAlchemy, tasks run under the
+        SQL guard of the document in this database, where the guard's table is created. The rows there name this queue,
+        so that queues of several tests may share it. ValueError if the document has no SQL guard.
         """
         if not isinstance(app, App):
             raise TypeError(f"expected an App, got {type(app).__name__}")
         described = read(document) if isinstance(document, str | Path) else document
         self._document = _named(described, f"test-{uuid.uuid4().hex}")
+        self._guard = None if database is None else _guard(self._document, database)
         self.app, self._address = app, Address.from_url(url)
         spec = self._document.spec
         # Without limits, which would hold due tasks back.
@@ -170,8 +185,13 @@ class Queue:
     async def run_due_async(self) -> list[Run]:
         """Do the same inside an event loop."""
         async with AsyncExitStack() as stack:
-            handler = AppHandler(self.app, self._document, self._address)
+            guard = self._guard
+            handler = AppHandler(self.app, self._document, self._address, transactions=guard is not None)
             stack.push_async_callback(handler.close)
+            if guard is not None:
+                stack.push_async_callback(guard.close)  # which belongs to one event loop
+                # Without what is known: the document may name kinds that it routes to another handler.
+                handler.under(guard, coverage(self._document.spec.guard, asking=handler.asking, known=None))
             await handler.start()
             connection = AsyncConnection(self._address)
             stack.push_async_callback(connection.close)
@@ -365,6 +385,18 @@ class _Ending:
 def _cancels() -> int:
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
+
+
+def _guard(document: DelayQueue, database: str) -> SqlGuard:
+    """Return the guard of a document in another database, with its table."""
+    spec = document.spec.guard
+    if spec is None or spec.sql is None:
+        expected = "a document with spec.guard.sqlUnique, sqlPessimistic or sqlOptimistic"
+        raise ValueError(f"database: expected {expected}; this one has none of them")
+    made = guards.sql_kind(spec).of(document, None, secrets_dir=Path(), apart=False, url=database)
+    made.install_sync()
+    made.close_sync()
+    return made
 
 
 def _named(document: DelayQueue | None, name: str) -> DelayQueue:

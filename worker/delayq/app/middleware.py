@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delayq.protocol.envelope import Task
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class TaskRun:
     """One run, as middleware sees it: one call of a function, with one task, or with several if it has `batch=`."""
 

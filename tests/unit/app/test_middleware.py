@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping  # noqa: TC003 -- annotations that are read
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -334,15 +334,17 @@ async def test_a_batch_is_one_run_with_an_outcome_for_each_task(*, in_thread: bo
         return function(numbers)
 
     @contextmanager
-    def forgetful(run: TaskRun) -> Iterator[None]:
+    def inside(run: TaskRun) -> Iterator[None]:
         token = WHERE.set("inside")
+        for field in ("tasks", "outcomes"):
+            with pytest.raises(FrozenInstanceError):
+                setattr(run, field, ())
         yield
         WHERE.reset(token)
-        run.outcomes = ()  # a block may write there, and changes nothing
 
     kind = app.task(name="call", batch=10)(function if in_thread else coroutine)
     app.around_run(notes.on_loop)
-    app.around_run(forgetful)
+    app.around_run(inside)
     seen_outcomes: list[BaseException | None] = []
 
     @app.around_run

@@ -17,7 +17,7 @@ from delayq.app.options import Options
 from delayq.protocol.envelope import Task
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class TaskRun:
     """One run, as middleware sees it: one call of a function, with one task, or with several if it has `batch=`."""
 

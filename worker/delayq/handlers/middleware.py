@@ -54,13 +54,13 @@ def around_batch(
             outcomes = await call(run.tasks)
         finally:
             end_if_forked()
-        run.outcomes = tuple(outcomes)
+        object.__setattr__(run, "outcomes", tuple(outcomes))  # it is frozen for middleware
         return outcomes
 
     inside = _wrapped(middleware, run)
 
     async def surrounded(tasks: Sequence[Task]) -> Sequence[BaseException | None]:
-        return await inside(TaskRun(kind, tasks, state()))  # type: ignore[no-any-return]
+        return await inside(TaskRun(kind, tuple(tasks), state()))  # type: ignore[no-any-return]
 
     return surrounded
 

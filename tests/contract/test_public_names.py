@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import delayq
+import delayq.django
 import delayq.guards
 import delayq.handlers
 import delayq.testing
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PUBLIC: dict[str, ModuleType] = {
-    module.__name__: module for module in (delayq, delayq.guards, delayq.handlers, delayq.testing)
+    module.__name__: module for module in (delayq, delayq.django, delayq.guards, delayq.handlers, delayq.testing)
 }
 EXPORTED: dict[str, Any] = {
     f"{module.__name__}.{name}": getattr(module, name)
@@ -181,6 +182,7 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in ("delayq", "r
         "errors",
         "protocol",
         "protocol.envelope",
+        "durations",
         "protocol.instants",
         "protocol.keys",
         "protocol.results",

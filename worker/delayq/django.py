@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
-
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 
+from delayq.app import TaskRun
 from delayq.handlers.python import is_async
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from delayq.app import TaskRun
+__all__ = ["fresh_connections"]
 
 _close = sync_to_async(close_old_connections)
 

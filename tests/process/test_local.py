@@ -23,7 +23,7 @@ from delayq.local.ending import Urgency, end
 from delayq.local.errors import CannotRun
 from delayq.protocol.results import State
 
-from tests.process.local_home import QUEUE, Home, children, running, stopped, swept, until
+from tests.process.local_home import QUEUE, Home, children, listens, running, stopped, swept, until
 from tests.processes import DELAYQ, Process
 from tests.servers import free_port
 
@@ -146,11 +146,13 @@ def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_
             lambda: client.get(f"@once@{soon}"), "created the occurrence of the schedule in a file of its own"
         )
     home.note(first)
+    url = home.url
     redis = home.child(first, "redis-server")
     os.kill(redis, signal.SIGKILL)
     first.kill()
     home.wait_gone()
     with stopped(home.ready()):
+        assert home.url == url, "programs have it"
         home.wait_handled(*ids)
         with home.client() as client:
             until(lambda: client.counts().stats.get("acked") == 50, "acked all")
@@ -172,9 +174,14 @@ def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_
 
 
 def test_two_workers_share_the_work_and_killed_processes_are_started_again(home: Home) -> None:
-    """Prometheus finds every process. A document that is wrong for a while does no harm."""
+    """Prometheus finds every process, here from everywhere. A document that is wrong for a while does no harm."""
     first = free_port(range(4_100, 4_900))  # no other test has a server there
-    with stopped(home.ready("--metrics-port", str(first), "--workers", "2")) as run:
+    with stopped(home.ready("--metrics-port", str(first), "--workers", "2", "--host", "*")) as run:
+        port = home.url.rpartition(":")[2].removesuffix("/0")
+        warned = json.loads(run.wait_line("reachable_from_network"))
+        assert f"Redis on port {port}, with the password in {home.url_file}" in warned["reachable"]
+        assert listens(int(port), "127.0.0.2")
+        run.wait_http(f"http://127.0.0.2:{first + 2}/metrics")
         swept(run)
         assert len(children(run.pid)) == 4
         with home.client() as client:
@@ -301,23 +308,45 @@ def test_a_closed_terminal_is_a_wish_to_stop(home: Home) -> None:
     assert home.handled() == ["slow"]
 
 
-async def test_a_port_that_is_taken_at_the_last_moment_is_left_to_its_owner(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+async def test_a_port_that_is_taken_is_left_to_its_owner_and_the_password_stays(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """At the last moment, and at the next start."""
+    monkeypatch.setattr(embedded, "PORT_SECONDS", 0)
     directory = DataDir.take(home.dir / ".delayq")
+    urls = []
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", 0))
         owner.listen()
-        free = embedded._free_port()
+        free = embedded._free_port(["127.0.0.1"])
         ports = iter([owner.getsockname()[1], free])
-        monkeypatch.setattr(embedded, "_free_port", lambda: next(ports))
-        redis = embedded.Embedded(directory)
-        try:
-            await redis.open()
-            assert redis.url.endswith(f":{free}/0")
-        finally:
-            assert await end([redis.keeper], 20, Urgency())
-            directory.release()
+        with monkeypatch.context() as patched:
+            patched.setattr(embedded, "_free_port", lambda _: next(ports))
+            urls.append(await _opened(directory))
+        owner.detach()
+    assert urls[0].endswith(f":{free}/0")
+    urls.append(await _opened(directory))
+    with socket.socket() as owner:
+        owner.bind(("127.0.0.1", free))
+        owner.listen()
+        urls.append(await _opened(directory))
+    urls.append(await _opened(directory))
+    directory.release()
+    assert urls[0] == urls[1] != urls[2] == urls[3]
+    assert len({url.partition("@")[0] for url in urls}) == 1
+    taken = [each.fields for each in caplog.records if each.message == "redis_port_taken"]  # type: ignore[attr-defined]  # delayq's own
+    assert [each["port"] for each in taken][1:] == [free]
+    assert f":{taken[1]['new_port']}/0" in urls[2]
+
+
+async def _opened(directory: DataDir) -> str:
+    """Start Redis, stop it, and return the URL that it had."""
+    redis = embedded.Embedded(directory)
+    try:
+        await redis.open()
+        return redis.url
+    finally:
+        assert await end([redis.keeper], 20, Urgency())
 
 
 def test_without_any_server_both_ways_to_get_one_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

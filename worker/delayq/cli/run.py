@@ -16,6 +16,7 @@ from delayq.cli.schedules import calendar
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_files
 from delayq.local import supervisor
+from delayq.local.datadir import LOOPBACK
 from delayq.local.errors import CannotRun
 from delayq.local.plan import SPEC, Plan, Served, check_files, check_redis
 from delayq.service import extras
@@ -55,6 +56,12 @@ from delayq.service import extras
     help="Port of the first process' metrics and probes; the next process has the next port.  [default: free ports]",
 )
 @click.option(
+    "--host",
+    default=LOOPBACK,
+    show_default=True,
+    help="Address of the embedded Redis, metrics and probes, for example for containers; * listens on every address.",
+)
+@click.option(
     "--status-interval",
     type=DURATION,
     help="Time between two status reports, 100ms or more.  [default: 1s on a terminal, else 5s]",
@@ -86,9 +93,9 @@ def run(
     The command uses spec.redis only with --redis spec. For a Cluster with TLS: --redis
     'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
     'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis is for development only: its
-    release is old. It keeps tasks in the data directory until the next run. With --metrics-port 9100, Prometheus
-    scrapes workers from 127.0.0.1:9100 on, in the order of the documents, then scanners. The first Ctrl-C lets
-    running handlers finish; the second one releases their tasks.
+    release is old. It keeps tasks in the data directory until the next run, which has the same port and password.
+    With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, in the order of the documents, then
+    scanners. The first Ctrl-C lets running handlers finish; the second one releases their tasks.
     """
     redis_option = "" if URL_VARIABLE in os.environ or redis_url == SPEC else " --redis URL"
     if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them

@@ -25,6 +25,7 @@ from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import DelayQError, InvalidDocument
 from delayq.local import datadir
+from delayq.local.datadir import LOOPBACK
 from delayq.protocol.write_durability import Durability
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from delayq.connection.place import Place
     from delayq.contract.kinds import Text
 
-LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
 ANSWER_SECONDS = 1.0
 UNKNOWN_KIND: Final = "; if newer workers will know it, --unknown-kind stores it"
 

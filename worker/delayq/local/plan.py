@@ -15,6 +15,7 @@ from delayq.connection.address import secrets_dir
 from delayq.errors import InvalidDocument
 from delayq.handlers.credentials import lacking
 from delayq.local import datadir
+from delayq.local.datadir import LOOPBACK
 from delayq.local.process import Command
 from delayq.processes.missing import Missing, needed
 
@@ -77,6 +78,7 @@ class Plan:
     log_level: str
     status_seconds: float | None  # None: 1 s on a terminal, 5 s else
     metrics_port: int | None = None  # of the first process; None: free ones
+    host: str = LOOPBACK  # where all servers of the run listen
 
     @property
     def directories(self) -> list[Path]:
@@ -161,7 +163,8 @@ class Plan:
             config += [word for each in queues for word in ("--queue", each.queue.queue)]
         # Relay filters by level. It needs the `info` events for the status panel.
         level = "debug" if self.log_level == "debug" else "info"
-        options = (*config, "--port", str(port), "--log-format", "json", "--log-level", level)
+        listening = ("--host", self.host, "--port", str(port))
+        options = (*config, *listening, "--log-format", "json", "--log-level", level)
         env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
         env |= {} if url is None else {URL_VARIABLE: url}
         every_seconds = REAPER_SECONDS if verb == ("reaper",) else None

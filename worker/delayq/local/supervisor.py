@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from delayq.client.aio import Client
 from delayq.errors import DelayQError, Unavailable
+from delayq.local import listening
 from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
 from delayq.local.embedded import Embedded
@@ -47,6 +48,7 @@ HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
 def run(plan: Plan) -> bool:
     """Run until SIGTERM or Ctrl-C. Return False if a process had to be killed."""
     shown = display(plan.log_format, plan.log_level)
+    listening.addresses(plan.host)  # CannotRun before anything starts
     if plan.redis_url is not None:
         # Each queue has its own login with spec.redis.
         queues = plan.queues if plan.redis_url == SPEC else plan.queues[:1]
@@ -59,7 +61,7 @@ def run(plan: Plan) -> bool:
     [path] = plan.directories
     directory = DataDir.take(path)
     try:
-        return asyncio.run(_run(plan, [Embedded(directory)], shown))
+        return asyncio.run(_run(plan, [Embedded(directory, plan.host)], shown))
     finally:
         directory.release()
 
@@ -73,6 +75,7 @@ async def _run(plan: Plan, stores: Sequence[Store], shown: Plain) -> bool:
                 opening.cancel()
                 return True
             redis = list(dict.fromkeys(opening.result()))
+            listening.warn(plan.host, stores[0].exposed)
             clean = await Run(plan, stores[0], shown, urgency).serve(redis)
         finally:
             clean_stores = [await store.close(urgency) for store in stores]

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 NAME = ".delayq"
 LOOPBACK = "127.0.0.1"  # the host in the URL of an embedded Redis, wherever else it listens
 URL_FILE = "redis.url"
+NOTED_FILE = "noted"  # a command has said that it uses the Redis of URL_FILE
 TAKE_OVER_SECONDS = 15.0  # for the Redis of a killed run to save its data and exit
 
 

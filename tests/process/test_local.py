@@ -249,12 +249,8 @@ def test_a_redis_at_a_url_is_left_alone_and_a_second_signal_hands_tasks_back_unc
         client.schedule({}, task_id="there", delay_ms=0)
         home.wait_handled("there")
         run.wait_line(rf"^redis    7\.0 at 127\.0\.0\.1:{aof_server.port} \(append-only file on\)")
-        argv = (DELAYQ, "status", "queue.yaml", "-o", "json")
-        for said in ("using the Redis of the running delayq run", ""):
-            done = subprocess.run(argv, cwd=home.dir, capture_output=True, text=True, timeout=60, check=False)
-            assert done.returncode == 0, done.stderr
-            assert said in done.stderr
-        assert done.stderr == "", "the note is for the first command"
+        assert "using the Redis of the running delayq run" in noted(home)
+        assert noted(home) == "", "the note is for the first command"
         assert home.url_file.stat().st_mode & 0o777 == 0o600
         client.schedule({}, task_id="hang", delay_ms=0)
         until((home.dir / "hanging").exists, "started")
@@ -272,6 +268,14 @@ def test_a_redis_at_a_url_is_left_alone_and_a_second_signal_hands_tasks_back_unc
     assert home.handled() == ["there"]
     assert not home.url_file.exists()
     assert aof_server.process.alive
+
+
+def noted(home: Home) -> str:
+    """What a command writes to stderr."""
+    argv = (DELAYQ, "status", "queue.yaml", "-o", "json")
+    done = subprocess.run(argv, cwd=home.dir, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def test_a_redis_that_is_not_there_is_said_at_once(home: Home) -> None:

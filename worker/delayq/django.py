@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 

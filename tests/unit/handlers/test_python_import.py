@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
 import uuid
 from functools import partial
@@ -98,23 +100,54 @@ def test_what_cannot_be_called_with_a_task_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("source", "error"),
+    ("source", "error", "line"),
     [
-        ("1 / 0", "ZeroDivisionError"),
-        ("raise SystemExit(2)", "SystemExit: 2"),
-        ("def", "SyntaxError"),
+        ("\n1 / 0", "ZeroDivisionError: division by zero", 2),
+        ("raise SystemExit(2)", "SystemExit: 2", 1),
+        ("import os\ndef", "SyntaxError: invalid syntax", 2),
+        # Not a missing module of the document.
+        ("import nowhere_to_be_found", "ModuleNotFoundError: No module named 'nowhere_to_be_found'", 1),
+        # What delayq and libraries do for the module is no place that a user corrects.
+        ("import json\n\njson.loads('{')", "JSONDecodeError: Expecting property name", 3),
         (
-            "import nowhere_to_be_found",
-            "ModuleNotFoundError.*nowhere",
-        ),  # not a missing module of the document
+            "from delayq import App\napp = App('queue.yaml')\n@app.task(max_retries=3)\ndef f(): ...",
+            "TypeError: ",
+            3,
+        ),
+        ("import ast\nast.literal_eval('def')", "SyntaxError: invalid syntax", 2),
     ],
 )
-def test_a_module_that_fails_while_it_is_imported_is_quoted(
-    module: Callable[[str], str], source: str, error: str
+def test_a_module_that_fails_while_it_is_imported_is_quoted_with_file_and_line(
+    module: Callable[[str], str], source: str, error: str, line: int
 ) -> None:
     broken = module(source)
-    with pytest.raises(HandlerSetupError, match=f'importing "{broken}" failed: {error}'):
+    with pytest.raises(HandlerSetupError) as raised:
         load(f"{broken}:cancel")
+    assert raised.value.problem.startswith(f'importing "{broken}" failed: {error}')
+    assert raised.value.problem.endswith(f"({broken}.py line {line})")
+
+
+def test_the_place_of_an_error_is_the_module_that_raises_it(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    """And not the one that imports it. A file elsewhere has its whole path."""
+    inner = module("x = 1\nx.y")
+    outer = module(f"import {inner}")
+    with pytest.raises(HandlerSetupError, match=rf"\({inner}\.py line 2\)$"):
+        load(f"{outer}:cancel")
+    (tmp_path / "here").mkdir()
+    with contextlib.chdir(tmp_path / "here"):
+        sys.path.insert(0, str(tmp_path))
+        where = re.escape(str(tmp_path / inner))
+        with pytest.raises(HandlerSetupError, match=rf"\({where}\.py line 2\)$"):
+            load(f"{inner}:cancel")
+
+
+def test_a_module_that_lacks_the_name_is_named_with_its_file(module: Callable[[str], str]) -> None:
+    name = module(SOURCE)
+    with pytest.raises(HandlerSetupError) as raised:
+        load(f"{name}:cancle")
+    assert raised.value.problem.endswith(f'did you mean "cancel"? ({name}.py)')
 
 
 @pytest.mark.parametrize(

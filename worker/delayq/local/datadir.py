@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME = ".delayq"
+LOOPBACK = "127.0.0.1"  # the host in the URL of an embedded Redis, wherever else it listens
 URL_FILE = "redis.url"
+NOTED_FILE = "noted"  # a command has said that it uses the Redis of URL_FILE
 TAKE_OVER_SECONDS = 15.0  # for the Redis of a killed run to save its data and exit
 
 
@@ -28,7 +30,7 @@ class DataDir:
     def __init__(self, path: Path, lock: int) -> None:
         """Use `take`."""
         self.path, self.lock = path, lock
-        self.redis, self._url = path / "redis", path / URL_FILE
+        self.redis, self.url_file = path / "redis", path / URL_FILE
 
     @classmethod
     def take(cls, path: Path) -> Self:
@@ -39,7 +41,7 @@ class DataDir:
             _wait_for(lock, path)
             _sign(lock)
             taken.redis.mkdir(mode=0o700, exist_ok=True)
-            taken._url.unlink(missing_ok=True)  # of a killed run
+            taken.url_file.unlink(missing_ok=True)  # of a killed run
         except OSError as error:
             raise CannotRun(
                 f"cannot use the data directory {path}: {error.strerror}", "--data-dir DIR uses another one"
@@ -48,12 +50,12 @@ class DataDir:
 
     def publish(self, url: str) -> None:
         """Write the URL of the embedded Redis for other commands."""
-        _publish(self._url, url)
+        _publish(self.url_file, url)
 
     def release(self) -> None:
         """Release the directory for the next run."""
         with suppress(OSError):  # then the next run deletes it
-            self._url.unlink(missing_ok=True)
+            self.url_file.unlink(missing_ok=True)
         os.close(self.lock)
 
 

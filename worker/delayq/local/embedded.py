@@ -1,4 +1,7 @@
-"""The embedded Redis: on the loopback address, with a password and an append-only file."""
+"""The embedded Redis: on the loopback address unless --host names another, with a password and an append-only file.
+
+It has the port and the password of the last run of its directory, so that programs keep their URL.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ import asyncio
 import logging
 import os
 import random
-import secrets
 import signal
-import socket
+import time
 from collections import deque
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delayq.local.binary import MULTI_PART, find
+from delayq.local.binary import find
+from delayq.local.datadir import LOOPBACK
 from delayq.local.ending import end, first
 from delayq.local.errors import CannotRun
 from delayq.local.keeper import Keeper, ended_by
+from delayq.local.listening import is_free, of_redis
 from delayq.local.panel import embedded_line
 from delayq.local.process import Command, tied
+from delayq.local.redis_config import APPEND_ONLY_DIR, APPEND_ONLY_FILE, NAME, Access, written_by
 
 if TYPE_CHECKING:
     from delayq.local.binary import Server
@@ -30,18 +35,9 @@ log = logging.getLogger(__name__)
 
 # Below Linux' ephemeral ports (32768 and up): while Redis restarts, no client's connection can take its port.
 PORTS = range(20_000, 32_000)
-CONFIG = """\
-bind 127.0.0.1
-port {port}
-requirepass {password}
-appendonly yes
-appendfsync everysec
-save ""
-maxmemory-policy noeviction
-"""
-APPEND_ONLY_DIR, APPEND_ONLY_FILE = "appendonlydir", "appendonly.aof"
 STOP_SECONDS = 30.0  # for Redis to save its data
 PORT_TAKEN = "Address already in use"
+PORT_SECONDS = 1.0  # for the Redis of a killed run to close its port after its lock
 
 
 class RedisLogParser:
@@ -90,25 +86,31 @@ class RedisLogParser:
 class Embedded:
     """The embedded server, restarted until the end of the run."""
 
-    def __init__(self, directory: DataDir) -> None:
-        """Raise CannotRun without a binary that can read the data."""
-        self.server, self._directory = find(), directory
-        self._refuse_older()
+    def __init__(self, directory: DataDir, host: str = LOOPBACK) -> None:
+        """Raise CannotRun without a binary that can read the data, and if nothing can listen on `host`."""
+        self.server, self._directory = find(written_by(directory.redis)), directory
         self._parser = RedisLogParser(self.server, directory)
-        self._password = secrets.token_hex(16)
-        self._port, self._known = 0, False
+        self._access, self._bind = Access.kept(directory.redis), of_redis(host)
+        self._known, self._tried = False, False
         self.keeper = Keeper(self._command, "redis", self._parser)
 
     @property
     def url(self) -> str:
         """URL with the password."""
-        return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
+        return f"redis://:{self._access.password}@{LOOPBACK}:{self._access.port}/0"
+
+    @property
+    def exposed(self) -> str:
+        """What other machines can reach, if they can."""
+        where = self._directory.url_file
+        return f"Redis on port {self._access.port}, with the password in {where} and without TLS"
 
     async def open(self) -> str:
         """Start the server, wait without limit until it has loaded its data, publish its URL, and return a description.
 
         Raises CannotRun if it cannot start.
         """
+        await self._choose_port()
         task = self.keeper.start()
         await first(asyncio.wait({task}), self.keeper.started.wait())
         if task.done():
@@ -121,28 +123,37 @@ class Embedded:
         """Stop the server, which saves its data first, also when hurried."""
         return await end([self.keeper], STOP_SECONDS, urgency)
 
+    async def _choose_port(self) -> None:
+        """Take the port of the last run, or a new one if there was none or another process uses it."""
+        deadline = time.monotonic() + PORT_SECONDS
+        while self._access.port and not is_free(self._access.port, self._bind):
+            if time.monotonic() > deadline:
+                return self._change_port()
+            await asyncio.sleep(0.05)
+        if not self._access.port:
+            self._access = replace(self._access, port=_free_port(self._bind))
+        return None
+
+    def _change_port(self) -> None:
+        """Choose another port: programs need the new URL."""
+        before, self._access = self._access.port, replace(self._access, port=_free_port(self._bind))
+        fields = {
+            "port": before,
+            "new_port": self._access.port,
+            "hint": f"another process uses the port of the last run: the new URL is in {self._directory.url_file}",
+        }
+        log.warning("redis_port_taken", extra={"fields": fields})
+
     def _command(self) -> Command:
         """Write the configuration and return the command. The port is fixed once published."""
-        if not self._known:
-            self._port = _free_port()
-        config = self._directory.redis / "redis.conf"
-        with os.fdopen(
-            os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-        ) as file:
-            file.write(CONFIG.format(port=self._port, password=self._password))
+        if self._tried and not self._known:  # another process took the port in the last moment
+            self._change_port()
+        self._tried = True
+        self._access.write(self._directory.redis, self._bind, self.server)
         # Relative to its own directory: no path needs quoting.
-        argv = tied(os.getpid(), (str(self.server.path), config.name), signal.SIGTERM)
+        argv = tied(os.getpid(), (str(self.server.path), NAME), signal.SIGTERM)
         inherited = (self._directory.lock,)
         return Command(argv, dict(os.environ), self._directory.redis, inherited, umask=0o077)
-
-    def _refuse_older(self) -> None:
-        """Raise CannotRun for a Redis before 7 with files of Redis 7: it would ignore them and start empty."""
-        parts = self._directory.redis / APPEND_ONLY_DIR
-        if parts.is_dir() and self.server.version < MULTI_PART:
-            raise CannotRun(
-                f"{parts} was written by Redis 7 or newer, and {self.server.path} is {self.server.label}",
-                "put the newer redis-server on PATH again, or start without tasks with --data-dir DIR",
-            )
 
 
 def _shown(path: Path) -> Path:
@@ -151,10 +162,9 @@ def _shown(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else Path(os.path.normpath(path))
 
 
-def _free_port() -> int:
+def _free_port(hosts: list[str]) -> int:
     """Return a free port. If another process takes it first, Redis fails and restarts on another port."""
     for port in random.sample(PORTS, 100):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+        if is_free(port, hosts):
             return port
     raise CannotRun("no free port for the embedded Redis", "give --redis URL")

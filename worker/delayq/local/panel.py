@@ -21,7 +21,7 @@ DECIMALS_BELOW_MS, SECONDS_FROM_MS = 100, 10_000
 
 
 def embedded_line(server: Server, directory: Path) -> str:
-    """`embedded 6.2 (/usr/bin/redis-server), data in .delayq/ (append-only file on)`."""
+    """`embedded Redis 8.4.1 (/usr/bin/redis-server), data in .delayq/ (append-only file on)`."""
     return f"embedded {server.label} ({server.path}), data in {directory}/ (append-only file on)"
 
 

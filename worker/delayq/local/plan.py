@@ -15,6 +15,7 @@ from delayq.connection.address import secrets_dir
 from delayq.errors import InvalidDocument
 from delayq.handlers.credentials import lacking
 from delayq.local import datadir
+from delayq.local.datadir import LOOPBACK
 from delayq.local.process import Command
 from delayq.processes.missing import Missing, needed
 
@@ -44,6 +45,11 @@ class Served:
     def queue(self) -> DelayQueue:
         """The parsed document."""
         return self.document.queue
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its file, and its name there."""
+        return str(self.document.path), self.queue.queue
 
     @property
     def source(self) -> str:
@@ -77,6 +83,7 @@ class Plan:
     log_level: str
     status_seconds: float | None  # None: 1 s on a terminal, 5 s else
     metrics_port: int | None = None  # of the first process; None: free ones
+    host: str = LOOPBACK  # where all servers of the run listen
 
     @property
     def directories(self) -> list[Path]:
@@ -152,20 +159,39 @@ class Plan:
             port = 0 if self.metrics_port is None else self.metrics_port + number
             yield name, self._command(url, port, queues, *verb)
 
+    def checks(self, url: str | None) -> Iterator[Command]:
+        """Yield a command for each set of workers, which imports their handlers as they do, and ends."""
+        python = (sys.executable, "-P", "-m", "delayq.local.check", str(os.getpid()))
+        argvs = {
+            (*python, _beside(queues), *(word for each in queues for word in each.place))
+            for queues in self.workers.values()
+        }
+        for argv in sorted(argvs):
+            yield Command(argv, _environment(url))
+
     def _command(self, url: str | None, port: int, queues: Sequence[Served], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         files = list(dict.fromkeys(str(each.document.path) for each in queues))
-        beside = str(Path(files[0]).absolute().parent)
         config = [word for file in files for word in ("--config", file)]
         if self.queues[1:]:
             config += [word for each in queues for word in ("--queue", each.queue.queue)]
         # Relay filters by level. It needs the `info` events for the status panel.
         level = "debug" if self.log_level == "debug" else "info"
-        options = (*config, "--port", str(port), "--log-format", "json", "--log-level", level)
-        env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
-        env |= {} if url is None else {URL_VARIABLE: url}
+        listening = ("--host", self.host, "--port", str(port))
+        options = (*config, *listening, "--log-format", "json", "--log-level", level)
         every_seconds = REAPER_SECONDS if verb == ("reaper",) else None
-        return Command((*python, beside, *verb, *options), env, every_seconds=every_seconds)
+        argv = (*python, _beside(queues), *verb, *options)
+        return Command(argv, _environment(url), every_seconds=every_seconds)
+
+
+def _beside(queues: Sequence[Served]) -> str:
+    """Return the directory of the first document, which is on the path of a process."""
+    return str(Path(queues[0].document.path).absolute().parent)
+
+
+def _environment(url: str | None) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
+    return env | ({} if url is None else {URL_VARIABLE: url})
 
 
 def check_redis(documents: Iterable[Document]) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class External:
     """A Redis that the run neither starts nor stops."""
 
+    exposed = ""  # it listens where its owner wants
+
     def __init__(self, url: str, queue: DelayQueue) -> None:
         """open() connects. The URL SPEC stands for spec.redis."""
         spec = queue.spec

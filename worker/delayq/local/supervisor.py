@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from delayq.client.aio import Client
-from delayq.errors import DelayQError, Unavailable
+from delayq.errors import DelayQError, InvalidDocument, Unavailable
+from delayq.local import listening
 from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
 from delayq.local.embedded import Embedded
@@ -16,6 +18,7 @@ from delayq.local.ending import HURRY_SECONDS, end, first, signals
 from delayq.local.keeper import Keeper
 from delayq.local.plan import SPEC
 from delayq.local.relay import Relay
+from delayq.local.reload import Reloader
 from delayq.local.store import External
 from delayq.local.watch import Watch
 from delayq.protocol.alarm import Alarm
@@ -24,12 +27,13 @@ from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from delayq.local.display import Plain
     from delayq.local.ending import Urgency
     from delayq.local.plan import Plan, Served
     from delayq.local.process import Command
+    from delayq.local.reload import Sources
 
     Store = External | Embedded
 
@@ -44,9 +48,13 @@ EXPLAIN_SECONDS = 1.0  # for workers without running handlers to end
 HELPERS_SECONDS = 10.0  # for scanners and the reaper to end
 
 
-def run(plan: Plan) -> bool:
-    """Run until SIGTERM or Ctrl-C. Return False if a process had to be killed."""
+def run(plan: Plan, reload: Sources | None = None) -> bool:
+    """Run until SIGTERM or Ctrl-C. Return False if a process had to be killed.
+
+    `reload`: start all processes but Redis again when these change.
+    """
     shown = display(plan.log_format, plan.log_level)
+    listening.addresses(plan.host)  # CannotRun before anything starts
     if plan.redis_url is not None:
         # Each queue has its own login with spec.redis.
         queues = plan.queues if plan.redis_url == SPEC else plan.queues[:1]
@@ -55,16 +63,16 @@ def run(plan: Plan) -> bool:
             for path in plan.directories:
                 if stores[0].url is not None:
                     stack.enter_context(published(path, stores[0].url))
-            return asyncio.run(_run(plan, stores, shown))
+            return asyncio.run(_run(plan, stores, shown, reload))
     [path] = plan.directories
     directory = DataDir.take(path)
     try:
-        return asyncio.run(_run(plan, [Embedded(directory)], shown))
+        return asyncio.run(_run(plan, [Embedded(directory, plan.host)], shown, reload))
     finally:
         directory.release()
 
 
-async def _run(plan: Plan, stores: Sequence[Store], shown: Plain) -> bool:
+async def _run(plan: Plan, stores: Sequence[Store], shown: Plain, reload: Sources | None) -> bool:
     with signals() as urgency:
         try:
             opening = asyncio.ensure_future(asyncio.gather(*(store.open() for store in stores)))
@@ -73,16 +81,41 @@ async def _run(plan: Plan, stores: Sequence[Store], shown: Plain) -> bool:
                 opening.cancel()
                 return True
             redis = list(dict.fromkeys(opening.result()))
-            clean = await Run(plan, stores[0], shown, urgency).serve(redis)
+            listening.warn(plan.host, stores[0].exposed)
+            begin = partial(Run, store=stores[0], shown=shown, urgency=urgency)
+            clean = await (_reloading(plan, reload, begin, redis) if reload else begin(plan).serve(redis))
         finally:
             clean_stores = [await store.close(urgency) for store in stores]
         return clean and all(clean_stores)
 
 
-class Run:
-    """The processes of one run."""
+async def _reloading(
+    plan: Plan, sources: Sources, begin: Callable[[Plan], Run], redis: Sequence[str]
+) -> bool:
+    """Run the processes, and again after each change of the sources after which they can start."""
+    run, is_first, clean = begin(plan), True, True
+    async with Reloader(sources, run.say) as reloader:
+        while True:
+            changing = asyncio.create_task(reloader.next_plan(run.url))
+            try:
+                clean = await run.serve(redis, changing) and clean
+            except InvalidDocument as error:  # of a change after the check
+                if is_first:
+                    raise
+                run.say(f"{error}\nnothing runs until the next change")
+                await run.until(changing)
+            finally:
+                changing.cancel()
+                await asyncio.wait({changing})
+            if run.stops or changing.cancelled():
+                return clean
+            run, is_first = begin(changing.result()), False
 
-    def __init__(self, plan: Plan, store: Store, shown: Plain, urgency: Urgency) -> None:
+
+class Run:
+    """The processes of one run, all but Redis."""
+
+    def __init__(self, plan: Plan, *, store: Store, shown: Plain, urgency: Urgency) -> None:
         """Prepare the processes without starting them. `store`: the embedded Redis, or any other."""
         self._plan, self._store, self._shown, self._urgency = plan, store, shown, urgency
         self._leaders_changed = Alarm()
@@ -95,8 +128,30 @@ class Run:
         self._relays[name] = Relay(name, self._shown.write_line, self._leaders_changed.ring)
         self._keepers[name] = Keeper(lambda: command, name, self._relays[name], command.every_seconds)
 
-    async def serve(self, redis: Sequence[str]) -> bool:
-        """Run all processes until a signal or a fatal error, which is raised. `redis` describes each Redis."""
+    @property
+    def url(self) -> str | None:
+        """The URL of Redis; None: spec.redis."""
+        return self._store.url
+
+    @property
+    def stops(self) -> bool:
+        """Whether a signal ends the run."""
+        return self._urgency.stop.is_set()
+
+    def say(self, text: str) -> None:
+        """Print lines of the run itself."""
+        for line in text.splitlines():
+            self._shown.write_line("run", line)
+
+    async def until(self, changing: asyncio.Task[Plan]) -> None:
+        """Wait for a signal or a new plan."""
+        await first(self._urgency.stop.wait(), asyncio.wait({changing}))
+
+    async def serve(self, redis: Sequence[str], changing: asyncio.Task[Plan] | None = None) -> bool:
+        """Run all processes until a signal, a new plan or a fatal error, which is raised.
+
+        `redis` describes each Redis.
+        """
         clients = [Client.from_document(each.queue, url=self._store.url) for each in self._plan.queues]
         watch = Watch(self._plan, redis, self._relays, clients=clients, display=self._shown)
         tasks = [keeper.start() for keeper in self._keepers.values()]
@@ -106,8 +161,8 @@ class Run:
                     await stack.enter_async_context(client)
                 applying = asyncio.create_task(self._apply_schedules(clients))
                 showing = asyncio.create_task(self._show(watch))
-                await self._until_ended(tasks)
-                explaining = asyncio.create_task(self._explain_wait())
+                await self._until_ended(tasks, changing)
+                explaining = asyncio.create_task(self._explain_wait(changing))
                 clean = await self._end(workers=True)
                 for helping in (applying, explaining, showing):
                     helping.cancel()
@@ -135,22 +190,25 @@ class Run:
                 await asyncio.sleep(AGAIN_SECONDS)
             except DelayQError as error:
                 if str(error) != said:
-                    self._shown.write_line("run", f"{served.document.name}: {error}")
+                    self.say(f"{served.document.name}: {error}")
                 said = str(error)
                 await asyncio.sleep(REFUSED_SECONDS)
 
-    async def _until_ended(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Wait for a signal, or for a process (or Redis) that cannot be restarted."""
-        kept = [*tasks, self._store.keeper.task] if isinstance(self._store, Embedded) else tasks
+    async def _until_ended(
+        self, tasks: list[asyncio.Task[None]], changing: asyncio.Task[Plan] | None
+    ) -> None:
+        """Wait for a signal, a new plan, or a process (or Redis) that cannot be restarted."""
+        kept = [*tasks, changing, *([self._store.keeper.task] if isinstance(self._store, Embedded) else [])]
         await first(self._urgency.stop.wait(), *(asyncio.wait({task}) for task in kept if task))
 
-    async def _explain_wait(self) -> None:
+    async def _explain_wait(self, changing: asyncio.Task[Plan] | None) -> None:
         """Say what the run waits for, unless the workers end at once."""
         await asyncio.sleep(EXPLAIN_SECONDS)
-        if self._urgency.stop.is_set() and not self._urgency.hurry.is_set():
-            seconds = self._plan.drain_seconds
-            said = f"stopping: waits for running handlers, at most {seconds:,} s; Ctrl-C again hands their tasks back"
-            self._shown.write_line("run", said)
+        waits = f"waits for running handlers, at most {self._plan.drain_seconds:,} s"
+        if self.stops and not self._urgency.hurry.is_set():
+            self.say(f"stopping: {waits}; Ctrl-C again hands their tasks back")
+        elif not self.stops and changing is not None and changing.done():
+            self.say(f"reloading: {waits}; Ctrl-C ends the run")
 
     async def _show(self, watch: Watch) -> None:
         ready = asyncio.create_task(self._ready())

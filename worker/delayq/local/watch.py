@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from delayq.errors import DelayQError
-from delayq.local import panel
+from delayq.local import listening, panel
 from delayq.local.measures import Window, histograms
 from delayq.protocol.alarm import Alarm
 
@@ -44,6 +44,7 @@ class Watch:
         self._plan, self._redis, self._relays = plan, redis, relays
         self._clients, self._display = clients, display
         self._windows = [Window() for _ in plan.queues]
+        self._host = listening.scraped(plan.host)
         self._session: aiohttp.ClientSession | None = None
         self._seconds = plan.status_seconds or (EVERY_SECONDS if display.live else PLAIN_EVERY_SECONDS)
         self.alarm = Alarm()
@@ -71,7 +72,7 @@ class Watch:
         if relay.port is None or self._session is None:
             return ""
         with suppress(aiohttp.ClientError, OSError):
-            async with self._session.get(f"http://127.0.0.1:{relay.port}/metrics") as answer:
+            async with self._session.get(f"http://{self._host}:{relay.port}/metrics") as answer:
                 return await answer.text()
         return ""
 

@@ -13,6 +13,7 @@ SQL: Final = (
 BROUGHT_BY: Final = {
     **dict.fromkeys(("click", "cronsim", "rich"), "delayq[cli]"),
     **dict.fromkeys(("aiohttp", "uvloop"), "delayq[worker]"),
+    "watchfiles": "delayq[reload]",
     **dict.fromkeys(SQL, DATABASE),
 }
 """Package, by the name it is imported as, and what to install. Drivers of databases: guards/sql/urls.py."""

@@ -10,6 +10,7 @@ from delayq.cli.formats import tasks
 from delayq.client.blocking import SyncClient
 from delayq.contract.durability import DurabilitySpec
 from delayq.errors import DelayQError, Unavailable
+from delayq.local.releases import CVE, FIXED, Release, numbers
 from delayq.protocol.write_durability import durability_of
 from delayq.scanner import durability
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from delayq.cli.target import Target
     from delayq.connection import SyncConnection
     from delayq.contract.metrics import DurabilityRisk
+    from delayq.local.releases import Kind
     from delayq.scanner.durability import ServerInfo
 
 OLDEST = (5, 0)
@@ -188,30 +190,16 @@ def mebibytes(count: int) -> str:
     return f"{count / (1 << 20):,.1f} MiB"
 
 
-CVE: Final = "CVE-2025-49844"
-FIXED: Final[Mapping[str, Mapping[tuple[int, int], int]]] = {
-    "Redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
-    "Valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4, (9, 0): 0},
-}
-"""Release line → its first release with the fix. Other older lines have no fix; all newer lines have it."""
-
-
 def vulnerable_lua(facts: Mapping[str, str]) -> Iterator[Finding]:
     """Warn of a build that may let a user who runs scripts take over the server. Every delayq process runs scripts."""
-    name = "Valkey" if "valkey_version" in facts else "Redis"
-    found = facts.get("valkey_version", facts.get("redis_version", ""))
-    number = re.match(r"(\d+)\.(\d+)\.(\d+)", found)
-    if number is None or not _before_fix(name, *map(int, number.groups())):
+    kind: Kind = "valkey" if "valkey_version" in facts else "redis"
+    number = re.match(r"\d+\.\d+\.\d+", facts.get(f"{kind}_version", ""))
+    if number is None or not (found := Release(kind, numbers(number[0]))).is_vulnerable:
         return
-    first = ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in FIXED[name].items())
+    first = ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in FIXED[kind].items())
     yield warning(
         "lua",
-        f"{name} {found} may have {CVE}: a user who may run scripts can run code on the server; fixed in {first}",
+        f"{found.label} may have {CVE}: a user who may run scripts can run code on the server; fixed in {first}",
         "upgrade; distributions fix it without a new version number: search the package's changelog "
         "(apt changelog redis-server, rpm -q --changelog redis), or ask the provider",
     )
-
-
-def _before_fix(name: str, major: int, minor: int, patch: int) -> bool:
-    lines = FIXED[name]
-    return (major, minor) <= max(lines) and patch < lines.get((major, minor), patch + 1)

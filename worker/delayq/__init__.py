@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from delayq.client.aio import Client
     from delayq.client.blocking import SyncClient
     from delayq.client.encoding import NewTask
+    from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.contract import Limits
+    from delayq.schedules.stored import LastRun, Schedule
 
 __all__ = [
     "App",
+    "Backfilled",
     "BatchContext",
     "Bury",
     "Client",
@@ -58,6 +61,7 @@ __all__ = [
     "InvalidDocument",
     "InvalidDueTime",
     "InvalidTask",
+    "LastRun",
     "Limits",
     "NewTask",
     "NoSuchSchedule",
@@ -66,6 +70,8 @@ __all__ = [
     "QueueFull",
     "Refused",
     "Retry",
+    "Schedule",
+    "ScheduleChange",
     "ScheduleRefused",
     "Seen",
     "State",
@@ -84,6 +90,10 @@ _LAZY = {
     "Client": "client.aio",
     "SyncClient": "client.blocking",
     "NewTask": "client.encoding",
+    "Backfilled": "client.recurring",
+    "ScheduleChange": "client.recurring",
+    "LastRun": "schedules.stored",
+    "Schedule": "schedules.stored",
     "Limits": "contract",
 }
 

@@ -23,7 +23,7 @@ from delayq.client.document import read_schedules
 from delayq.contract import SpecError
 from delayq.scaling.sentences import counted
 from delayq.schedules.cron import GAP, SECOND_TIME
-from delayq.schedules.record import CLIENT, decode
+from delayq.schedules.record import CLIENT
 from delayq.schedules.steps import uneven
 from delayq.schedules.times import Calendar, checked
 
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.cli.target import TargetClient
     from delayq.client.blocking import SyncClient
-    from delayq.client.recurring import ScheduleChange
     from delayq.contract.schedule import DelaySchedule
-    from delayq.schedules.record import Definition
+    from delayq.schedules.stored import Schedule
     from delayq.schedules.times import Occurrence
 
 
@@ -65,7 +64,7 @@ def apply(client: TargetClient, *, file: Path, unknown_kind: bool, output: Outpu
         calendar(file, each, check)
     done = {each.metadata.name: client.apply_schedule(each) for each in documents}
     value = [views.change(name, change) for name, change in done.items()]
-    emit(output, value, "\n".join(f"{name}: {_change(change)}" for name, change in done.items()))
+    emit(output, value, "\n".join(f"{name}: {change}" for name, change in done.items()))
 
 
 @schedules.command()
@@ -80,7 +79,7 @@ def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> Non
     """
     owners = {each.name: each.owner for each in client.schedules()} if force else {}
     done = client.delete_schedule(name, owner=owners.get(name, CLIENT))
-    emit(output, views.change(name, done), f"{name}: {_change(done)}")
+    emit(output, views.change(name, done), f"{name}: {done}")
 
 
 @schedules.command("list")
@@ -88,27 +87,24 @@ def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> Non
 @output_option
 def list_(client: SyncClient, *, output: Output) -> None:
     """List the schedules of a queue, with their next times and last runs."""
-    found = [(record, decode(record)) for record in client.schedules()]
-    now_ms = time.time_ns() // 1_000_000
-    rows = [(record, read and read.schedule, _next(read, now_ms)) for record, read in found]
+    rows = [(each, _next_ms(each)) for each in client.schedules()]
     table = Table(
         ("SCHEDULE", "WHEN", "NEXT", "LAST", "LATE", "MISSED", "SKIPPED", "OWNER"),
         [
             (
-                record.name,
-                _when(schedule),
+                each.name,
+                each.when,
                 "" if next_ms is None else iso(next_ms),
-                "" if record.last_began_ms is None else iso(record.last_began_ms),
-                "" if record.last_late_ms is None else f"{record.last_late_ms / 1000:.1f} s",
-                str(record.missed),
-                str(record.skipped),
-                record.owner,
+                "" if each.record.last_began_ms is None else iso(each.record.last_began_ms),
+                "" if each.last_run is None else f"{each.last_run.lateness.total_seconds():.1f} s",
+                str(each.missed),
+                str(each.skipped),
+                each.owner,
             )
-            for record, schedule, next_ms in rows
+            for each, next_ms in rows
         ],
     )
-    value = [views.recurring(record, _when(schedule), next_ms) for record, schedule, next_ms in rows]
-    emit(output, value, table if rows else "no schedules")
+    emit(output, [views.recurring(*row) for row in rows], table if rows else "no schedules")
 
 
 @schedules.command()
@@ -185,27 +181,9 @@ def print_next(
     emit(output, value, table if found else "no further times")
 
 
-def _change(change: ScheduleChange) -> str:
-    removed = f", removed {counted(change.removed, 'occurrence')} created ahead" if change.removed else ""
-    return f"{change.outcome}{removed}"
-
-
-def _next(read: Definition | None, now_ms: int) -> int | None:
-    if read is None or read.schedule.spec.suspend:
-        return None
-    found = next(Calendar(read.schedule).after(now_ms), None)
-    return None if found is None else found.due_ms
-
-
-def _when(schedule: DelaySchedule | None) -> str:
-    if schedule is None:
-        return "written by a newer delayq"
-    spec = schedule.spec
-    suspended = ", suspended" if spec.suspend else ""
-    if spec.cron is not None:
-        return f"{spec.cron} {spec.time_zone or 'UTC'}{suspended}"
-    every = f"every {spec.every_seconds} s" if spec.every_seconds else counted(len(spec.times or ()), "time")
-    return f"{every}{suspended}"
+def _next_ms(schedule: Schedule) -> int | None:
+    found = schedule.next_times(1)
+    return round(found[0].timestamp() * 1000) if found else None
 
 
 def calendar(file: str | Path, schedule: DelaySchedule, check: ScheduleCheck | None = None) -> Calendar:

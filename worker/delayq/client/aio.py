@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from delayq.client.base import Filters, Groups, Records, Rows, Views
+    from delayq.client.base import Filters, Groups, Rows, Schedules, Views
     from delayq.client.dead_letters import Redriven
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
     from delayq.client.times import Duration
     from delayq.contract.schedule import DelaySchedule
+    from delayq.schedules.stored import Schedule
 
 T = TypeVar("T")
 
@@ -285,17 +286,24 @@ class Client(QueueClient):
 
     async def sync_schedules(
         self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = ""
-    ) -> None:
-        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`."""
-        await self._do(self._recurring.sync(schedules, owner, source))
+    ) -> dict[str, ScheduleChange]:
+        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`.
+
+        Returns what became of each, by name. ScheduleRefused names those that were refused; all others are written.
+        """
+        return await self._do(self._recurring.sync(schedules, owner, source))
 
     async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if somebody else owns it."""
         return await self._do(self._recurring.delete(name, owner=owner))
 
-    async def schedules(self) -> Records:
-        """Return the recurring schedules by name."""
-        return await self._do(self._recurring.records())
+    async def schedules(self) -> Schedules:
+        """Return the recurring schedules, in the order of their names."""
+        return await self._do(self._recurring.schedules())
+
+    async def get_schedule(self, name: str) -> Schedule | None:
+        """Return a recurring schedule, which has its next times and its last run; None if there is none."""
+        return await self._do(self._recurring.get(name))
 
     async def run_schedule(self, name: str) -> str:
         """Create an occurrence that is due now; returns its ID. ScheduleRefused if there is no such schedule."""

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.client.enqueue import Results
-    from delayq.protocol.results import DeadGroup, Scheduled, ScheduleRecord, TaskRow, TaskView
+    from delayq.protocol.results import DeadGroup, Scheduled, TaskRow, TaskView
     from delayq.protocol.shard_map import ShardMap
     from delayq.protocol.write_durability import Kind
+    from delayq.schedules.stored import Schedule
 
 # Inside the clients, `list` is a method.
 Rows: TypeAlias = "list[TaskRow]"
-Records: TypeAlias = "list[ScheduleRecord]"
+Schedules: TypeAlias = "list[Schedule]"
 Groups: TypeAlias = "list[DeadGroup]"
 Views: TypeAlias = "list[TaskView]"
 

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from delayq.client.base import Filters, Groups, Records, Rows, Views
+    from delayq.client.base import Filters, Groups, Rows, Schedules, Views
     from delayq.client.dead_letters import Redriven
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.client.routing import Operation
     from delayq.client.times import Duration
     from delayq.connection.ticket import Ticket
     from delayq.contract.schedule import DelaySchedule
+    from delayq.schedules.stored import Schedule
 
 T = TypeVar("T")
 
@@ -205,17 +206,23 @@ class SyncClient(QueueClient):
         """See Client.apply_schedule."""
         return self._do(self._recurring.apply(schedule, owner=owner, notes=notes, checked=checked))
 
-    def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = "") -> None:
+    def sync_schedules(
+        self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = ""
+    ) -> dict[str, ScheduleChange]:
         """See Client.sync_schedules."""
-        self._do(self._recurring.sync(schedules, owner, source))
+        return self._do(self._recurring.sync(schedules, owner, source))
 
     def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """See Client.delete_schedule."""
         return self._do(self._recurring.delete(name, owner=owner))
 
-    def schedules(self) -> Records:
+    def schedules(self) -> Schedules:
         """See Client.schedules."""
-        return self._do(self._recurring.records())
+        return self._do(self._recurring.schedules())
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        """See Client.get_schedule."""
+        return self._do(self._recurring.get(name))
 
     def run_schedule(self, name: str) -> str:
         """See Client.run_schedule."""

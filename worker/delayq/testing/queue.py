@@ -135,9 +135,9 @@ class Queue:
             self._connection.one(Call(advance, advance.bind(shard, ms=ms), int, shard))
             while self._connection.one(self._claims.expire(shard.shard))[1]:
                 pass
-        for record in self.client.schedules():
-            if record.name in self._recurring:
-                self._recur(record)
+        for each in self.client.schedules():
+            if each.name in self._recurring:
+                self._recur(each.record)
 
     def apply_schedule(self, schedule: DelaySchedule | str | Path) -> None:
         """Let a schedule recur, or those of a file: advance() creates the occurrences that fall due."""

@@ -8,7 +8,6 @@ from delayq.cli.app_check import schedule_checker
 from delayq.cli.doctor.findings import Finding, warning
 from delayq.contract import SpecError
 from delayq.errors import DelayQError
-from delayq.schedules.record import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +24,12 @@ def schedules(target: Target) -> Iterator[Finding]:
     check = schedule_checker(target.document, None)
     with target.client() as client:
         try:
-            read = [definition for each in client.schedules() if (definition := decode(each))]
+            stored = client.schedules()
         except DelayQError:  # the checks of Redis report it
             return
-    for each in read:
+    for each in stored:
         try:
-            check(each.schedule)
+            if each.definition is not None:
+                check(each.definition)
         except SpecError as error:
-            yield warning("schedules", f"{each.schedule.metadata.name}: {error}", PARKED)
+            yield warning("schedules", f"{each.name}: {error}", PARKED)

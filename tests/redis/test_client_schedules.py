@@ -246,10 +246,8 @@ async def test_an_asyncio_client_reads_the_same(shard: Shard, client: SyncClient
 
 def test_what_a_newer_delayq_wrote_is_listed_without_its_content(shard: Shard, client: SyncClient) -> None:
     client.apply_schedule(schedule())
-    id_ = "@nightly"
-    body = shard.redis.hget(shard.keys.tasks, id_)
-    assert body is not None
-    shard.redis.hset(shard.keys.tasks, id_, body.replace(b"everySeconds", b"everyAeonss!"))
+    body: Any = shard.redis.hget(shard.keys.tasks, "@nightly")
+    shard.redis.hset(shard.keys.tasks, "@nightly", body.replace(b"everySeconds", b"everyAeonss!"))
     [found] = client.schedules()
     assert (found.name, found.definition, found.when) == ("nightly", None, "written by a newer delayq")
     assert found.next_times() == []

@@ -23,9 +23,14 @@ from typing import (
 
 from delayq.app.kind import TaskKind
 from delayq.app.policy import policy_of
+from delayq.app.schedules import defined, for_queue
 from delayq.client.aio import Client
 from delayq.client.blocking import SyncClient
+from delayq.client.document import read
+from delayq.client.taken_kinds import app_of
+from delayq.contract import DelayQueue
 from delayq.protocol.envelope import KIND_NAME, MAX_KIND_VERSION
+from delayq.schedules.record import APP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -36,9 +41,11 @@ if TYPE_CHECKING:
 
     from delayq.app.kind import BatchContext, BatchContextKind, BatchKind, Context, ContextKind
     from delayq.app.policy import Policy
+    from delayq.app.schedules import ScheduleOptions
+    from delayq.client.recurring import ScheduleChange
     from delayq.client.times import Duration
     from delayq.connection import Address
-    from delayq.contract import DelayQueue
+    from delayq.contract.schedule import DelaySchedule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +53,7 @@ T = TypeVar("T")
 Outcomes: TypeAlias = "Sequence[BaseException | None] | None"
 """What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
 B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
+K = TypeVar("K", bound=TaskKind[..., Any])
 
 _NAME: Final = re.compile(KIND_NAME)
 
@@ -71,14 +79,17 @@ class App:
         *,
         url: str | Address | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+        name: str | None = None,
     ) -> None:
         """`document` is read when the first task is scheduled; `url` overrides its spec.redis.
 
         `lifespan` returns an asynchronous context manager that a worker enters before the first task and leaves after
-        the last one; what it yields is `Context.state`.
+        the last one; what it yields is `Context.state`. `name` is for an App with schedules that is not the one of the
+        document's spec.handler: it owns them.
         """
-        self._document, self._url, self.lifespan = document, url, lifespan
+        self._document, self._url, self.lifespan, self.name = document, url, lifespan, name
         self._kinds: dict[tuple[str, int], TaskKind[..., Any]] = {}
+        self._schedules: dict[str, tuple[TaskKind[..., Any], DelaySchedule]] = {}
         self._client: Client | None = None
         self._sync_client: SyncClient | None = None  # that was bound
         self._blocks = 0  # of `async with` that are open
@@ -172,7 +183,92 @@ class App:
             raise ValueError(f"task {name} version {version} is defined already: {known}")
         made: TaskKind[..., Any] = TaskKind(self, function, name=name, version=version, policy=policy)
         self._kinds[name, version] = made
+        # The decorators above define again what is still there.
+        self._schedules = {key: each for key, each in self._schedules.items() if each[0] is not known}
         return made
+
+    def schedule(
+        self,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        time_zone: str | None = None,
+        name: str | None = None,
+        payload: object = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[K], K]:
+        """Let a kind of task recur: `@app.schedule(cron="0 2 * * *", time_zone="Europe/Lisbon")`, above `@app.task`.
+
+        `cron` has five fields, or is `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`, in `time_zone`, by
+        default UTC. Instead of it, `every` is a fixed interval of whole seconds. `payload` has the arguments of the
+        function by name; of a kind with `batch`, it is one item. `name` is that of the DelaySchedule, by default the
+        kind's: several schedules of one kind need names. Further options are the fields of a DelaySchedule: `headers`,
+        `tags`, `deadline` (by default that of the kind), `jitter`, `start_time`, `end_time`, `suspend`,
+        `concurrency_policy` ("Forbid"), `misfire` ("Skip"), `max_lateness` and `max_runs`. ValueError for what cannot
+        be a schedule, or does not fit the function.
+
+        Nothing is stored by this: `delayq run` stores the schedules of its App at its start, elsewhere
+        apply_schedules() or the command `delayq schedules apply` does.
+        """
+        given = {"cron": cron, "every": every, "time_zone": time_zone, "name": name, "payload": payload}
+
+        def add(kind: K) -> K:
+            if not isinstance(kind, TaskKind):
+                raise TypeError(
+                    "@app.schedule belongs above @app.task, which makes the function a kind of task"
+                )
+            if kind.app is not self:
+                raise ValueError(f"schedule of task {kind.name}: the task belongs to another App")
+            schedule = defined(kind, {**given, **options})
+            key = schedule.metadata.name
+            if key in self._schedules:
+                other = self._schedules[key][0]
+                raise ValueError(
+                    f"schedule {key} of task {kind.name}: task {other.name} has a schedule of this name; set name="
+                )
+            self._schedules[key] = kind, schedule
+            return kind
+
+        return add
+
+    def schedule_documents(self, queue: str) -> list[DelaySchedule]:
+        """Return the schedules as DelaySchedule documents, in the order of their names; `queue`: of their queueRef."""
+        return [for_queue(self._schedules[name][1], queue) for name in sorted(self._schedules)]
+
+    async def apply_schedules(self) -> dict[str, ScheduleChange]:
+        """Store the schedules of @app.schedule in the queue, and delete those that this App has no more.
+
+        Call it once for each release, not in each process: of two versions of the App, the last call counts. Returns
+        what became of each schedule, by name. ScheduleRefused names those that belong to another owner, or do not fit
+        into the queue; all others are stored. RuntimeError if the App is not that of the document and has no name.
+        """
+        return await self.client.sync_schedules(self._own_schedules(), owner=self._owner())
+
+    def apply_schedules_sync(self) -> dict[str, ScheduleChange]:
+        """Store the schedules of @app.schedule in the queue, without asyncio."""
+        return self.sync_client.sync_schedules(self._own_schedules(), owner=self._owner())
+
+    def _own_schedules(self) -> list[DelaySchedule]:
+        document = self._read()
+        client = self._sync_client or self._client
+        queue = document.metadata.name if document else client.queue if client else ""
+        return self.schedule_documents(queue)
+
+    def _owner(self) -> str:
+        """Return who owns the schedules: the App of the document, or the one of this name."""
+        if self.name is not None:
+            return f"{APP}{self.name}"
+        document = self._read()
+        path = document.spec.handler.python.app if document and document.spec.handler.python else None
+        if path is None or app_of(path) is not self:
+            found = f"the App of its document is {path}, which is not this one in this process"
+            why = found if path else "no document names this App in spec.handler"
+            raise RuntimeError(f"the schedules of an App need an owner: {why}; give it a name, App(name=…)")
+        return f"{APP}{path}"
+
+    def _read(self) -> DelayQueue | None:
+        document = self._document
+        return document if document is None or isinstance(document, DelayQueue) else read(document)
 
     def bind(self, client: Client | SyncClient) -> Self:
         """Schedule with this client, which the caller opens and closes."""

@@ -146,6 +146,11 @@ class Queue:
             self.client.apply_schedule(each)
             self._recurring[each.metadata.name] = each, self._now_ms()
 
+    def apply_schedules(self) -> None:
+        """Let the schedules of @app.schedule recur, as apply_schedule() does."""
+        for each in self.app.schedule_documents(self._document.metadata.name):
+            self.apply_schedule(each)
+
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self._passed_ms
 

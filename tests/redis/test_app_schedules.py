@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,8 @@ import yaml
 from delayq import App, Client, ScheduleRefused, SyncClient
 from delayq.contract.document import parse_schedule
 
-from tests.unit.handlers.support import document
+from tests.redis.commands import document, on
+from tests.unit.handlers.support import document as with_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +43,7 @@ MODULE = "shop_with_schedules"
 @pytest.fixture
 def queue(shard: Shard) -> DelayQueue:
     """The document of the queue, whose App is `app` of MODULE."""
-    found = document({"python": {"app": f"{MODULE}:app"}})
+    found = with_handler({"python": {"app": f"{MODULE}:app"}})
     named = replace(found, metadata=replace(found.metadata, name="orders"))
     return replace(named, spec=replace(named.spec, queue_name=shard.commands.queue))
 
@@ -163,6 +166,67 @@ def test_an_occurrence_is_a_task_of_the_kind(client: SyncClient, release: Releas
     view = client.get(client.run_schedule("nightly"))
     assert view is not None
     assert (view.kind, view.body, view.tags) == ("report", b'{"region":"eu"}', ("eu",))
+
+
+APP_FILE = """
+from delayq import App
+
+app = App()
+
+
+@app.schedule(cron="0 3 * * *", time_zone="Europe/Lisbon", payload={"region": "eu"})
+@app.task
+def report(region: str) -> None: ...
+"""
+
+
+def test_the_command_stores_the_schedules_of_the_app_and_doctor_compares_them(
+    shard: Shard, client: SyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "recurring_shop.py").write_text(APP_FILE)
+    queue = document(tmp_path, "1", handler='{python: {app: "recurring_shop:app"}}')
+    name = f"  queueName: {shard.commands.queue}\n"
+    Path(queue).write_text(Path(queue).read_text().replace("spec:\n", f"spec:\n{name}"))
+
+    def examined() -> list[str]:
+        found = json.loads(on(shard, "doctor", queue, "-o", "json").stdout)
+        return [each["message"] for each in found if each["check"] == "schedules"]
+
+    def applied() -> str:
+        return on(shard, "schedules", "apply", queue).stdout
+
+    try:
+        [said] = examined()
+        assert said == "report: defined in recurring_shop:app, is not stored, so its task does not recur"
+        assert [applied(), applied()] == ["report: created\n", "report: unchanged\n"]
+        assert examined() == ["1 schedule of recurring_shop:app is stored"]
+        [stored] = client.schedules()
+        assert (stored.owner, stored.when) == ("app/recurring_shop:app", "0 3 * * * Europe/Lisbon")
+        assert stored.definition is not None
+        other = stored.definition
+        changed = replace(other, spec=replace(other.spec, cron="@daily"))
+        renamed = replace(other, metadata=replace(other.metadata, name="old"))
+        client.sync_schedules([changed, renamed], owner=stored.owner)
+        assert examined() == [
+            "report: defined in recurring_shop:app, is stored as another version of the App has it",
+            "old: stored, and not in the code of recurring_shop:app any more",
+        ]
+        assert applied() == "old: deleted\nreport: updated\n"
+        client.delete_schedule("report", owner=stored.owner)
+        client.apply_schedule(other)
+        [said] = examined()
+        assert said.endswith("is not stored: client owns a schedule of this name")
+        refused = on(shard, "schedules", "apply", queue)
+        assert (refused.exit_code, "belongs to a client" in refused.stderr) == (5, True)
+    finally:
+        sys.modules.pop("recurring_shop", None)
+
+
+def test_without_a_file_the_command_needs_an_app(shard: Shard, tmp_path: Path) -> None:
+    refused = on(shard, "schedules", "apply", document(tmp_path, "1"))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "without FILE, expected the document of a queue whose handler is an App" in refused.stderr
 
 
 def _nothing() -> None:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from delayq.client.encoding import NewTask
     from delayq.client.recurring import Backfilled, ScheduleChange
     from delayq.contract import Limits
+    from delayq.contract.document import parse_schedule
+    from delayq.contract.schedule import DelaySchedule
     from delayq.schedules.stored import LastRun, Schedule
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "Client",
     "Context",
     "DelayQError",
+    "DelaySchedule",
     "DelayTooLong",
     "Durability",
     "GuardBusy",
@@ -82,6 +85,7 @@ __all__ = [
     "Unavailable",
     "UnsupportedFormat",
     "Verdict",
+    "parse_schedule",
 ]
 _LAZY = {
     "App": "app",
@@ -95,6 +99,8 @@ _LAZY = {
     "LastRun": "schedules.stored",
     "Schedule": "schedules.stored",
     "Limits": "contract",
+    "parse_schedule": "contract.document",
+    "DelaySchedule": "contract.schedule",
 }
 
 

@@ -235,6 +235,10 @@ class App:
         """Return the schedules as DelaySchedule documents, in the order of their names; `queue`: of their queueRef."""
         return [for_queue(self._schedules[name][1], queue) for name in sorted(self._schedules)]
 
+    def schedule_owner(self, path: str) -> str:
+        """Return who owns the schedules in Redis; `path` is that of the App in its document, such as shop.tasks:app."""
+        return f"{APP}{self.name or path}"
+
     async def apply_schedules(self) -> dict[str, ScheduleChange]:
         """Store the schedules of @app.schedule in the queue, and delete those that this App has no more.
 
@@ -255,16 +259,13 @@ class App:
         return self.schedule_documents(queue)
 
     def _owner(self) -> str:
-        """Return who owns the schedules: the App of the document, or the one of this name."""
-        if self.name is not None:
-            return f"{APP}{self.name}"
         document = self._read()
         path = document.spec.handler.python.app if document and document.spec.handler.python else None
-        if path is None or app_of(path) is not self:
+        if self.name is None and (path is None or app_of(path) is not self):
             found = f"the App of its document is {path}, which is not this one in this process"
             why = found if path else "no document names this App in spec.handler"
             raise RuntimeError(f"the schedules of an App need an owner: {why}; give it a name, App(name=…)")
-        return f"{APP}{path}"
+        return self.schedule_owner(path or "")
 
     def _read(self) -> DelayQueue | None:
         document = self._document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from delayq.cli import views
-from delayq.cli.app_check import schedule_checker, unknown_kind_option
+from delayq.cli.app_check import imported, schedule_checker, unknown_kind_option
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
 from delayq.cli.inputs import INSTANT, options
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
     from delayq.cli.app_check import ScheduleCheck
     from delayq.cli.output import Output
-    from delayq.cli.target import TargetClient
+    from delayq.cli.target import Target, TargetClient
     from delayq.client.blocking import SyncClient
+    from delayq.client.recurring import ScheduleChange
     from delayq.contract.schedule import DelaySchedule
     from delayq.schedules.stored import Schedule
     from delayq.schedules.times import Occurrence
@@ -50,21 +52,42 @@ NAME = click.argument("name", metavar="SCHEDULE")
 
 @schedules.command()
 @on_queue
-@FILE
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @unknown_kind_option
 @output_option
-def apply(client: TargetClient, *, file: Path, unknown_kind: bool, output: Output) -> None:
+def apply(client: TargetClient, *, file: Path | None, unknown_kind: bool, output: Output) -> None:
     """Create or change the DelaySchedules of FILE; others remain.
+
+    Without FILE: those of @app.schedule in the App of the document, which is imported. The ones that this App has
+    stored before and has no more are deleted.
 
     A change removes the occurrences that were created ahead and have not begun, and creates them anew.
     """
-    documents, target = read_schedules(file), client.target
-    check = schedule_checker(None if unknown_kind else target.document, target.path, UNKNOWN_KIND)
-    for each in documents:
-        calendar(file, each, check)
-    done = {each.metadata.name: client.apply_schedule(each) for each in documents}
+    if file is None:
+        done = _apply_app(client.target)
+    else:
+        target = client.target
+        check = schedule_checker(None if unknown_kind else target.document, target.path, UNKNOWN_KIND)
+        documents = read_schedules(file)
+        for each in documents:
+            calendar(file, each, check)
+        done = {each.metadata.name: client.apply_schedule(each) for each in documents}
     value = [views.change(name, change) for name, change in done.items()]
-    emit(output, value, "\n".join(f"{name}: {change}" for name, change in done.items()))
+    emit(output, value, "\n".join(f"{name}: {change}" for name, change in done.items()) or "no schedules")
+
+
+def _apply_app(target: Target) -> dict[str, ScheduleChange]:
+    """Store the schedules of the document's App."""
+    document, path = target.document, target.path
+    python = document.spec.handler.python if document is not None else None
+    if document is None or python is None or python.app is None or path is None:
+        raise CommandError(
+            f"queue {target.queue}: without FILE, expected the document of a queue whose handler is an App",
+            "name the file of the DelaySchedules, or the document with spec.handler.python.app",
+        )
+    app = imported(python.app, path).bind_document(document, url=target.address)
+    with closing(app):
+        return app.apply_schedules_sync()
 
 
 @schedules.command()

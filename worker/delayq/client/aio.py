@@ -277,7 +277,7 @@ class Client(QueueClient):
     ) -> ScheduleChange:
         """Create a recurring schedule, or change it: then occurrences created ahead are created anew.
 
-        `schedule` comes from delayq.contract.document.parse_schedule(). Raises SpecError, which names the field;
+        `schedule` comes from delayq.parse_schedule(). Raises SpecError, which names the field;
         ScheduleRefused if somebody else owns a schedule of this name, or the queue is full. `owner` and `notes` are
         for programs that keep schedules elsewhere: only the same owner may change it, and the record has the notes.
         `checked`: an earlier call with this schedule raised ScheduleRefused, so its times need not be checked again.

@@ -14,7 +14,7 @@ from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.errors import InvalidDocument
 from delayq.handlers.credentials import lacking
-from delayq.local import datadir
+from delayq.local import app_schedules, datadir
 from delayq.local.process import Command
 from delayq.processes.missing import Missing, needed
 
@@ -152,6 +152,15 @@ class Plan:
             port = 0 if self.metrics_port is None else self.metrics_port + number
             yield name, self._command(url, port, queues, *verb)
 
+    def app_command(self, served: Served, url: str | None) -> Command | None:
+        """Return the command that prints the schedules of the queue's App; None without an App."""
+        python = served.queue.spec.handler.python
+        if python is None or python.app is None:
+            return None
+        beside = str(Path(served.document.path).absolute().parent)
+        argv = (sys.executable, "-P", "-m", app_schedules.MODULE, str(os.getpid()), beside)
+        return Command((*argv, served.queue.metadata.name, python.app), _environment(url))
+
     def _command(self, url: str | None, port: int, queues: Sequence[Served], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         files = list(dict.fromkeys(str(each.document.path) for each in queues))
@@ -162,10 +171,13 @@ class Plan:
         # Relay filters by level. It needs the `info` events for the status panel.
         level = "debug" if self.log_level == "debug" else "info"
         options = (*config, "--port", str(port), "--log-format", "json", "--log-level", level)
-        env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
-        env |= {} if url is None else {URL_VARIABLE: url}
         every_seconds = REAPER_SECONDS if verb == ("reaper",) else None
-        return Command((*python, beside, *verb, *options), env, every_seconds=every_seconds)
+        return Command((*python, beside, *verb, *options), _environment(url), every_seconds=every_seconds)
+
+
+def _environment(url: str | None) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
+    return env if url is None else env | {URL_VARIABLE: url}
 
 
 def check_redis(documents: Iterable[Document]) -> None:

@@ -58,5 +58,5 @@ def test_the_schedules_of_the_page_are_checked_run_and_filled(tmp_path: Path) ->
     )
     with served(tmp_path) as run_:
         run_.wait_line("queue.yaml: schedules of reports:app: poll deleted.*; weekly unchanged")
-        said = done(DELAYQ, "schedules", "apply", "queue.yaml", cwd=tmp_path).splitlines()
+        said = done(DELAYQ, "cron", "apply", "queue.yaml", cwd=tmp_path).splitlines()
         assert said[-1] == "weekly: unchanged"

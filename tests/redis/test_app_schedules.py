@@ -194,7 +194,7 @@ def test_the_command_stores_the_schedules_of_the_app_and_doctor_compares_them(
         return [each["message"] for each in found if each["check"] == "schedules"]
 
     def applied() -> str:
-        return on(shard, "schedules", "apply", queue).stdout
+        return on(shard, "cron", "apply", queue).stdout
 
     try:
         [said] = examined()
@@ -217,14 +217,14 @@ def test_the_command_stores_the_schedules_of_the_app_and_doctor_compares_them(
         client.apply_schedule(other)
         [said] = examined()
         assert said.endswith("is not stored: client owns a schedule of this name")
-        refused = on(shard, "schedules", "apply", queue)
+        refused = on(shard, "cron", "apply", queue)
         assert (refused.exit_code, "belongs to a client" in refused.stderr) == (5, True)
     finally:
         sys.modules.pop("recurring_shop", None)
 
 
 def test_without_a_file_the_command_needs_an_app(shard: Shard, tmp_path: Path) -> None:
-    refused = on(shard, "schedules", "apply", document(tmp_path, "1"))
+    refused = on(shard, "cron", "apply", document(tmp_path, "1"))
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "without FILE, expected the document of a queue whose handler is an App" in refused.stderr
 

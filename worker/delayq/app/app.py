@@ -208,7 +208,7 @@ class App:
         be a schedule, or does not fit the function.
 
         Nothing is stored by this: `delayq run` stores the schedules of its App at its start, elsewhere
-        apply_schedules() or the command `delayq schedules apply` does.
+        apply_schedules() or the command `delayq cron apply` does.
         """
         given = {"cron": cron, "every": every, "time_zone": time_zone, "name": name, "payload": payload}
 

@@ -22,12 +22,12 @@ from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, CommandErr
 from delayq.service import extras
 
 COMMANDS: Final = (
-    *("run", "schedule", "task", "dlq", "status", "top", "forecast", "schedules", "validate", "explain"),
+    *("run", "schedule", "task", "dlq", "status", "top", "forecast", "cron", "validate", "explain"),
     *("doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
     *("scanner", "worker", "reaper", "erase"),
 )
 """The most used first. Each is in the module of its name, but `crd`."""
-GROUPS: Final = ("task", "dlq", "schedules")
+GROUPS: Final = ("task", "dlq", "cron")
 """Those with commands on what is stored in a queue."""
 
 
@@ -48,6 +48,8 @@ class Root(click.Group):
         """Find the command; an error of a wrong name has the nearest ones. Click knows only those that are loaded."""
         name = args[0]
         if not (name in self.list_commands(ctx) or name.startswith("-") or ctx.resilient_parsing):
+            if name == "schedules":
+                ctx.fail("No such command 'schedules': it is 'cron' since version 0.8.")
             near = " or ".join(f"'{each}'" for each in self._near(ctx, name))
             ctx.fail(f"No such command '{name}'." + (f" Did you mean {near}?" if near else ""))
         return super().resolve_command(ctx, args)

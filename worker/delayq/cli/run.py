@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from delayq.cli.app_check import schedule_checker
+from delayq.cli.cron import calendar
 from delayq.cli.exits import FAILED, CommandError, errors_as_exits
 from delayq.cli.inputs import DURATION, LOG_LEVEL
-from delayq.cli.schedules import calendar
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_files
 from delayq.local import supervisor

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MOST_BACKFILLED = 10_000
 _OWNER = re.compile(r"[!-~]{1,200}")  # no spaces: it is one word of the record's state
-_OWNERS = {FILE: "the file of `delayq run`: change that", CLIENT: "a client: use `delayq schedules`"}
+_OWNERS = {FILE: "the file of `delayq run`: change that", CLIENT: "a client: use `delayq cron`"}
 _KUBERNETES = "Kubernetes: change the DelaySchedule there"
 _APP = "the App {}: change its code, or name this schedule otherwise"
 _NO_ROOM = "it does not fit into the queue's limits; wait until tasks are done, or raise spec.limits"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHECK: Final = "schedules"
 PARKED: Final = "correct the schedule, or deploy a worker that takes its task: else its tasks wait or fail"
-APPLY: Final = "once for each release, call app.apply_schedules(), or run `delayq schedules apply QUEUE`"
+APPLY: Final = "once for each release, call app.apply_schedules(), or run `delayq cron apply QUEUE`"
 
 
 def schedules(target: Target) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""delayq schedules: recurring tasks of a queue, and what a DelaySchedule will do."""
+"""delayq cron: recurring tasks of a queue, and what a DelaySchedule will do."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.cli.target import UNKNOWN_KIND
 from delayq.client.document import read_schedules
 from delayq.contract import SpecError
+from delayq.errors import NoSuchSchedule
 from delayq.scaling.sentences import counted
 from delayq.schedules.cron import GAP, SECOND_TIME
 from delayq.schedules.record import CLIENT
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from delayq.schedules.times import Occurrence
 
 
-@click.group(help=f"Recurring tasks: documents of kind DelaySchedule.\n\n{QUEUE_HELP}")
-def schedules() -> None:
+@click.group(help=f"Recurring schedules: cron expressions, intervals, lists of times.\n\n{QUEUE_HELP}")
+def cron() -> None:
     """Group of the commands below."""
 
 
@@ -50,7 +51,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path))
 NAME = click.argument("name", metavar="SCHEDULE")
 
 
-@schedules.command()
+@cron.command()
 @on_queue
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @unknown_kind_option
@@ -90,7 +91,7 @@ def _apply_app(target: Target) -> dict[str, ScheduleChange]:
         return app.apply_schedules_sync()
 
 
-@schedules.command()
+@cron.command()
 @on_queue
 @NAME
 @click.option("--force", is_flag=True, help="Also one that belongs to a file or to Kubernetes.")
@@ -105,7 +106,7 @@ def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> Non
     emit(output, views.change(name, done), f"{name}: {done}")
 
 
-@schedules.command("list")
+@cron.command("list")
 @on_queue
 @output_option
 def list_(client: SyncClient, *, output: Output) -> None:
@@ -130,7 +131,7 @@ def list_(client: SyncClient, *, output: Output) -> None:
     emit(output, [views.recurring(*row) for row in rows], table if rows else "no schedules")
 
 
-@schedules.command()
+@cron.command()
 @on_queue
 @NAME
 @output_option
@@ -140,7 +141,7 @@ def run(client: SyncClient, *, name: str, output: Output) -> None:
     emit(output, {"id": task_id}, task_id)
 
 
-@schedules.command()
+@cron.command()
 @on_queue
 @NAME
 @click.option("--from", "from_ms", type=INSTANT, required=True, help="First nominal time.")
@@ -170,11 +171,26 @@ next_options = options(
 )
 
 
-@schedules.command(name="next")
+@cron.command(name="next")
+@on_queue
+@click.argument("name", metavar="[SCHEDULE]", required=False)
+@next_options
+def next_times(
+    client: SyncClient, *, name: str | None, count: int, from_ms: int | None, output: Output
+) -> None:
+    """Print the next times of the schedules of a queue, or of one, and where a change of clocks moves one."""
+    found = [each for each in client.schedules() if name in {None, each.name}]
+    if name is not None and not found:
+        raise NoSuchSchedule(name)
+    documents = [each.definition for each in found if each.definition is not None and not each.suspended]
+    print_next("schedule", documents, count=count, from_ms=from_ms, output=output)
+
+
+@cron.command()
 @FILE
 @next_options
-def next_times(file: Path, count: int, from_ms: int | None, output: Output) -> None:
-    """Print the next times of the schedules in FILE, and where a change of clocks moves one."""
+def preview(file: Path, count: int, from_ms: int | None, output: Output) -> None:
+    """Print what the next times of the DelaySchedules in FILE will be, and where a change of clocks moves one."""
     with errors_as_exits():
         documents = read_schedules(file)
     print_next(file, documents, count=count, from_ms=from_ms, output=output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -176,3 +177,19 @@ def test_it_belongs_above_a_task_of_the_same_app() -> None:
     app, other = App(), App()
     fails(app, print, "@app.schedule belongs above @app.task", every="1h")
     fails(app, other.task(test_it_belongs_above_a_task_of_the_same_app), "belongs to another App", every="1h")
+
+
+def test_a_producer_without_the_libraries_of_schedules_imports_the_app(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It installs delayq without extras. apply_schedules() checks what this cannot: whether a zone exists."""
+    for name in ("times", "cron", "cron_fields", "zones"):
+        monkeypatch.delitem(sys.modules, f"delayq.schedules.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+    app = App()
+
+    @app.schedule(cron="@daily", time_zone="Europe/Lissabon")
+    @app.task
+    def report() -> None: ...
+
+    assert only(app).spec.time_zone == "Europe/Lissabon"

@@ -81,6 +81,9 @@ def run(
     reaper, which makes a pass every five minutes. A queue has workers of its own, unless it has an HTTP handler, no
     guard and one worker: such queues share one.
 
+    At its start, it stores the DelaySchedules of the files and the schedules of @app.schedule, and deletes those that
+    an earlier run has stored and that are gone.
+
     A Secret that the document names is a directory below $DELAYQ_SECRETS_DIR, and a key is a file in it.
 
     The command uses spec.redis only with --redis spec. For a Cluster with TLS: --redis

@@ -245,7 +245,7 @@ def test_what_is_wrong_is_told(
         assert record.owner == "kubernetes"
         shown = world.kubectl("get", "dsched", "fine", "-o", "wide")
     plugin = Plugin(world.cluster, world.namespace)
-    nights = plugin.run("schedules", "next", "nowhere", "--count=2", "--from=2026-03-27T12:00:00Z").stdout
+    nights = plugin.run("cron", "preview", "nowhere", "--count=2", "--from=2026-03-27T12:00:00Z").stdout
     assert [line.split()[1:6] for line in nights.splitlines()[1:]] == [
         ["2026-03-28T00:00:00.000Z", "Sat", "2026-03-28", "00:00:00", "WET"],
         ["2026-03-29T00:00:00.000Z", "Sun", "2026-03-29", "00:00:00", "WET"],

@@ -30,4 +30,4 @@ def test_the_queue_of_the_readme_runs_what_a_command_and_a_program_schedule(tmp_
         program = f"from tasks import report; {call}"
         done("sh", "-c", f'{export} && exec "$0" -c "$1"', sys.executable, program, cwd=tmp_path)
         assert "report:us" in done(DELAYQ, "task", "list", "queue.yaml", cwd=tmp_path)
-        assert "0 3 * * * Europe/Lisbon" in done(DELAYQ, "schedules", "list", "queue.yaml", cwd=tmp_path)
+        assert "0 3 * * * Europe/Lisbon" in done(DELAYQ, "cron", "list", "queue.yaml", cwd=tmp_path)

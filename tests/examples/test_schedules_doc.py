@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.examples.running import HOW_TO, blocks, client, done, served, write
+from tests.examples.running import HOW_TO, blocks, client, done, served, url, write
 from tests.processes import DELAYQ
 
 if TYPE_CHECKING:
@@ -22,13 +22,14 @@ def commands() -> dict[str, str]:
 
 
 def test_the_schedules_of_the_page_are_checked_run_and_filled(tmp_path: Path) -> None:
-    [reports] = blocks(PAGE)
+    [reports, program] = blocks(PAGE)
     [document] = blocks(PAGE, "yaml")
     write(tmp_path, {"queue.yaml": document, "reports.py": reports})
     shown = commands()
     for command in [each for each in shown if "queue.yaml" in each]:
         assert done(DELAYQ, *command.split(), cwd=tmp_path).strip() == shown[command].strip(), command
-    with served(tmp_path), client(tmp_path) as shop:
+    with served(tmp_path) as run_, client(tmp_path) as shop:
+        run_.wait_line("queue.yaml: schedules of reports:app: poll created; weekly created")
         [run, backfill] = [
             each.replace(" shop ", " queue.yaml ").split() for each in shown if " shop " in each
         ]
@@ -43,5 +44,19 @@ def test_the_schedules_of_the_page_are_checked_run_and_filled(tmp_path: Path) ->
         assert shop.counts().dead == 0
         assert {each.name: each.owner for each in shop.schedules()} == {
             "nightly-report": "file",
-            "poll": "file",
+            "poll": "app/reports:app",
+            "weekly": "app/reports:app",
         }
+        here = program.replace('"queue.yaml"', f'"queue.yaml", url="{url(tmp_path)}"')
+        said = done("python", "-c", here, cwd=tmp_path).splitlines()
+        assert said[0] == "nightly-report 0 3 * * * Europe/Lisbon report {'region': 'eu'} file"
+        assert said[1].count("zoneinfo.ZoneInfo(key='Europe/Lisbon')") == 3
+        assert [each.split()[0] for each in said[2::2]] == ["poll", "weekly", said[-1]]
+        assert said[-1].startswith("@nightly-report@")
+    (tmp_path / "reports.py").write_text(
+        re.sub(r"^@app.schedule\(every.*\n", "", reports, flags=re.MULTILINE)
+    )
+    with served(tmp_path) as run_:
+        run_.wait_line("queue.yaml: schedules of reports:app: poll deleted.*; weekly unchanged")
+        said = done(DELAYQ, "cron", "apply", "queue.yaml", cwd=tmp_path).splitlines()
+        assert said[-1] == "weekly: unchanged"

@@ -24,6 +24,7 @@ def test_one_queue_runs_all_five_kinds(tmp_path: Path) -> None:
     document.write_text(document.read_text().replace("8088", port))
     with running(sys.executable, "push.py", port, cwd=shop) as service, served(shop) as run:
         service.wait_line(port)
+        run.wait_line("schedules of shop.tasks:app: report created")
         done("python", "plan.py", cwd=shop, env={"SHOP_REDIS_URL": url(shop)})
         for line in (
             "report of 2026-11-25 written",

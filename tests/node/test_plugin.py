@@ -129,9 +129,9 @@ def test_a_schedule_is_watched_with_the_token_that_the_kubelet_mounts(dq: Plugin
         "--timeout=60s",
     )
     ready.cluster.kubectl(*told)
-    [made] = dq.out("schedules", "run", "orders", "hourly").splitlines()
+    [made] = dq.out("cron", "run", "orders", "hourly").splitlines()
     ready.wait_entries("start", [made])
-    assert "hourly" in dq.out("schedules", "list", "orders")
+    assert "hourly" in dq.out("cron", "list", "orders")
 
 
 def test_ctrl_c_ends_what_goes_on(dq: Plugin) -> None:

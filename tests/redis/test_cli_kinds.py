@@ -107,7 +107,7 @@ def test_a_schedule_whose_task_no_handler_takes_is_refused_where_the_app_can_be_
         return process.wait(), process.output
 
     beside = (folder / "queue.yaml").read_text()
-    apply = ("schedules", "apply", "queue.yaml", "nightly.yaml", "--redis", redis_url)
+    apply = ("cron", "apply", "queue.yaml", "nightly.yaml", "--redis", redis_url)
     for task, wrong in (
         ("{kind: remnd}", "spec.task.kind: no handler takes 'remnd' version 1; did you mean remind?"),
         (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
-from delayq import SyncClient
+from delayq import Client, Schedule, SyncClient
 from delayq.client.operations import Operations
 from delayq.client.recurring import RecurringSchedules
 from delayq.contract import Limits
@@ -119,8 +120,9 @@ def test_a_backfilled_occurrence_is_not_the_run_that_others_wait_for(
     shard.clock(NOW + 1)
     client.run_schedule("nightly")
     assert shard.run(shard.commands.claim(0, 1, MINUTE)).leases == []
-    [record] = client.schedules()
-    assert (record.last_id, record.skipped) == (first, 1)
+    [schedule_] = client.schedules()
+    assert schedule_.last_run is not None
+    assert (schedule_.last_run.id, schedule_.skipped) == (first, 1)
 
 
 @pytest.mark.parametrize("owner", ["", "my owner", "a\nb", "ü"])
@@ -182,3 +184,86 @@ def test_two_files_do_not_delete_each_others_schedules(client: SyncClient) -> No
 def test_what_does_not_exist_is_named(client: SyncClient) -> None:
     with pytest.raises(NoSuchSchedule):
         client.run_schedule("nightly")
+
+
+LISBON = ZoneInfo("Europe/Lisbon")
+
+
+def test_a_schedule_is_read_as_it_was_written_with_its_next_times(shard: Shard, client: SyncClient) -> None:
+    task = {"kind": "report", "version": 2, "payload": '{"region": "eu"}'}
+    daily = {"everySeconds": None, "cron": "0 3 * * *", "timeZone": "Europe/Lisbon"}
+    client.apply_schedule(schedule("daily", **daily, task=task))
+    client.apply_schedule(schedule("poll", everySeconds=90, jitterSeconds=80, suspend=True))
+    client.apply_schedule(schedule("twice", everySeconds=None, times=["2030-01-01T01:00:00+01:00"]))
+    began = client.run_schedule("daily")
+    shard.clock(NOW + 1500)
+    assert len(shard.run(shard.commands.claim(0, 1, MINUTE)).leases) == 1
+    daily_, poll, twice = client.schedules()
+    assert client.get_schedule("daily") == daily_
+    assert (daily_.cron, daily_.time_zone, daily_.every) == ("0 3 * * *", "Europe/Lisbon", None)
+    assert (daily_.kind, daily_.version, daily_.payload) == ("report", 2, {"region": "eu"})
+    assert (daily_.owner, daily_.suspended, daily_.deleting) == ("client", False, False)
+    spring = datetime(2030, 3, 30, 12, tzinfo=UTC)
+    assert daily_.next_times(2, after=spring) == [
+        datetime(2030, 3, 31, 3, tzinfo=LISBON),
+        datetime(2030, 4, 1, 3, tzinfo=LISBON),
+    ]
+    assert [each.utcoffset() for each in daily_.next_times(1, after=spring)] == [timedelta(hours=1)]
+    assert daily_.last_run is not None
+    assert (daily_.last_run.id, daily_.last_run.lateness) == (began, timedelta(seconds=1.5))
+    assert daily_.last_run.began == datetime(2030, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)
+    assert (poll.every, poll.suspended, poll.next_times(3), poll.last_run) == (
+        timedelta(seconds=90),
+        True,
+        [],
+        None,
+    )
+    assert twice.times == (datetime(2030, 1, 1, tzinfo=UTC),)
+    assert twice.next_times(2, after=datetime(2029, 12, 31, tzinfo=UTC)) == [datetime(2030, 1, 1, tzinfo=UTC)]
+    assert [each.when for each in (daily_, poll, twice)] == [
+        "0 3 * * * Europe/Lisbon",
+        "every 90 s, suspended",
+        "1 time",
+    ]
+    assert client.get_schedule("other") is None
+
+
+def test_a_next_time_is_when_the_occurrence_is_due_with_its_jitter(client: SyncClient) -> None:
+    """Also of an occurrence whose nominal time is past, and whose due time is not."""
+    client.apply_schedule(schedule(everySeconds=3600, jitterSeconds=3000))
+    found = client.get_schedule("nightly")
+    assert found is not None
+    after = datetime(2030, 1, 1, tzinfo=UTC)
+    due = found.next_times(48, after=after)
+    assert due == sorted(due)
+    late = next(each for each in due if each.minute > 10)
+    assert found.next_times(1, after=late - timedelta(minutes=5)) == [late]
+    assert found.next_times(1, after=late) == [due[due.index(late) + 1]]
+
+
+async def test_an_asyncio_client_reads_the_same(shard: Shard, client: SyncClient) -> None:
+    client.apply_schedule(schedule())
+    async with Client(shard.server.url, queue=shard.commands.queue) as other:
+        [found] = await other.schedules()
+        assert isinstance(found, Schedule)
+        assert [found, await other.get_schedule("nightly")] == [*client.schedules()] * 2
+
+
+def test_what_a_newer_delayq_wrote_is_listed_without_its_content(shard: Shard, client: SyncClient) -> None:
+    client.apply_schedule(schedule())
+    body: Any = shard.redis.hget(shard.keys.tasks, "@nightly")
+    shard.redis.hset(shard.keys.tasks, "@nightly", body.replace(b"everySeconds", b"everyAeonss!"))
+    [found] = client.schedules()
+    assert (found.name, found.definition, found.when) == ("nightly", None, "written by a newer delayq")
+    assert found.next_times() == []
+
+
+def test_a_sync_says_what_became_of_each(client: SyncClient) -> None:
+    client.sync_schedules([schedule("a"), schedule("b"), schedule("c")], owner="file")
+    done = client.sync_schedules([schedule("b"), schedule("c", everySeconds=30), schedule("d")], owner="file")
+    assert {name: each.outcome for name, each in done.items()} == {
+        "a": "deleted",
+        "b": "unchanged",
+        "c": "updated",
+        "d": "created",
+    }

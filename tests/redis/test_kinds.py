@@ -134,12 +134,13 @@ async def test_an_occurrence_that_no_worker_knows_is_no_run_until_one_does(
     nominal = await client.run_schedule("nightly")
     async with working(redis_url, APP):
         await has(client, parked=1)
-        [record] = await client.schedules()
-        assert record.last_id is None
+        [schedule] = await client.schedules()
+        assert schedule.last_run is None
     async with working(redis_url, NEWER):
         await until(lambda: ("refund", 1) in shop.RAN)
-    [record] = await client.schedules()
-    assert record.last_id == nominal
+    [schedule] = await client.schedules()
+    assert schedule.last_run is not None
+    assert schedule.last_run.id == nominal
 
 
 async def test_a_task_that_no_worker_knows_waits_and_a_newer_worker_runs_it_uncharged(

@@ -418,6 +418,21 @@ def test_a_schedule_recurs_while_time_passes(
     assert DAYS[1:] == [today + day for day in after_outage]
 
 
+def test_the_schedules_of_an_app_recur(delayq_queue: Callable[[App], Queue]) -> None:
+    recurring, regions = App(), list[str]()
+
+    @recurring.schedule(cron="0 3 * * *", payload={"region": "eu"})
+    @recurring.task
+    def summary(region: str) -> None:
+        regions.append(region)
+
+    queue = delayq_queue(recurring)
+    queue.apply_schedules()
+    queue.advance(days=1)
+    assert [(run.kind, run.outcome) for run in queue.run_due()] == [("summary", "acked")]
+    assert regions == ["eu"]
+
+
 def test_a_schedule_that_was_deleted_recurs_no_more(queue: Queue, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(NIGHTLY.format("RunAll"))

@@ -72,7 +72,7 @@ PAGES: Final = {
     "cli-tasks": ("Commands for tasks", ("schedule", "task")),
     "cli-dead-letters": ("Commands for dead letters", ("dlq",)),
     "cli-queues": ("Commands for queues", ("status", "top", "forecast", "doctor", "guard", "erase")),
-    "cli-schedules": ("Commands for schedules", ("schedules",)),
+    "cli-cron": ("Commands for recurring schedules", ("cron",)),
     "cli-documents": (
         "Commands for documents",
         ("validate", "explain", "alerts", "acl", "crd", "replay", "completion"),

@@ -27,7 +27,7 @@ tells the same, and `delayq crd` prints the CustomResourceDefinitions.
 """
 SCHEDULE = """
 The DelaySchedule in Kubernetes. The fields of `spec` are those of the [document](document-schedule.md): the same file
-works with `kubectl apply`, `delayq run` and `delayq schedules`. The API server checks types, bounds and the rules
+works with `kubectl apply`, `delayq run` and `delayq cron`. The API server checks types, bounds and the rules
 below. What it cannot check, such as the name of a time zone, is a reason of the condition `Accepted`.
 [Recurring tasks](../how-to/schedules.md) shows how to use it.
 """

@@ -42,7 +42,6 @@ from delayq.protocol.results import (
     Outcome,
     Rescheduled,
     Scheduled,
-    ScheduleRecord,
     State,
     TaskRow,
     TaskView,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from delayq.contract.document import parse_schedule
     from delayq.contract.schedule import DelaySchedule
     from delayq.durations import Duration
+    from delayq.schedules.stored import LastRun, Schedule
 
 __all__ = [
     "App",
@@ -87,6 +87,7 @@ __all__ = [
     "InvalidDocument",
     "InvalidDueTime",
     "InvalidTask",
+    "LastRun",
     "Limits",
     "NewTask",
     "NoSuchSchedule",
@@ -98,8 +99,8 @@ __all__ = [
     "Refused",
     "Rescheduled",
     "Retry",
+    "Schedule",
     "ScheduleChange",
-    "ScheduleRecord",
     "ScheduleRefused",
     "Scheduled",
     "Scheduling",
@@ -136,6 +137,8 @@ _LAZY = {
     "Duration": "durations",
     "Limits": "contract",
     "SpecError": "contract",
+    "LastRun": "schedules.stored",
+    "Schedule": "schedules.stored",
     "parse_schedule": "contract.document",
     "DelaySchedule": "contract.schedule",
 }

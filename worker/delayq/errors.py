@@ -167,7 +167,7 @@ class NoSuchSchedule(ScheduleRefused):
 
     def __init__(self, name: str) -> None:
         """Name it."""
-        super().__init__(f"there is no schedule {name} in this queue: `delayq schedules list` shows all")
+        super().__init__(f"there is no schedule {name} in this queue: `delayq cron list` shows all")
 
 
 class TasksRefused(DelayQError):

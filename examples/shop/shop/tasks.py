@@ -46,6 +46,7 @@ async def remind(order: int, channel: str = "mail") -> None:
     print(f"reminder about order {order} by {channel}", flush=True)
 
 
+@app.schedule(cron="0 2 * * *", time_zone="Europe/Lisbon", payload={"day": "yesterday"})
 @app.task(timeout="10m")
 def report(day: str) -> None:
     """Write the report of a day. A plain function: it runs in a thread of the worker."""

@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "resume": "suspending.resume",
     "reconcile": "suspending.reconcile",
     "report": "report.report",
-    "schedules": "schedules.schedules",
+    "cron": "cron.cron",
 }
 """Name → module and command here, or `passed`: the command of `delayq` with this name runs in a pod."""
 

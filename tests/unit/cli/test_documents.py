@@ -177,7 +177,7 @@ def listed(*documents: str) -> str:
 def test_the_items_of_a_list_are_documents(here: Path) -> None:
     (here / "list.yaml").write_text(listed(f"{RIGHT}  schedules: {{}}\n", NIGHTLY))
     assert run("validate", "list.yaml").stdout == "list.yaml: valid\n"
-    next_times = run("schedules", "next", "list.yaml", "-c", "1", "--from", "2026-01-01T00:00:00Z")
+    next_times = run("cron", "preview", "list.yaml", "-c", "1", "--from", "2026-01-01T00:00:00Z")
     assert "2026-01-01T03:00:00" in next_times.stdout
     (here / "list.yaml").write_text(listed(WRONG, NIGHTLY.replace("orders", "mails"), WRONG))
     assert [line.partition(":")[2][:29] for line in run("validate", "list.yaml").stdout.splitlines()] == [

@@ -21,6 +21,13 @@ def test_without_a_word_it_says_what_there_is() -> None:
     ("args", "said"),
     [
         (["nonsense"], "error: No such command 'nonsense'.\nhint:  delayq --help\n"),
+        (["scheduel"], "error: No such command 'scheduel'. Did you mean 'schedule'"),
+        (["tasks"], "error: No such command 'tasks'. Did you mean 'task'?\nhint:  delayq --help\n"),
+        (["cancel"], "error: No such command 'cancel'. Did you mean 'task cancel'?"),
+        (["purge"], "error: No such command 'purge'. Did you mean 'dlq purge'?"),
+        (["task", "lst"], "error: No such command 'lst'. Did you mean 'list'?"),
+        (["schedules", "next"], "error: No such command 'schedules': it is 'cron' since version 0.8."),
+        (["--vresion"], "error: No such option '--vresion'"),
         (["status"], "error: Missing argument 'QUEUE'.\nhint:  delayq status --help\n"),
         (["status", "q", "--interval", "-1s"], "error: '--interval': expected a duration like"),
         (["schedule", "q", "1", "--at", "2026-12-01"], "error: '--at': expected a time with its zone"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq.errors import ScheduleRefused, Unavailable
 from delayq.local import supervisor
+from delayq.local.app_schedules import AppSchedules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,9 @@ async def test_schedules_that_were_refused_are_written_later(monkeypatch: pytest
     monkeypatch.setattr(supervisor, "REFUSED_SECONDS", 0)
     said: list[str] = []
     run: Any = SimpleNamespace(say=said.append)
-    served: Any = SimpleNamespace(schedules=["s"], source="/q.yaml", document=SimpleNamespace(name="q.yaml"))
+    served: Any = SimpleNamespace(document=SimpleNamespace(name="q.yaml"))
+    found: Any = AppSchedules("file", ["s"])  # type: ignore[list-item]
     full = ScheduleRefused("full")
     client: Any = Client([full, Unavailable("redis", "gone"), full, ScheduleRefused("owned")])
-    await supervisor.Run._apply_to(run, served, client)
+    await supervisor.Run._apply_to(run, served, client, found, "/q.yaml")
     assert (said, client.written) == (["q.yaml: full", "q.yaml: owned"], ["file /q.yaml s"])

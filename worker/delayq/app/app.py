@@ -31,13 +31,19 @@ from delayq.app.kind import TaskKind
 from delayq.app.middleware import AroundRun, AroundSchedule, check
 from delayq.app.options import check_options
 from delayq.app.policy import Policy, policy_of
+from delayq.app.schedules import ScheduleOptions, defined, for_queue
 from delayq.client.aio import Client
 from delayq.client.base import QueueClient
 from delayq.client.blocking import SyncClient
+from delayq.client.document import read
+from delayq.client.recurring import ScheduleChange
+from delayq.client.taken_kinds import app_of
 from delayq.connection import Address
 from delayq.contract import DelayQueue
+from delayq.contract.schedule import DelaySchedule
 from delayq.durations import Duration
 from delayq.protocol.envelope import KIND_NAME, MAX_KIND_VERSION
+from delayq.schedules.record import APP
 
 if TYPE_CHECKING:
     from delayq.app.kind import BatchContext, BatchContextKind, BatchKind, Context, ContextKind
@@ -51,6 +57,7 @@ ScheduleMiddleware = TypeVar("ScheduleMiddleware", bound=AroundSchedule)
 Outcomes: TypeAlias = Sequence[BaseException | None] | None
 """What a function with `batch=` returns: for each item None (done) or an exception; None: all are done."""
 B = TypeVar("B", bound="Outcomes | Awaitable[Outcomes]")
+K = TypeVar("K", bound=TaskKind[..., Any])
 
 _NAME: Final = re.compile(KIND_NAME)
 
@@ -85,16 +92,19 @@ class App:
         queue: str | None = None,
         url: str | Address | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+        name: str | None = None,
     ) -> None:
         """`document` is read when the first task is scheduled; `url` overrides its spec.redis.
 
         `queue` is the name of a queue, if the file describes several.
 
         `lifespan` returns an asynchronous context manager that a worker enters before the first task and leaves after
-        the last one; what it yields is `Context.state`.
+        the last one; what it yields is `Context.state`. `name` is for an App with schedules that is not the one of the
+        document's spec.handler: it owns them.
         """
-        self._queue, self.lifespan = Binding(document, queue, url), lifespan
+        self._queue, self.lifespan, self.name = Binding(document, queue, url), lifespan, name
         self._kinds: dict[tuple[str, int], TaskKind[..., Any]] = {}
+        self._schedules: dict[str, tuple[TaskKind[..., Any], DelaySchedule]] = {}
         self.run_middleware: list[AroundRun] = []  # the outermost first
         self.schedule_middleware: list[AroundSchedule] = []
         self._client: Client | None = None
@@ -192,6 +202,8 @@ class App:
             raise ValueError(f"task {name} version {version} is defined already: {known}")
         made: TaskKind[..., Any] = TaskKind(self, function, name=name, version=version, policy=policy)
         self._kinds[name, version] = made
+        # The decorators above define again what is still there.
+        self._schedules = {key: each for key, each in self._schedules.items() if each[0] is not known}
         return made
 
     def around_run(self, middleware: RunMiddleware, /) -> RunMiddleware:
@@ -217,6 +229,90 @@ class App:
         check(middleware, "around_schedule")
         _add_middleware(self.schedule_middleware, middleware)
         return middleware
+
+    def schedule(
+        self,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        time_zone: str | None = None,
+        name: str | None = None,
+        payload: object = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[K], K]:
+        """Let a kind of task recur: `@app.schedule(cron="0 2 * * *", time_zone="Europe/Lisbon")`, above `@app.task`.
+
+        `cron` has five fields, or is `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`, in `time_zone`, by
+        default UTC. Instead of it, `every` is a fixed interval of whole seconds. `payload` has the arguments of the
+        function by name; of a kind with `batch`, it is one item. `name` is that of the DelaySchedule, by default the
+        kind's: several schedules of one kind need names. Further options are the fields of a DelaySchedule: `headers`,
+        `tags`, `deadline` (by default that of the kind), `jitter`, `start_time`, `end_time`, `suspend`,
+        `concurrency_policy` ("Forbid"), `misfire` ("Skip"), `max_lateness` and `max_runs`. ValueError for what cannot
+        be a schedule, or does not fit the function.
+
+        Nothing is stored by this: `delayq run` stores the schedules of its App at its start, elsewhere
+        apply_schedules() or the command `delayq cron apply` does.
+        """
+        given = {"cron": cron, "every": every, "time_zone": time_zone, "name": name, "payload": payload}
+
+        def add(kind: K) -> K:
+            if not isinstance(kind, TaskKind):
+                raise TypeError(
+                    "@app.schedule belongs above @app.task, which makes the function a kind of task"
+                )
+            if kind.app is not self:
+                raise ValueError(f"schedule of task {kind.name}: the task belongs to another App")
+            schedule = defined(kind, {**given, **options})
+            key = schedule.metadata.name
+            if key in self._schedules:
+                other = self._schedules[key][0]
+                raise ValueError(
+                    f"schedule {key} of task {kind.name}: task {other.name} has a schedule of this name; set name="
+                )
+            self._schedules[key] = kind, schedule
+            return kind
+
+        return add
+
+    def schedule_documents(self, queue: str) -> list[DelaySchedule]:
+        """Return the schedules as DelaySchedule documents, in the order of their names; `queue`: of their queueRef."""
+        return [for_queue(self._schedules[name][1], queue) for name in sorted(self._schedules)]
+
+    def schedule_owner(self, path: str) -> str:
+        """Return who owns the schedules in Redis; `path` is that of the App in its document, such as shop.tasks:app."""
+        return f"{APP}{self.name or path}"
+
+    async def apply_schedules(self) -> dict[str, ScheduleChange]:
+        """Store the schedules of @app.schedule in the queue, and delete those that this App has no more.
+
+        Call it once for each release, not in each process: of two versions of the App, the last call counts. Returns
+        what became of each schedule, by name. ScheduleRefused names those that belong to another owner, or do not fit
+        into the queue; all others are stored. RuntimeError if the App is not that of the document and has no name.
+        """
+        return await self.client.sync_schedules(self._own_schedules(), owner=self._owner())
+
+    def apply_schedules_sync(self) -> dict[str, ScheduleChange]:
+        """Store the schedules of @app.schedule in the queue, without asyncio."""
+        return self.sync_client.sync_schedules(self._own_schedules(), owner=self._owner())
+
+    def _own_schedules(self) -> list[DelaySchedule]:
+        document = self._read()
+        client = self._sync_client or self._client
+        queue = document.metadata.name if document else client.queue if client else ""
+        return self.schedule_documents(queue)
+
+    def _owner(self) -> str:
+        document = self._read()
+        path = document.spec.handler.python.app if document and document.spec.handler.python else None
+        if self.name is None and (path is None or app_of(path) is not self):
+            found = f"the App of its document is {path}, which is not this one in this process"
+            why = found if path else "no document names this App in spec.handler"
+            raise RuntimeError(f"the schedules of an App need an owner: {why}; give it a name, App(name=…)")
+        return self.schedule_owner(path or "")
+
+    def _read(self) -> DelayQueue | None:
+        document, queue, _ = self._queue
+        return document if document is None or isinstance(document, DelayQueue) else read(document, queue)
 
     def bind(self, client: Client | SyncClient) -> Self:
         """Schedule with this client, which the caller opens and closes."""

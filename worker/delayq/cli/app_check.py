@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from delayq.app import App
     from delayq.cli.target import Target
     from delayq.contract import DelayQueue
     from delayq.contract.schedule import DelaySchedule
@@ -47,8 +48,7 @@ def checker(document: DelayQueue | None, file: Path | None) -> TaskCheck:
     python = None if document is None else document.spec.handler.python
     path = python.app if python else None
     if path is not None and file is not None:
-        sys.path.insert(0, str(file.absolute().parent))  # as `delayq run`
-        _load(path)
+        _load(path, file)
 
     def check(task: NewTask) -> None:
         app = app_of(path)
@@ -72,10 +72,17 @@ def kinds(target: Target) -> list[str]:
     return TakenKinds(target.document.spec.handler).names
 
 
-def _load(path: str) -> None:
+def imported(path: str, file: Path) -> App:
+    """Import the App of the document in this file, beside which it may be; InvalidDocument if it cannot be."""
+    sys.path.insert(0, str(file.absolute().parent))  # as `delayq run`
+    with redirect_stdout(sys.stderr):
+        return load(path)
+
+
+def _load(path: str, file: Path) -> None:
     try:
-        with redirect_stdout(sys.stderr), suppress(ModuleMissing):
-            load(path)
+        with suppress(ModuleMissing):
+            imported(path, file)
     except InvalidDocument as error:
         note(f"warning: {error}: the kinds of the App and their arguments are not checked")
 

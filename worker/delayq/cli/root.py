@@ -11,6 +11,7 @@ import io
 import logging
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -21,11 +22,13 @@ from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, CommandErr
 from delayq.service import extras
 
 COMMANDS: Final = (
-    *("run", "schedule", "task", "dlq", "status", "top", "forecast", "schedules", "validate", "explain"),
+    *("run", "schedule", "task", "dlq", "status", "top", "forecast", "cron", "validate", "explain"),
     *("doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
     *("scanner", "worker", "reaper", "erase"),
 )
 """The most used first. Each is in the module of its name, but `crd`."""
+GROUPS: Final = ("task", "dlq", "cron")
+"""Those with commands on what is stored in a queue."""
 
 
 class Root(click.Group):
@@ -38,6 +41,29 @@ class Root(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- as above
         """Load a command; a command without its extra fails when it is used."""
         return load(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an error of a wrong name has the nearest ones. Click knows only those that are loaded."""
+        name = args[0]
+        if not (name in self.list_commands(ctx) or name.startswith("-") or ctx.resilient_parsing):
+            if name == "schedules":
+                ctx.fail("No such command 'schedules': it is 'cron' since version 0.8.")
+            near = " or ".join(f"'{each}'" for each in self._near(ctx, name))
+            ctx.fail(f"No such command '{name}'." + (f" Did you mean {near}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def _near(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the commands that a wrong name may mean, also those of groups (`task cancel`), at most three."""
+        names = self.list_commands(ctx)
+        known = [(each, each) for each in names]
+        for group in [each for each in names if each in GROUPS]:
+            command = self.get_command(ctx, group)
+            inner = command.commands if isinstance(command, click.Group) else ()
+            known += [(each, f"{group} {each}") for each in inner]
+        near = get_close_matches(name, dict(known), 2, 0.75)
+        return [shown for each in near for word, shown in known if word == each][:3]
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 -- click's signature
         """Run and exit; user errors never print a traceback."""

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from delayq.cli.app_check import schedule_checker
+from delayq.cli.cron import calendar
 from delayq.cli.exits import FAILED, CommandError, errors_as_exits
 from delayq.cli.inputs import DURATION, LOG_LEVEL
-from delayq.cli.schedules import calendar
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_files
 from delayq.errors import InvalidDocument
@@ -96,6 +96,9 @@ def run(
     separated by ---, and DelaySchedules may have files of their own. All queues on one Redis share a scanner and a
     reaper, which makes a pass every five minutes. A queue has workers of its own, unless it has an HTTP handler, no
     guard and one worker: such queues share one.
+
+    At its start, it stores the DelaySchedules of the files and the schedules of @app.schedule, and deletes those that
+    an earlier run has stored and that are gone.
 
     A Secret that the document names is a directory below $DELAYQ_SECRETS_DIR, and a key is a file in it.
 

@@ -18,7 +18,7 @@ def unstored(
     client: SyncClient, now_ms: int, until_ms: int, chosen: Selection | None = None
 ) -> Unstored | None:
     """Return those up to an instant, of all schedules of the queue; None if there are no schedules."""
-    records = client.schedules()
+    records = [each.record for each in client.schedules()]
     if not records:
         return None
     from delayq.schedules.unstored import unstored as computed  # noqa: PLC0415 -- a queue without schedules

@@ -11,9 +11,9 @@ import click
 
 from delayq.cli import guarded, views
 from delayq.cli.app_check import schedule_checker
+from delayq.cli.cron import note_uneven
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.output import Output, emit, output_option
-from delayq.cli.schedules import note_uneven
 from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
         DeadGroup,
         Failures,
         ParkedKind,
-        ScheduleRecord,
         TaskRow,
         TaskView,
     )
+    from delayq.schedules.stored import Schedule
     from delayq.schedules.times import Occurrence
 
 View = dict[str, Any]
@@ -177,11 +177,12 @@ def change(schedule: str, done: ScheduleChange) -> View:
     return {"schedule": schedule, "outcome": done.outcome, "removed": done.removed}
 
 
-def recurring(record: ScheduleRecord, when: str, next_ms: int | None) -> View:
+def recurring(found: Schedule, next_ms: int | None) -> View:
     """Return a schedule of a queue."""
+    record = found.record
     return {
         "schedule": record.name,
-        "when": when,
+        "when": found.when,
         "owner": record.owner,
         **instant("next", next_ms),
         "last_id": record.last_id,

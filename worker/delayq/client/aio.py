@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar, Unpack
 
-from delayq.client.base import Filters, Groups, QueueClient, Records, Rows, Views, all_stored, selected
+from delayq.client.base import Filters, Groups, QueueClient, Rows, Schedules, Views, all_stored, selected
 from delayq.client.batching import ScheduleBatches
 from delayq.client.dead_letters import Redriven
 from delayq.client.encoding import NewTask
@@ -32,6 +32,7 @@ from delayq.protocol.results import (
     TaskView,
 )
 from delayq.schedules.record import CLIENT
+from delayq.schedules.stored import Schedule
 
 T = TypeVar("T")
 
@@ -290,17 +291,24 @@ class Client(QueueClient):
 
     async def sync_schedules(
         self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = ""
-    ) -> None:
-        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`."""
-        await self._do(self._recurring.sync(schedules, owner, source))
+    ) -> dict[str, ScheduleChange]:
+        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`.
+
+        Returns what became of each, by name. ScheduleRefused names those that were refused; all others are written.
+        """
+        return await self._do(self._recurring.sync(schedules, owner, source))
 
     async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
         return await self._do(self._recurring.delete(name, owner=owner))
 
-    async def schedules(self) -> Records:
-        """Return the recurring schedules by name."""
-        return await self._do(self._recurring.records())
+    async def schedules(self) -> Schedules:
+        """Return the recurring schedules, in the order of their names."""
+        return await self._do(self._recurring.schedules())
+
+    async def get_schedule(self, name: str) -> Schedule | None:
+        """Return a recurring schedule, which has its next times and its last run; None if there is none."""
+        return await self._do(self._recurring.get(name))
 
     async def run_schedule(self, name: str) -> str:
         """Create an occurrence that is due now; returns its ID. ScheduleRefused if there is no such schedule."""

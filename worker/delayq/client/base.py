@@ -20,13 +20,14 @@ from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.durations import Duration
 from delayq.errors import InvalidDocument, TasksRefused
 from delayq.protocol.commands import Commands
-from delayq.protocol.results import DeadGroup, Scheduled, ScheduleRecord, Selection, TaskRow, TaskView
+from delayq.protocol.results import DeadGroup, Scheduled, Selection, TaskRow, TaskView
 from delayq.protocol.shard_map import ShardMap
 from delayq.protocol.write_durability import Durability, Kind, durability_of, longest_seconds
+from delayq.schedules.stored import Schedule
 
 # Inside the clients, `list` is a method.
 Rows: TypeAlias = list[TaskRow]
-Records: TypeAlias = list[ScheduleRecord]
+Schedules: TypeAlias = list[Schedule]
 Groups: TypeAlias = list[DeadGroup]
 Views: TypeAlias = list[TaskView]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self, TypeVar, Unpack
 
-from delayq.client.base import Filters, Groups, QueueClient, Records, Rows, Views, all_stored, selected
+from delayq.client.base import Filters, Groups, QueueClient, Rows, Schedules, Views, all_stored, selected
 from delayq.client.dead_letters import Redriven
 from delayq.client.encoding import NewTask
 from delayq.client.enqueue import Finish, IfExists, Start
@@ -32,6 +32,7 @@ from delayq.protocol.results import (
     TaskView,
 )
 from delayq.schedules.record import CLIENT
+from delayq.schedules.stored import Schedule
 
 T = TypeVar("T")
 
@@ -256,17 +257,26 @@ class SyncClient(QueueClient):
         """
         return self._do(self._recurring.apply(schedule, owner=owner, notes=notes, checked=checked))
 
-    def sync_schedules(self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = "") -> None:
-        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`."""
-        self._do(self._recurring.sync(schedules, owner, source))
+    def sync_schedules(
+        self, schedules: Sequence[DelaySchedule], *, owner: str, source: str = ""
+    ) -> dict[str, ScheduleChange]:
+        """Make these the schedules of an owner: create or change each, and delete its others of the same `source`.
+
+        Returns what became of each, by name. ScheduleRefused names those that were refused; all others are written.
+        """
+        return self._do(self._recurring.sync(schedules, owner, source))
 
     def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
         """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
         return self._do(self._recurring.delete(name, owner=owner))
 
-    def schedules(self) -> Records:
-        """Return the recurring schedules by name."""
-        return self._do(self._recurring.records())
+    def schedules(self) -> Schedules:
+        """Return the recurring schedules, in the order of their names."""
+        return self._do(self._recurring.schedules())
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        """Return a recurring schedule, which has its next times and its last run; None if there is none."""
+        return self._do(self._recurring.get(name))
 
     def run_schedule(self, name: str) -> str:
         """Create an occurrence that is due now; returns its ID. ScheduleRefused if there is no such schedule."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.client.encoding import NewTask, TaskEncoder, check_whole
 from delayq.client.routing import AGAIN_SECONDS, persistently
@@ -17,7 +17,9 @@ from delayq.contract.words import OBJECT_NAME
 from delayq.errors import NoSuchSchedule, Refused, ScheduleRefused
 from delayq.protocol.envelope import Occurrence
 from delayq.protocol.quota import room
+from delayq.scaling.sentences import counted
 from delayq.schedules.record import (
+    APP,
     CLIENT,
     FILE,
     Definition,
@@ -29,6 +31,7 @@ from delayq.schedules.record import (
     occurrence_id,
     record_id,
 )
+from delayq.schedules.stored import Schedule, times_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,16 +44,24 @@ if TYPE_CHECKING:
 
 MOST_BACKFILLED = 10_000
 _OWNER = re.compile(r"[!-~]{1,200}")  # no spaces: it is one word of the record's state
-_OWNERS = {FILE: "the file of `delayq run`: change that", CLIENT: "a client: use `delayq schedules`"}
+_OWNERS = {FILE: "the file of `delayq run`: change that", CLIENT: "a client: use `delayq cron`"}
 _KUBERNETES = "Kubernetes: change the DelaySchedule there"
+_APP = "the App {}: change its code, or name this schedule otherwise"
 _NO_ROOM = "it does not fit into the queue's limits; wait until tasks are done, or raise spec.limits"
 
 
 class ScheduleChange(NamedTuple):
-    """What became of a write: created, updated, unchanged or deleted, and how many occurrences were removed."""
+    """What became of a write."""
 
     outcome: str
+    """created, updated, unchanged or deleted."""
     removed: int
+    """How many occurrences were removed that had been created ahead."""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        removed = f", removed {counted(self.removed, 'occurrence')} created ahead" if self.removed else ""
+        return f"{self.outcome}{removed}"
 
 
 class Backfilled(NamedTuple):
@@ -76,7 +87,7 @@ class RecurringSchedules:
         checked: bool = False,
     ) -> Operation[ScheduleChange]:
         """Create or change a schedule. `notes`: what its owner keeps beside it; `checked`: its times were checked."""
-        for _ in () if checked else _times().checking(schedule):
+        for _ in () if checked else times_module().checking(schedule):
             yield 0.0
         name, task = schedule.metadata.name, schedule.spec.task
         try:
@@ -91,28 +102,34 @@ class RecurringSchedules:
         """Delete a schedule and what it has created ahead."""
         return (yield from self._write(_checked(name), b"", owner))
 
-    def sync(self, schedules: Sequence[DelaySchedule], owner: str, source: str) -> Operation[None]:
+    def sync(
+        self, schedules: Sequence[DelaySchedule], owner: str, source: str
+    ) -> Operation[dict[str, ScheduleChange]]:
         """Make these the schedules of an owner that come from a source; raises what was refused at the end."""
-        wanted, notes = {each.metadata.name for each in schedules}, {"source": source}
-        refused: list[ScheduleRefused | SpecError] = []
+        wanted, notes = {each.metadata.name for each in schedules}, {"source": source} if source else {}
+        refused: list[ScheduleRefused] = []
+        done: dict[str, ScheduleChange] = {}
         for record in (yield from self.records()):
             mine = record.owner == owner and record.name not in wanted and record.phase != "deleting"
             definition = decode(record) if mine else None
-            if definition is None or definition.notes.get("source") != source:
+            if definition is None or definition.notes.get("source", "") != source:
                 continue
             try:
-                yield from self.delete(record.name, owner=owner)
+                done[record.name] = yield from self.delete(record.name, owner=owner)
             except NoSuchSchedule:
                 pass  # another process has deleted it
             except ScheduleRefused as error:
                 refused.append(error)
         for each in schedules:
             try:
-                yield from self.apply(each, owner=owner, notes=notes)
-            except (ScheduleRefused, SpecError) as error:
+                done[each.metadata.name] = yield from self.apply(each, owner=owner, notes=notes)
+            except ScheduleRefused as error:
                 refused.append(error)
+            except SpecError as error:
+                refused.append(ScheduleRefused(f"schedule {each.metadata.name}: {error}"))
         if refused:
-            raise ScheduleRefused("; ".join(map(str, refused)))
+            raise ScheduleRefused("; ".join(map(str, refused)), refused[0].reason)
+        return done
 
     def _write(self, name: str, body: bytes, owner: str) -> Operation[ScheduleChange]:
         if not _OWNER.fullmatch(owner):
@@ -131,8 +148,7 @@ class RecurringSchedules:
         if done.outcome == "not_found":
             raise NoSuchSchedule(name)
         if done.outcome == "owned":
-            owner = _OWNERS.get(done.owner, _KUBERNETES)
-            raise ScheduleRefused(f"schedule {name} belongs to {owner}", "NameConflict")
+            raise ScheduleRefused(f"schedule {name} belongs to {_belongs_to(done.owner)}", "NameConflict")
         if done.outcome in ("full", "heavy"):
             raise ScheduleRefused(f"schedule {name}: {_NO_ROOM}", "QueueFull")
         if done.outcome == "unchanged":
@@ -147,6 +163,16 @@ class RecurringSchedules:
             removed += some
             if not cursor:
                 return ScheduleChange("deleted" if done.outcome == "deleting" else done.outcome, removed)
+
+    def schedules(self) -> Operation[list[Schedule]]:
+        """Return all schedules by name."""
+        return [Schedule.of(each) for each in (yield from self.records())]
+
+    def get(self, name: str) -> Operation[Schedule | None]:
+        """Return a schedule; None if there is none of this name."""
+        found, _ = yield from self._listed()
+        record = found.get(_checked(name))
+        return None if record is None else Schedule.of(record)
 
     def records(self) -> Operation[list[ScheduleRecord]]:
         """Return all records by name."""
@@ -196,7 +222,7 @@ class RecurringSchedules:
         check_whole("before_ms", before_ms)
         record, schedule, now_ms = yield from self._one(name)
         last_ms = min(before_ms - 1, now_ms if schedule.spec.suspend else min(record.cursor_ms, now_ms))
-        nominal = (each.nominal.at_ms for each in _times().Calendar(schedule).after(since_ms - 1))
+        nominal = (each.nominal.at_ms for each in times_module().Calendar(schedule).after(since_ms - 1))
         times = list(islice(takewhile(lambda at_ms: at_ms <= last_ms, nominal), MOST_BACKFILLED + 1))
         if len(times) > MOST_BACKFILLED:
             raise ScheduleRefused(
@@ -244,13 +270,11 @@ class RecurringSchedules:
         return record, definition.schedule, now_ms
 
 
-def _times() -> Any:  # noqa: ANN401 -- a module
-    """Return delayq.schedules.times. The libraries of a plain client do not suffice."""
-    try:
-        from delayq.schedules import times  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ScheduleRefused(f"schedules need {error.name}: pip install 'delayq[cli]'") from error
-    return times
+def _belongs_to(owner: str) -> str:
+    """Return who owns a schedule, and what to do."""
+    if owner.startswith(APP):
+        return _APP.format(owner.removeprefix(APP))
+    return _OWNERS.get(owner, _KUBERNETES)
 
 
 def _checked(name: str) -> str:

@@ -14,7 +14,7 @@ from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.errors import InvalidDocument
 from delayq.handlers.credentials import lacking
-from delayq.local import datadir
+from delayq.local import app_schedules, datadir
 from delayq.local.datadir import LOOPBACK
 from delayq.local.process import Command
 from delayq.processes.missing import Missing, needed
@@ -169,6 +169,14 @@ class Plan:
         for argv in sorted(argvs):
             yield Command(argv, _environment(url))
 
+    def app_command(self, served: Served, url: str | None) -> Command | None:
+        """Return the command that prints the schedules of the queue's App; None without an App."""
+        python = served.queue.spec.handler.python
+        if python is None or python.app is None:
+            return None
+        argv = (sys.executable, "-P", "-m", app_schedules.MODULE, str(os.getpid()), _beside([served]))
+        return Command((*argv, served.queue.metadata.name, python.app), _environment(url))
+
     def _command(self, url: str | None, port: int, queues: Sequence[Served], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         files = list(dict.fromkeys(str(each.document.path) for each in queues))
@@ -191,7 +199,7 @@ def _beside(queues: Sequence[Served]) -> str:
 
 def _environment(url: str | None) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
-    return env | ({} if url is None else {URL_VARIABLE: url})
+    return env if url is None else env | {URL_VARIABLE: url}
 
 
 def check_redis(documents: Iterable[Document]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from delayq.client.aio import Client
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
 from delayq.local import listening
+from delayq.local.app_schedules import AppSchedules, NotRead, read
 from delayq.local.datadir import DataDir, published
 from delayq.local.display import display
 from delayq.local.embedded import Embedded
@@ -22,13 +23,14 @@ from delayq.local.reload import Reloader
 from delayq.local.store import External
 from delayq.local.watch import Watch
 from delayq.protocol.alarm import Alarm
-from delayq.schedules.record import FILE
+from delayq.schedules.record import APP, FILE
 from delayq.service.counters import ProcessCounters
 from delayq.service.loop import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from delayq.client.recurring import ScheduleChange
     from delayq.local.display import Plain
     from delayq.local.ending import Urgency
     from delayq.local.plan import Plan, Served
@@ -176,16 +178,36 @@ class Run:
         return clean
 
     async def _apply_schedules(self, clients: Sequence[Client]) -> None:
-        """Write the schedules of the files, and delete those that earlier runs wrote and are not in them any more."""
-        queues = zip(self._plan.queues, clients, strict=True)
-        await asyncio.gather(*(self._apply_to(served, client) for served, client in queues))
+        """Write the schedules of the files, and those of Apps, and delete what earlier runs wrote and is gone."""
+        queues = [*zip(self._plan.queues, clients, strict=True)]
+        of_files = (
+            self._apply_to(served, client, AppSchedules(FILE, [*served.schedules]), served.source)
+            for served, client in queues
+        )
+        await asyncio.gather(*of_files, *(self._apply_app(served, client) for served, client in queues))
 
-    async def _apply_to(self, served: Served, client: Client) -> None:
+    async def _apply_app(self, served: Served, client: Client) -> None:
+        command, name = self._plan.app_command(served, self._store.url), served.document.name
+        if command is None:
+            return
+        try:
+            found = await read(command)
+        except (NotRead, OSError) as error:
+            self.say(f"{name}: the schedules of its App are not stored: {error}")
+            return
+        done = await self._apply_to(served, client, found)
+        if done:
+            changes = "; ".join(f"{schedule} {change}" for schedule, change in done.items())
+            self.say(f"{name}: schedules of {found.owner.removeprefix(APP)}: {changes}")
+
+    async def _apply_to(
+        self, served: Served, client: Client, found: AppSchedules, source: str = ""
+    ) -> dict[str, ScheduleChange]:
         """Try until it is done: a full queue has room later, and the owner of a schedule may delete it."""
         said = ""
         while True:
             try:
-                return await client.sync_schedules(served.schedules, owner=FILE, source=served.source)
+                return await client.sync_schedules(found.schedules, owner=found.owner, source=source)
             except Unavailable:
                 await asyncio.sleep(AGAIN_SECONDS)
             except DelayQError as error:

@@ -25,6 +25,8 @@ CALL_BYTES: Final = 1 << 20
 """Of the occurrences that one call stores."""
 FILE, CLIENT, KUBERNETES = "file", "client", "kubernetes"
 """Owners of schedules: the file of `delayq run`, calls of a client or a command, and DelaySchedules of Kubernetes."""
+APP: Final = "app/"
+"""The owner of the schedules of an App begins with it; the name of the App follows."""
 
 
 class Definition(NamedTuple):

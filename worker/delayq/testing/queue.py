@@ -144,9 +144,9 @@ class Queue:
             self._connection.one(Call(advance, advance.bind(shard, ms=ms), int, shard))
             while self._connection.one(self._claims.expire(shard.shard))[1]:
                 pass
-        for record in self.client.schedules():
-            if record.name in self._recurring:
-                self._recur(record)
+        for each in self.client.schedules():
+            if each.name in self._recurring:
+                self._recur(each.record)
 
     def apply_schedule(self, schedule: DelaySchedule | str | Path) -> None:
         """Let a schedule recur, or those of a file: advance() creates the occurrences that fall due."""
@@ -154,6 +154,11 @@ class Queue:
         for each in found:
             self.client.apply_schedule(each)
             self._recurring[each.metadata.name] = each, self._now_ms()
+
+    def apply_schedules(self) -> None:
+        """Let the schedules of @app.schedule recur, as apply_schedule() does."""
+        for each in self.app.schedule_documents(self._document.metadata.name):
+            self.apply_schedule(each)
 
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self._passed_ms

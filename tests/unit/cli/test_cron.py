@@ -1,4 +1,4 @@
-"""delayq schedules next: the times of a document, and where clocks move one."""
+"""delayq cron preview: the times of a document, and where clocks move one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ spec: {queueRef: {name: orders}, everySeconds: 90}
 def test_the_next_times_of_each_schedule_are_printed_and_where_clocks_move_one(tmp_path: Path) -> None:
     file = tmp_path / "schedules.yaml"
     file.write_text(DOCUMENT)
-    found = run("schedules", "next", str(file), "--count", "2", "--from", "2026-03-01T00:00:00Z")
+    found = run("cron", "preview", str(file), "--count", "2", "--from", "2026-03-01T00:00:00Z")
     assert found.stdout.splitlines() == [
         "SCHEDULE  TIME                      LOCAL                         NOTE",
         "nightly   2026-03-28T01:30:00.000Z  Sat 2026-03-28 01:30:00 WET",
@@ -41,9 +41,7 @@ def test_the_next_times_of_each_schedule_are_printed_and_where_clocks_move_one(t
         "poll      2026-03-01T00:00:00.000Z  Sun 2026-03-01 00:00:00 UTC",
         "poll      2026-03-01T00:01:30.000Z  Sun 2026-03-01 00:01:30 UTC",
     ]
-    found = run(
-        "schedules", "next", str(file), "--count", "2", "--from", "2026-10-25T00:00:00Z", "-o", "json"
-    )
+    found = run("cron", "preview", str(file), "--count", "2", "--from", "2026-10-25T00:00:00Z", "-o", "json")
     first, second, *_ = json.loads(found.stdout)
     assert (first["local"], first["note"]) == ("2026-10-25T01:30:00+01:00", "")
     assert (second["local"], second["note"]) == (
@@ -55,12 +53,12 @@ def test_the_next_times_of_each_schedule_are_printed_and_where_clocks_move_one(t
 def test_a_file_without_schedules_and_a_schedule_that_cannot_be_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "schedules.yaml"
     file.write_text(DOCUMENT.replace("Europe/Lisbon", "Mars/Olympus"))
-    found = run("schedules", "next", str(file))
+    found = run("cron", "preview", str(file))
     assert (found.exit_code, found.stdout) == (3, "")
     assert "nightly: spec.timeZone: expected a time zone" in found.stderr
     file.write_text("kind: DelayQueue")
     said = "expected a document of kind DelaySchedule, found DelayQueue"
-    assert said in run("schedules", "next", str(file)).stderr
+    assert said in run("cron", "preview", str(file)).stderr
 
 
 QUEUE = """
@@ -135,6 +133,6 @@ def test_a_step_that_does_not_divide_its_field_has_a_note(tmp_path: Path, cron: 
     file.write_text(QUEUE + DOCUMENT.replace("30 1 * * *", cron))
     term = next((field for field in cron.split() if field.startswith("*/")), "")
     noted = f"note: {file}: nightly: spec.cron: {term} in the field {says}\n" if says else ""
-    for command in (("validate", str(file)), ("schedules", "next", str(file))):
+    for command in (("validate", str(file)), ("cron", "preview", str(file))):
         found = run(*command)
         assert (found.exit_code, found.stderr) == (0, noted), command

@@ -1,8 +1,9 @@
-"""delayq schedules: recurring tasks of a queue, and what a DelaySchedule will do."""
+"""delayq cron: recurring tasks of a queue, and what a DelaySchedule will do."""
 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from delayq.cli import views
-from delayq.cli.app_check import schedule_checker, unknown_kind_option
+from delayq.cli.app_check import imported, schedule_checker, unknown_kind_option
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
 from delayq.cli.inputs import INSTANT, options
@@ -21,9 +22,10 @@ from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.cli.target import UNKNOWN_KIND
 from delayq.client.document import read_schedules
 from delayq.contract import SpecError
+from delayq.errors import NoSuchSchedule
 from delayq.scaling.sentences import counted
 from delayq.schedules.cron import GAP, SECOND_TIME
-from delayq.schedules.record import CLIENT, decode
+from delayq.schedules.record import CLIENT
 from delayq.schedules.steps import uneven
 from delayq.schedules.times import Calendar, checked
 
@@ -32,16 +34,16 @@ if TYPE_CHECKING:
 
     from delayq.cli.app_check import ScheduleCheck
     from delayq.cli.output import Output
-    from delayq.cli.target import TargetClient
+    from delayq.cli.target import Target, TargetClient
     from delayq.client.blocking import SyncClient
     from delayq.client.recurring import ScheduleChange
     from delayq.contract.schedule import DelaySchedule
-    from delayq.schedules.record import Definition
+    from delayq.schedules.stored import Schedule
     from delayq.schedules.times import Occurrence
 
 
-@click.group(help=f"Recurring tasks: documents of kind DelaySchedule.\n\n{QUEUE_HELP}")
-def schedules() -> None:
+@click.group(help=f"Recurring schedules: cron expressions, intervals, lists of times.\n\n{QUEUE_HELP}")
+def cron() -> None:
     """Group of the commands below."""
 
 
@@ -49,26 +51,47 @@ FILE = click.argument("file", type=click.Path(path_type=Path))
 NAME = click.argument("name", metavar="SCHEDULE")
 
 
-@schedules.command()
+@cron.command()
 @on_queue
-@FILE
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @unknown_kind_option
 @output_option
-def apply(client: TargetClient, *, file: Path, unknown_kind: bool, output: Output) -> None:
+def apply(client: TargetClient, *, file: Path | None, unknown_kind: bool, output: Output) -> None:
     """Create or change the DelaySchedules of FILE; others remain.
+
+    Without FILE: those of @app.schedule in the App of the document, which is imported. The ones that this App has
+    stored before and has no more are deleted.
 
     A change removes the occurrences that were created ahead and have not begun, and creates them anew.
     """
-    documents, target = read_schedules(file), client.target
-    check = schedule_checker(None if unknown_kind else target.document, target.path, UNKNOWN_KIND)
-    for each in documents:
-        calendar(file, each, check)
-    done = {each.metadata.name: client.apply_schedule(each) for each in documents}
+    if file is None:
+        done = _apply_app(client.target)
+    else:
+        target = client.target
+        check = schedule_checker(None if unknown_kind else target.document, target.path, UNKNOWN_KIND)
+        documents = read_schedules(file)
+        for each in documents:
+            calendar(file, each, check)
+        done = {each.metadata.name: client.apply_schedule(each) for each in documents}
     value = [views.change(name, change) for name, change in done.items()]
-    emit(output, value, "\n".join(f"{name}: {_change(change)}" for name, change in done.items()))
+    emit(output, value, "\n".join(f"{name}: {change}" for name, change in done.items()) or "no schedules")
 
 
-@schedules.command()
+def _apply_app(target: Target) -> dict[str, ScheduleChange]:
+    """Store the schedules of the document's App."""
+    document, path = target.document, target.path
+    python = document.spec.handler.python if document is not None else None
+    if document is None or python is None or python.app is None or path is None:
+        raise CommandError(
+            f"queue {target.queue}: without FILE, expected the document of a queue whose handler is an App",
+            "name the file of the DelaySchedules, or the document with spec.handler.python.app",
+        )
+    app = imported(python.app, path).bind_document(document, url=target.address)
+    with closing(app):
+        return app.apply_schedules_sync()
+
+
+@cron.command()
 @on_queue
 @NAME
 @click.option("--force", is_flag=True, help="Also one that belongs to a file or to Kubernetes.")
@@ -80,38 +103,35 @@ def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> Non
     """
     owners = {each.name: each.owner for each in client.schedules()} if force else {}
     done = client.delete_schedule(name, owner=owners.get(name, CLIENT))
-    emit(output, views.change(name, done), f"{name}: {_change(done)}")
+    emit(output, views.change(name, done), f"{name}: {done}")
 
 
-@schedules.command("list")
+@cron.command("list")
 @on_queue
 @output_option
 def list_(client: SyncClient, *, output: Output) -> None:
     """List the schedules of a queue, with their next times and last runs."""
-    found = [(record, decode(record)) for record in client.schedules()]
-    now_ms = time.time_ns() // 1_000_000
-    rows = [(record, read and read.schedule, _next(read, now_ms)) for record, read in found]
+    rows = [(each, _next_ms(each)) for each in client.schedules()]
     table = Table(
         ("SCHEDULE", "WHEN", "NEXT", "LAST", "LATE", "MISSED", "SKIPPED", "OWNER"),
         [
             (
-                record.name,
-                _when(schedule),
+                each.name,
+                each.when,
                 "" if next_ms is None else iso(next_ms),
-                "" if record.last_began_ms is None else iso(record.last_began_ms),
-                "" if record.last_late_ms is None else f"{record.last_late_ms / 1000:.1f} s",
-                str(record.missed),
-                str(record.skipped),
-                record.owner,
+                "" if each.record.last_began_ms is None else iso(each.record.last_began_ms),
+                "" if each.last_run is None else f"{each.last_run.lateness.total_seconds():.1f} s",
+                str(each.missed),
+                str(each.skipped),
+                each.owner,
             )
-            for record, schedule, next_ms in rows
+            for each, next_ms in rows
         ],
     )
-    value = [views.recurring(record, _when(schedule), next_ms) for record, schedule, next_ms in rows]
-    emit(output, value, table if rows else "no schedules")
+    emit(output, [views.recurring(*row) for row in rows], table if rows else "no schedules")
 
 
-@schedules.command()
+@cron.command()
 @on_queue
 @NAME
 @output_option
@@ -121,7 +141,7 @@ def run(client: SyncClient, *, name: str, output: Output) -> None:
     emit(output, {"id": task_id}, task_id)
 
 
-@schedules.command()
+@cron.command()
 @on_queue
 @NAME
 @click.option("--from", "from_ms", type=INSTANT, required=True, help="First nominal time.")
@@ -151,11 +171,26 @@ next_options = options(
 )
 
 
-@schedules.command(name="next")
+@cron.command(name="next")
+@on_queue
+@click.argument("name", metavar="[SCHEDULE]", required=False)
+@next_options
+def next_times(
+    client: SyncClient, *, name: str | None, count: int, from_ms: int | None, output: Output
+) -> None:
+    """Print the next times of the schedules of a queue, or of one, and where a change of clocks moves one."""
+    found = [each for each in client.schedules() if name in {None, each.name}]
+    if name is not None and not found:
+        raise NoSuchSchedule(name)
+    documents = [each.definition for each in found if each.definition is not None and not each.suspended]
+    print_next("schedule", documents, count=count, from_ms=from_ms, output=output)
+
+
+@cron.command()
 @FILE
 @next_options
-def next_times(file: Path, count: int, from_ms: int | None, output: Output) -> None:
-    """Print the next times of the schedules in FILE, and where a change of clocks moves one."""
+def preview(file: Path, count: int, from_ms: int | None, output: Output) -> None:
+    """Print what the next times of the DelaySchedules in FILE will be, and where a change of clocks moves one."""
     with errors_as_exits():
         documents = read_schedules(file)
     print_next(file, documents, count=count, from_ms=from_ms, output=output)
@@ -185,27 +220,9 @@ def print_next(
     emit(output, value, table if found else "no further times")
 
 
-def _change(change: ScheduleChange) -> str:
-    removed = f", removed {counted(change.removed, 'occurrence')} created ahead" if change.removed else ""
-    return f"{change.outcome}{removed}"
-
-
-def _next(read: Definition | None, now_ms: int) -> int | None:
-    if read is None or read.schedule.spec.suspend:
-        return None
-    found = next(Calendar(read.schedule).after(now_ms), None)
-    return None if found is None else found.due_ms
-
-
-def _when(schedule: DelaySchedule | None) -> str:
-    if schedule is None:
-        return "written by a newer delayq"
-    spec = schedule.spec
-    suspended = ", suspended" if spec.suspend else ""
-    if spec.cron is not None:
-        return f"{spec.cron} {spec.time_zone or 'UTC'}{suspended}"
-    every = f"every {spec.every_seconds} s" if spec.every_seconds else counted(len(spec.times or ()), "time")
-    return f"{every}{suspended}"
+def _next_ms(schedule: Schedule) -> int | None:
+    found = schedule.next_times(1)
+    return round(found[0].timestamp() * 1000) if found else None
 
 
 def calendar(file: str | Path, schedule: DelaySchedule, check: ScheduleCheck | None = None) -> Calendar:

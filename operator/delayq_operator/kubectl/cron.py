@@ -1,4 +1,4 @@
-"""kubectl dq schedules: what a DelaySchedule will do, and the commands of `delayq schedules` that fit Kubernetes.
+"""kubectl dq cron: what a DelaySchedule will do, and the commands of `delayq cron` that fit Kubernetes.
 
 Not apply and delete: kubectl does that.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from delayq.cli.cron import next_options, print_next
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.root import load
-from delayq.cli.schedules import next_options, print_next
 from delayq.contract.document import parse_schedule_spec
 from delayq.contract.problems import SpecError
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from delayq_operator.kubectl.kubectl import Kubectl
 
 KIND: Final = f"{names.DELAY_SCHEDULE.plural}.{names.DELAY_SCHEDULE.group}"
-_ALL: Any = load("schedules")
+_ALL: Any = load("cron")
 _PASSED: Final = {
-    each: passed(_ALL.commands[each], ("schedules", each)) for each in ("list", "run", "backfill")
+    each: passed(_ALL.commands[each], ("cron", each)) for each in ("list", "next", "run", "backfill")
 }
 
-schedules = click.Group("schedules", _PASSED, help="Recurring tasks: resources of kind DelaySchedule.")
+cron = click.Group("cron", _PASSED, help="Recurring schedules: resources of kind DelaySchedule.")
 
 
-@schedules.command("next")
+@cron.command()
 @click.argument("name", metavar="SCHEDULE")
 @next_options
 @click.pass_obj
-def next_times(kubectl: Kubectl, /, name: str, **options: Any) -> None:  # noqa: ANN401 -- next_options
-    """Print the next times of a DelaySchedule, and where a change of clocks moves one."""
+def preview(kubectl: Kubectl, /, name: str, **options: Any) -> None:  # noqa: ANN401 -- next_options
+    """Print what the next times of a DelaySchedule will be, and where a change of clocks moves one."""
     try:
         schedule = parse_schedule_spec(name, kubectl.json("get", KIND, name)["spec"])
     except SpecError as error:

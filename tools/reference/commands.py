@@ -63,7 +63,10 @@ relative ("in 3m") is relative to Redis' clock, too.
 PAGES: Final = {
     "cli-tasks": ("Commands for tasks", ("schedule", "task")),
     "cli-dead-letters": ("Commands for dead letters", ("dlq",)),
-    "cli-queues": ("Commands for queues", ("status", "top", "forecast", "doctor", "guard", "erase")),
+    "cli-queues": (
+        "Commands for queues",
+        ("status", "top", "suspend", "resume", "forecast", "doctor", "guard", "erase"),
+    ),
     "cli-schedules": ("Commands for schedules", ("schedules",)),
     "cli-documents": (
         "Commands for documents",

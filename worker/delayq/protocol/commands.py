@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ScheduleWritten,
         Selection,
         ShardMapState,
+        Suspension,
         TaskRow,
         TaskView,
         Ticket,
@@ -533,6 +534,17 @@ class Commands:
         return self._call(
             "list_schedules", shard, replies.schedules, due=int(due), offset=offset, limit=limit
         )
+
+    # suspension: it is in shard 0, which every queue has
+
+    def suspend(self, *, drain: bool = False, reason: str = "") -> Call[Suspension | None]:
+        """Stop the tasks of the queue; the reply says since when they are."""
+        policy = "Drain" if drain else "Hold"
+        return self._call("suspend", 0, replies.suspension, policy=policy, reason=reason)
+
+    def resume(self) -> Call[Suspension | None]:
+        """Let tasks start again; the reply is what suspended them, None if nothing did."""
+        return self._call("resume", 0, replies.suspension)
 
     # shard map and migration
 

@@ -116,7 +116,10 @@ class Keys:
     time, ms, of the last check for a step back of Redis' clock.
     """
     stats = _Key()
-    """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT."""
+    """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT.
+
+    In shard 0, while `delayq suspend` is in effect, `suspended` is `since policy reason`: ms, Hold or Drain, any text.
+    """
     scanners = _Key()
     """Sorted set: scanner to its expiry, ms; the leader election divides the shards among them."""
     delayqueues = _Key()

@@ -5,11 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from delayq.protocol.keys import Keys
+
 from tests.process.fleet import said, status, until, wait_said
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
     from tests.process.fleet import Fleet, NewFleet
+    from tests.topologies.cluster import Cluster
+
+SHARDS = 8
 
 
 def command(fleet: Fleet, verb: str, *options: str) -> str:
@@ -64,3 +69,19 @@ def test_resuming_does_not_start_the_tasks_of_a_queue_that_its_document_suspends
         resumed_ms = time.time_ns() // 1_000_000
         command(fleet, "resume")
         assert start_ms(fleet, "waits") >= resumed_ms
+
+
+def test_a_worker_that_has_never_reached_shard_0_reads_a_copy(new_fleet: NewFleet, cluster: Cluster) -> None:
+    fleet = new_fleet({"shards": SHARDS}, server=cluster)
+    keys = [Keys("delayq", fleet.queue, shard) for shard in range(SHARDS)]
+    scanner = fleet.start("scanner")
+    until(
+        lambda: all(cluster.on(each).exists(each.shard_map) for each in keys),
+        "every shard knows the shard map",
+    )
+    scanner.kill()
+    for verb, copied in (("suspend", True), ("resume", False), ("suspend", True)):
+        command(fleet, verb)
+        assert [bool(cluster.on(each).hexists(each.stats, "suspended")) for each in keys] == [copied] * SHARDS
+    cluster.serving(keys[0].slot).kill()
+    wait_said(fleet.start("worker", ready=False), "queue_suspended")

@@ -26,12 +26,12 @@ IDLE = "workers claim no tasks"
 
 def test_a_suspension_is_read_with_the_counts_and_with_the_shard_map(shard: Shard) -> None:
     """It needs no task and no process. A second call keeps the time."""
-    assert shard.run(shard.commands.suspend()) == Suspension(NOW)
+    assert shard.run(shard.commands.suspend(0)) == Suspension(NOW)
     stored = {b"format": b"%d" % FORMAT, b"suspended": b"%d Hold " % NOW}
     assert shard.redis.hgetall(shard.keys.stats) == stored
     shard.clock(NOW + 5)
     drained = Suspension(NOW, drain=True, reason=INCIDENT)
-    assert shard.run(shard.commands.suspend(drain=True, reason=INCIDENT)) == drained
+    assert shard.run(shard.commands.suspend(0, drain=True, reason=INCIDENT)) == drained
     counted = shard.run(shard.commands.counts(0))
     assert (counted.suspension, counted.stats, counted.format) == (drained, {}, FORMAT)
     assert shard.run(shard.commands.sync_shard_map(0)).suspension == drained
@@ -40,15 +40,15 @@ def test_a_suspension_is_read_with_the_counts_and_with_the_shard_map(shard: Shar
 
 
 def test_resuming_leaves_nothing_and_says_what_it_ended(shard: Shard) -> None:
-    shard.run(shard.commands.suspend(reason=INCIDENT))
-    assert shard.run(shard.commands.resume()) == Suspension(NOW, reason=INCIDENT)
+    shard.run(shard.commands.suspend(0, reason=INCIDENT))
+    assert shard.run(shard.commands.resume(0)) == Suspension(NOW, reason=INCIDENT)
     assert shard.redis.hgetall(shard.keys.stats) == {b"format": b"%d" % FORMAT}
-    assert shard.run(shard.commands.resume()) is None
+    assert shard.run(shard.commands.resume(0)) is None
     assert shard.run(shard.commands.sync_shard_map(0)).suspension is None
 
 
 def test_a_suspension_outlives_another_number_of_shards_and_ends_with_the_queue(shard: Shard) -> None:
-    shard.run(shard.commands.suspend())
+    shard.run(shard.commands.suspend(0))
     for steps in (ShardMap(1, 1, 1, 2, 2), ShardMap(NOW + 1, 2, 1, 2, 2), ShardMap(NOW + 2, 2, 2, 2, 2)):
         assert shard.run(shard.commands.sync_shard_map(0, steps)).suspension == Suspension(NOW)
     shard.run(shard.commands.erase(0))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import note
-from delayq.cli.suspension import by_document, resume_document
-from delayq.connection import SyncConnection
+from delayq.cli.suspension import by_document, in_each_shard, resume_document
 
 if TYPE_CHECKING:
     from delayq.cli.target import TargetClient
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
 @on_queue
 def resume(client: TargetClient) -> None:
     """Start tasks of a queue again, which `delayq suspend` stopped. It does not change the document."""
-    with closing(SyncConnection(client.address)) as connection:
-        [before] = connection.run([client.commands.resume()])
+    before = in_each_shard(client, client.commands.resume)
     document = by_document(client.target)
     if before is None:
         click.echo(f"{client.queue} was not suspended by delayq suspend: nothing changed")

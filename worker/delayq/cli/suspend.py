@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,8 +12,7 @@ from delayq.cli.exits import CommandError
 from delayq.cli.formats import tasks
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import note
-from delayq.cli.suspension import by_document, resume_command
-from delayq.connection import SyncConnection
+from delayq.cli.suspension import by_document, in_each_shard, resume_command
 
 if TYPE_CHECKING:
     from delayq.cli.target import TargetClient
@@ -39,8 +38,7 @@ def suspend(client: TargetClient, *, drain: bool, reason: str) -> None:
     """
     if len(reason) > MOST_CHARACTERS or not (reason.isprintable() or not reason):
         raise CommandError(f"--reason: expected a line of at most {MOST_CHARACTERS} characters")
-    with closing(SyncConnection(client.address)) as connection:
-        connection.run([client.commands.suspend(drain=drain, reason=reason)])
+    in_each_shard(client, partial(client.commands.suspend, drain=drain, reason=reason))
     click.echo(
         f"{client.queue} suspended: running tasks finish, workers claim nothing more; scheduled tasks wait."
     )

@@ -535,16 +535,16 @@ class Commands:
             "list_schedules", shard, replies.schedules, due=int(due), offset=offset, limit=limit
         )
 
-    # suspension: it is in shard 0, which every queue has
+    # suspension: shard 0 says whether the queue is suspended; in a Cluster, the other shards have copies
 
-    def suspend(self, *, drain: bool = False, reason: str = "") -> Call[Suspension | None]:
+    def suspend(self, shard: int, *, drain: bool = False, reason: str = "") -> Call[Suspension | None]:
         """Stop the tasks of the queue; the reply says since when they are."""
         policy = "Drain" if drain else "Hold"
-        return self._call("suspend", 0, replies.suspension, policy=policy, reason=reason)
+        return self._call("suspend", shard, replies.suspension, policy=policy, reason=reason)
 
-    def resume(self) -> Call[Suspension | None]:
+    def resume(self, shard: int) -> Call[Suspension | None]:
         """Let tasks start again; the reply is what suspended them, None if nothing did."""
-        return self._call("resume", 0, replies.suspension)
+        return self._call("resume", shard, replies.suspension)
 
     # shard map and migration
 

@@ -118,7 +118,8 @@ class Keys:
     stats = _Key()
     """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT.
 
-    In shard 0, while `delayq suspend` is in effect, `suspended` is `since policy reason`: ms, Hold or Drain, any text.
+    While `delayq suspend` is in effect, `suspended` is `since policy reason`: ms, Hold or Drain, any text. Shard 0
+    decides; the copies of the other shards in a Cluster are for workers that have never reached shard 0.
     """
     scanners = _Key()
     """Sorted set: scanner to its expiry, ms; the leader election divides the shards among them."""

@@ -132,7 +132,7 @@ class ShardMapState:
     home_epoch: int  # of the shard map under which a full scan found all its tasks at home
     tasks: int
     erased: int = 0  # epoch of the erase: the shard refuses shard maps up to it; 0: not erased
-    suspension: Suspension | None = None  # of the queue, if this is shard 0
+    suspension: Suspension | None = None  # of the queue; of other shards than 0, a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class Counts:
     format: int = FORMAT  # of the keys; of several shards, the first other one
     suspect: int = 0  # of those due: suspects
     parked: int = 0  # in no other number: no worker knew their kind or version
-    suspension: Suspension | None = None  # of the queue; None also without the counts of shard 0
+    suspension: Suspension | None = None  # of the queue, as the first of these shards has it
 
     @property
     def waiting(self) -> int:

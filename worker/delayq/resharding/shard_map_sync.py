@@ -12,11 +12,11 @@ from delayq.protocol.alarm import Alarm
 from delayq.protocol.shard_map import ASKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Commands
-    from delayq.protocol.results import Suspension
+    from delayq.protocol.results import ShardMapState, Suspension
 
 # Between polls; resharding is announced for more than twice as long before tasks migrate.
 SETTLED_SECONDS = 5.0
@@ -40,6 +40,7 @@ class ShardMapSync:
     ) -> None:
         """Poll on `connection`; with `once`, only until a shard map is known. `note` gets what suspends the queue."""
         self._commands, self._connection, self._once, self._note = commands, connection, once, note
+        self._noted = False  # whether shard 0 has said what suspends the queue
         self._served = (
             not connection.address.is_cluster
         )  # without a Cluster, one server has all shards: ask only shard 0
@@ -49,7 +50,9 @@ class ShardMapSync:
         """Poll shard 0; in a Cluster, while it does not serve, all shards: each stores the newest that it received."""
         shards = range(1 if self._served else max(self._commands.shard_map.shards_in_use, ASKED))
         self._served = not self._connection.address.is_cluster
-        failed, *_ = await asyncio.gather(*map(self._ask, shards), return_exceptions=True)
+        answers = await asyncio.gather(*map(self._ask, shards), return_exceptions=True)
+        failed = answers[0] if isinstance(answers[0], BaseException) else None
+        self._note_copies([each for each in answers if not isinstance(each, BaseException)])
         if self._once and self._commands.shard_map.epoch:
             return KNOWN_SECONDS
         if failed is not None:
@@ -59,10 +62,18 @@ class ShardMapSync:
             return CHANGING_SECONDS
         return SETTLED_SECONDS if self._note is None else SUSPENSION_SECONDS
 
-    async def _ask(self, shard: int) -> None:
+    def _note_copies(self, states: Sequence[ShardMapState]) -> None:
+        """While shard 0 has never answered, note what the other shards of the queue say."""
+        copies = [state.suspension for state in states if state.shard_map is not None]
+        if self._note is not None and copies and not self._noted:
+            self._note(next(filter(None, copies), None))
+
+    async def _ask(self, shard: int) -> ShardMapState:
         known = self._commands.shard_map if self._commands.shard_map.epoch and not shard else None
         state = await self._connection.one(self._commands.sync_shard_map(shard, known))
         if self._note is not None and not shard:
+            self._noted = True
             self._note(state.suspension)
         if state.shard_map is not None:
             self._commands.apply_shard_map(state.shard_map)
+        return state

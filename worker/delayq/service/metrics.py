@@ -115,10 +115,10 @@ def queue_families(
     }
     for metric, number in numbers.items():
         yield _per_shard(metric, queue, {shard: number(each) for shard, each in counts.items()})
-    suspended = {
+    suspended: dict[int, list[tuple[str, float]]] = {
         shard: [("Drain" if each.suspension.drain else "Hold", each.suspension.since_ms / 1000)]
         for shard, each in counts.items()
-        if each.suspension is not None
+        if each.suspension is not None and not shard
     }
     yield _parted(m.SUSPENDED, queue, suspended)
     within = {shard: horizons.samples(each.due_within) for shard, each in counts.items()}

@@ -1,7 +1,7 @@
 """Stops the claims of a worker while `delayq suspend` is in effect. Running tasks finish.
 
-The worker reads this from shard 0, with the shard map (resharding/shard_map_sync.py). Until it has read it once, it
-claims nothing. While Redis does not answer, what it read last holds.
+The worker reads this with the shard map (resharding/shard_map_sync.py), from shard 0, or from copies if it has never
+reached that. Until it has read one, it claims nothing. While Redis does not answer, what it read last holds.
 """
 
 from __future__ import annotations

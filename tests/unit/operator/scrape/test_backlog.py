@@ -203,7 +203,7 @@ def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
 
 
 def test_a_suspension_is_that_of_shard_0_and_stays_while_its_leader_is_silent() -> None:
-    """Other shards have the counts of shard 0 in this test; no shard but 0 has the field in Redis."""
+    """In a Cluster, the other shards have copies, which count for workers only."""
     held = Suspension(NOW_MS)
     drained = replace(held, drain=True)
     for found, drains in ((held, False), (drained, True)):

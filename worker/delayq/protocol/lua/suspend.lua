@@ -1,4 +1,4 @@
--- suspend: stop the tasks of a queue: its workers read this from shard 0, with the shard map
+-- suspend: stop the tasks of a queue: workers read this with the shard map, from shard 0, or from copies in other shards
 -- KEYS stats  hash  monotonic counters
 -- ARGV policy  "Hold", or "Drain" where the operator removes the workers
 -- ARGV reason  of the user, or empty

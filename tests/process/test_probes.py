@@ -29,6 +29,7 @@ SELDOM = {
         m.PARKED_TASKS,
         m.PARKED_OLDEST_DUE,
         m.DUE_KIND_TASKS,
+        m.SUSPENDED,
     ),
     *(each for each in m.METRICS if "_resharding_" in each.name or "_worker_kind_" in each.name),
 }

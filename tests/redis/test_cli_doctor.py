@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from tests.servers import RedisServer
 
+SUSPENDED = "suspended by the document: spec.suspend is true"
 SETTLED, ANNOUNCED, MOVING = ShardMap(1, 2, 2, 2, 2), ShardMap(2, 2, 2, 3, 3), ShardMap(3, 3, 2, 3, 3)
 
 
@@ -273,11 +274,11 @@ def test_a_limit_or_a_hold_that_keeps_due_tasks_waiting_is_named_and_is_no_fault
     assert (unlimited.stderr, "BYTES" in unlimited.stdout) == ("", False)
 
     path = document(tmp_path, one_server(orders).port, "  suspend: true\n")
-    assert run("status", path).stderr == "note: spec.suspend is true: workers claim no tasks\n"
+    assert run("status", path).stderr == f"note: {SUSPENDED}: workers claim no tasks\n"
     found = findings(path)
     assert (found["suspend"]["level"], found["tasks"]["level"]) == ("warning", "ok")
-    assert found["suspend"]["message"] == "spec.suspend is true: workers claim no tasks"
-    assert found["tasks"]["message"] == "1 task due, the oldest for 1m, held back: spec.suspend is true"
+    assert found["suspend"]["message"] == f"{SUSPENDED}: workers claim no tasks"
+    assert found["tasks"]["message"] == f"1 task due, the oldest for 1m: {SUSPENDED}"
 
 
 @pytest.mark.one_server

@@ -95,7 +95,7 @@ def test_a_record_that_goes_to_the_end_while_they_are_listed_hides_no_other(
 def test_a_backfill_leaves_the_times_to_the_scanner_that_are_its(shard: Shard, client: SyncClient) -> None:
     client.apply_schedule(schedule())
     shard.clock(NOW + 5 * MINUTE)
-    hour = {"since_ms": NOW - 2 * MINUTE, "before_ms": NOW + 60 * MINUTE}
+    hour: dict[str, Any] = {"since_ms": NOW - 2 * MINUTE, "before_ms": NOW + 60 * MINUTE}
     ids = [
         f"@nightly@{time}Z" for time in ("2029-12-31T23:58:00", "2029-12-31T23:59:00", "2030-01-01T00:00:00")
     ]
@@ -114,7 +114,7 @@ def test_a_backfilled_occurrence_is_not_the_run_that_others_wait_for(
     client.apply_schedule(schedule(concurrencyPolicy="Forbid"))
     first = client.run_schedule("nightly")
     assert len(shard.run(shard.commands.claim(0, 1, MINUTE)).leases) == 1
-    minute = {"since": at(NOW - MINUTE), "before": at(NOW)}
+    minute: dict[str, Any] = {"since": at(NOW - MINUTE), "before": at(NOW)}
     client.backfill_schedule("nightly", **minute)
     assert len(shard.run(shard.commands.claim(0, 1, MINUTE)).leases) == 1
     shard.clock(NOW + 1)

@@ -71,7 +71,10 @@ table names a command. Beside an instant such as `due`, `due_ms` has the same as
 PAGES: Final = {
     "cli-tasks": ("Commands for tasks", ("schedule", "task")),
     "cli-dead-letters": ("Commands for dead letters", ("dlq",)),
-    "cli-queues": ("Commands for queues", ("status", "top", "forecast", "doctor", "guard", "erase")),
+    "cli-queues": (
+        "Commands for queues",
+        ("status", "top", "suspend", "resume", "forecast", "doctor", "guard", "erase"),
+    ),
     "cli-cron": ("Commands for recurring schedules", ("cron",)),
     "cli-documents": (
         "Commands for documents",

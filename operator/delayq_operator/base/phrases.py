@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+BY_COMMAND: Final = "delayq suspend is in effect"
+"""In each message about the command, whose state is in Redis; `kubectl dq resume` looks for it."""
+
 RISKS: Final = {
     "append_only_off": (
         "AppendOnlyOff",

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from delayq.cli.output import note
+from delayq.contract.files import CONFIG_FILE
 
 from delayq_operator.base import names
+from delayq_operator.base.phrases import BY_COMMAND
 from delayq_operator.kubectl import queues
 
 if TYPE_CHECKING:
+    from delayq.kube.objects import Object
+
     from delayq_operator.kubectl.kubectl import Kubectl
 
 
@@ -35,8 +39,20 @@ def suspend(kubectl: Kubectl, name: str, *, drain: bool) -> None:
 @queues.NAME
 @click.pass_obj
 def resume(kubectl: Kubectl, name: str) -> None:
-    """Start tasks of a queue again. This sets spec.suspend to false."""
-    _change(kubectl, name, f"{name} resumed: workers start tasks again", spec={"suspend": False})
+    """Start tasks of a queue again. This sets spec.suspend to false; it does not undo `delayq suspend`."""
+    queue = _change(kubectl, name, spec={"suspend": False})
+    if not by_command(queue):
+        click.echo(f"{name} resumed: workers start tasks again")
+        return
+    click.echo(f"{name}: spec.suspend is false")
+    command = f"kubectl exec deploy/{names.scanner(name)} -- delayq resume {CONFIG_FILE}"
+    note(f"note: still suspended by delayq suspend; to start tasks: {command}")
+
+
+def by_command(queue: Object) -> bool:
+    """Whether the operator reports that `delayq suspend` is in effect."""
+    conditions = queue.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Suspended" and BY_COMMAND in each["message"] for each in conditions)
 
 
 @click.group()
@@ -68,11 +84,12 @@ def resume_reconciliation(kubectl: Kubectl, name: str) -> None:
     _change(kubectl, name, said, metadata={"annotations": {names.SUSPEND_RECONCILIATION: None}})
 
 
-def _change(kubectl: Kubectl, name: str, said: str, **change: Any) -> None:  # noqa: ANN401 -- a merge patch
+def _change(kubectl: Kubectl, name: str, said: str = "", **change: Any) -> Object:  # noqa: ANN401 -- a merge patch
     """Change a DelayQueue, say so, and note what else stops its tasks or its operator."""
     patch = ("--field-manager=kubectl-dq", "--type=merge", f"--patch={json.dumps(change)}")
     queue = kubectl.json("patch", queues.KIND, name, *patch)
-    click.echo(said)
+    if said:
+        click.echo(said)
     annotations = queue["metadata"].get("annotations", {})
     if "spec" in change and annotations.get(names.SUSPEND_RECONCILIATION) == "true":
         note(
@@ -80,3 +97,4 @@ def _change(kubectl: Kubectl, name: str, said: str, **change: Any) -> None:  # n
         )
     if "spec" not in change and queue["spec"].get("suspend"):
         note(f"note: spec.suspend is true, so no task is started. To start tasks: kubectl dq resume {name}")
+    return queue

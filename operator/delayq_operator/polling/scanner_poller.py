@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from delayq_operator.scaling.autoscaler import Autoscaler
     from delayq_operator.scaling.scaling_config import ScalingConfigs
     from delayq_operator.scaling.workers import Workers
-    from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.scrape.backlog import Backlog, SuspendCommand
     from delayq_operator.scrape.exposition import Client
 
 PERIOD_SECONDS: Final = 5.0
@@ -73,6 +73,10 @@ class ScannerPoller:
     def read_error(self, key: Key) -> str:
         """Why the last reading failed; empty when it worked."""
         return self._known(key).read_error
+
+    def command(self, key: Key) -> SuspendCommand | None:
+        """Return the `delayq suspend` that was last known to be in effect."""
+        return self._known(key).command
 
     def erased_shards(self, key: Key) -> int:
         """Return how many shards the erase Job of a deleted queue reports as erased."""
@@ -146,7 +150,7 @@ class ScannerPoller:
             return cache.fail(reading.error, now)
         cache.leader = reading.leader or cache.leader
         config = self._configs.of(key)
-        made = backlog(reading, now, config.references)
+        made = backlog(reading, now, config.references, cache.command)
         erased = min(MOST_SHARDS, reading.total(table.ERASED_SHARDS))
         return cache.take(made, erased, config.lateness_seconds if made.due else math.inf)
 
@@ -156,8 +160,9 @@ class ScannerPoller:
         """Let the autoscaler decide, at most once per period."""
         config, now = self._configs.of(key), time.time()
         policy = config.policy
-        # Without their guard, more workers would not run anything.
-        if policy is None or (config.guarded and self.workers.seen(key).guard_down):
+        # More workers would not run anything while the queue is suspended, or without their guard.
+        stopped = cache.command is not None or (config.guarded and self.workers.seen(key).guard_down)
+        if policy is None or stopped:
             cache.evaluated_at = 0.0
             self.autoscaler.suspend(key, now)
         elif not 0 <= now - cache.evaluated_at < policy.period_seconds * 0.8:

@@ -171,7 +171,10 @@ class Reconciler:
         current = worker.body["spec"].get("replicas") if worker else None
         decision = self._autoscaler.decision(resource.key, time.time())
         down = self._scraper.workers.seen(resource.key).guard_down
-        return scaling.scale(queue, current, decision, left_alone=resource.left_alone, guard_down=down)
+        command = self._scraper.command(resource.key)
+        return scaling.scale(
+            queue, current, decision, left_alone=resource.left_alone, guard_down=down, command=command
+        )
 
     async def _realise(
         self, resource: Resource, queue: DelayQueue, facts: Facts, wanted: list[Object]
@@ -242,6 +245,7 @@ class Reconciler:
             podless_run=(self._podless_run_seconds(key) or 0.0) >= POD_SECONDS,
             reaper=reaper,
             backlog=backlog,
+            command=self._scraper.command(key),
             sharing=self._inventory.named(backlog.conflicts if backlog else (), key.namespace),
             unread=self._scraper.read_error(key),
             workers=self._scraper.workers.seen(key),

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final
 from delayq.scaling import sentence
 from delayq.scaling.sentences import counted
 
+from delayq_operator.scaling.suspension import suspension
+
 if TYPE_CHECKING:
     from delayq.contract import DelayQueue
     from delayq.scaling import Decision
 
     from delayq_operator.scaling.capacity_forecast import Rush
+    from delayq_operator.scrape.backlog import SuspendCommand
 
 NOT_DECIDED: Final = "NotEvaluated"
 """The reason before the first sample."""
@@ -54,11 +57,13 @@ def scale(
     *,
     left_alone: bool = False,
     guard_down: bool = False,
+    command: SuspendCommand | None = None,
 ) -> Scale:
     """Return the number of workers; `current` is spec.replicas of the Deployment, None if there is none yet."""
     spec, fixed = queue.spec, queue.spec.worker.replicas
-    if spec.drains:
-        return _scale(0, "Suspended", f": {spec.suspension}")
+    suspended = suspension(spec, command)
+    if suspended.drains:
+        return _scale(0, "Suspended", f": {suspended.message}")
     if spec.autoscaling is None:
         return _scale(fixed, "AutoscalingDisabled", ": spec.worker.replicas, without spec.autoscaling")
     if spec.autoscaling.mode == "External":
@@ -68,7 +73,7 @@ def scale(
     least, most = spec.autoscaling.min_replicas, spec.autoscaling.max_replicas
     nearest = max(least, min(most, 1 if current is None else current))
     holds = {
-        "Suspended": spec.suspension,
+        "Suspended": suspended.message,
         "ReconciliationSuspended": "reconciliation is suspended" if left_alone else "",
         "GuardUnreachable": _GUARD_DOWN if guard_down else "",
     }

@@ -10,7 +10,7 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from delayq.contract import metrics as table
 from delayq.contract.words import TASK_KIND
@@ -52,6 +52,7 @@ _METRICS: Final = (
     *table.RESHARDING,
     table.DUE_WITHIN_TASKS,
     table.DUE_KIND_TASKS,
+    table.SUSPENDED,
     table.QUEUE_CLAIMED,
     table.QUEUE_RELEASED,
     table.QUEUE_RECLAIMED,
@@ -71,6 +72,14 @@ class UnknownKind:
     tasks: int
     oldest_due_at: float | None
     """Unix seconds by Redis' clock; None if it is not reported."""
+
+
+class SuspendCommand(NamedTuple):
+    """The command `delayq suspend` in effect, as the leader of shard 0 reports it."""
+
+    since: float
+    """Unix seconds by Redis' clock."""
+    drains: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +111,8 @@ class Backlog:
     """Keys of Secrets and ConfigMaps that a scanner, or the erase Job, waits for."""
     conflicts: tuple[str, ...] = ()
     """UIDs of other DelayQueues whose scanners serve the same tasks."""
+    command: SuspendCommand | None = None
+    """The last known one: while shard 0 has no leader, nothing changes."""
     begun: bool = True
     """Whether a scanner has begun: it can without the keys of the recovery check only."""
     shards: Shards = field(default_factory=Shards)
@@ -145,7 +156,7 @@ class Backlog:
         """Return the state that messages describe; `allowed_seconds` is how late tasks may start."""
         redis = self.redis_up, self.outage, self.risks, self.missing, self.begun, self.conflicts
         due, late = self.whole and self.due > 0, self.late(allowed_seconds)
-        return *redis, self.whole, due, late, self.blind, *self.shards.facts
+        return *redis, self.command, self.whole, due, late, self.blind, *self.shards.facts
 
     @property
     def numbers(self) -> tuple[object, ...]:
@@ -271,6 +282,13 @@ class Reading:
         found.sort(key=lambda each: (-each.tasks, each.kind, each.version))
         return tuple(found[: table.MOST_PARKED])
 
+    def command(self, known: SuspendCommand | None) -> SuspendCommand | None:
+        """Return the command in effect; `known`, what was read last, if no leader of shard 0 has answered."""
+        if "0" not in self._counted:
+            return known
+        found = ((has, at) for has, at in self._values[table.SUSPENDED.name] if has.get("shard") == "0")
+        return next((SuspendCommand(at, has.get("policy") == "Drain") for has, at in found), None)
+
     def sharding(self) -> Shards:
         missing = self._expected - self._counted
         # A starting or isolated scanner may report a shard as down that serves another scanner.
@@ -305,8 +323,16 @@ def missing_references(
     return tuple(sorted(each for each in named if each in found))
 
 
-def backlog(reading: Reading, now: float, references: Collection[Reference] = ()) -> Backlog:
-    """Sum a reading up; `now` in Unix seconds. `references` are those that the spec names."""
+def backlog(
+    reading: Reading,
+    now: float,
+    references: Collection[Reference] = (),
+    command: SuspendCommand | None = None,
+) -> Backlog:
+    """Sum a reading up; `now` in Unix seconds. `references` are those that the spec names.
+
+    `command` is the last known one.
+    """
     overdue = max(reading.values(table.OLDEST_DUE_SECONDS), default=0.0)
     next_due = min(reading.values(table.NEXT_DUE_SECONDS), default=None)
     tasks = {state: reading.total(table.TASKS, state=state) for state in table.STATES}
@@ -323,6 +349,7 @@ def backlog(reading: Reading, now: float, references: Collection[Reference] = ()
         risks=reading.risks(),
         missing=reading.missing(references),
         conflicts=reading.conflicts(),
+        command=reading.command(command),
         begun=bool(reading.values(table.REDIS_UP)) or not reading.missing(references),
         shards=reading.sharding(),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from delayq_operator.scrape.changes import Reported
 
 if TYPE_CHECKING:
-    from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.scrape.backlog import Backlog, SuspendCommand
 
 FRESH_SECONDS: Final = 20.0
 
@@ -27,6 +27,8 @@ class BacklogCache:
     """The pod to ask first."""
     shards: int = 0
     """The shards to expect, if more than in the spec."""
+    command: SuspendCommand | None = None
+    """The last known `delayq suspend`, also after the last reading is too old: an outage ends no suspension."""
     evaluated_at: float = 0.0
     """When the autoscaler last decided, Unix seconds."""
     _reported: Reported = field(default_factory=Reported)
@@ -39,7 +41,7 @@ class BacklogCache:
 
     def take(self, made: Backlog, erased: int, allowed_seconds: float) -> float | None:
         """Keep a reading; `allowed_seconds` is how late tasks may start."""
-        self.erased = max(erased, self.erased)
+        self.erased, self.command = max(erased, self.erased), made.command
         if made.whole and made.late_seconds > allowed_seconds:
             self._late_at = made.read_at
         if made.whole or self._whole_at is None:

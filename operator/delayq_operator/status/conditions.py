@@ -304,16 +304,16 @@ def _invalid_annotation(view: View) -> str:
 
 
 def suspended(view: View) -> Condition:
-    """Whether the spec suspends the queue: no task is claimed."""
+    """Whether the spec, or `delayq suspend`, suspends the queue: no task is claimed."""
     if view.queue is None:
         return condition(
             "Suspended", "InvalidSpec", "The spec is invalid. Processes continue with the one before."
         )
-    spec = view.queue.spec
-    if not spec.suspend:
+    suspension = view.suspension
+    if not suspension.message:
         return condition("Suspended", "NotSuspended", "Due tasks are claimed.")
-    message = f"{spec.suspension}: no task is claimed."
-    if not spec.drains:
+    message = f"{suspension.message}: no task is claimed."
+    if not suspension.drains:
         return condition("Suspended", "Holding", f"{message} Workers stay.")
     if view.worker.pods:
         return condition("Suspended", "Draining", f"{message} Workers stop when their tasks have ended.")

@@ -115,8 +115,8 @@ def _what_binds(view: View) -> tuple[str, str]:
 
 def _stopped(view: View) -> tuple[str, str] | None:
     """Return reason and message if workers may claim nothing."""
-    if view.queue is not None and view.queue.spec.suspend:
-        return "Suspended", f"{view.queue.spec.suspension}: no task is claimed."
+    if message := view.suspension.message:
+        return "Suspended", f"{message}: no task is claimed."
     if view.workers.guard.down:
         return "GuardUnreachable", "No worker can use the guard: see condition GuardAvailable."
     return None

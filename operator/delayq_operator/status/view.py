@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.scaling import Observed
+from delayq_operator.scaling.suspension import Suspension, suspension
 from delayq_operator.scrape.worker_reports import Seen
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from delayq_operator.cache.resource import Resource
     from delayq_operator.scaling.scaling import Scale
-    from delayq_operator.scrape.backlog import Backlog
+    from delayq_operator.scrape.backlog import Backlog, SuspendCommand
     from delayq_operator.scrape.shards import Shards
 
 
@@ -65,6 +66,8 @@ class View:
     observed: Observed = field(default_factory=Observed)
     backlog: Backlog | None = None
     """None without a fresh reading of the scanners."""
+    command: SuspendCommand | None = None
+    """The `delayq suspend` that was last known to be in effect."""
     workers: Seen = field(default_factory=Seen)
     """What workers report."""
     unread: str = ""
@@ -88,6 +91,13 @@ class View:
     def loads(self) -> tuple[tuple[str, Workload], ...]:
         """The Deployments, by component."""
         return ("scanner", self.scanner), ("worker", self.worker)
+
+    @property
+    def suspension(self) -> Suspension:
+        """What suspends the queue; nothing if the spec does not fit the model."""
+        return (
+            Suspension("", drains=False) if self.queue is None else suspension(self.queue.spec, self.command)
+        )
 
     @property
     def missing(self) -> tuple[Reference, ...]:

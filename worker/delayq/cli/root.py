@@ -22,8 +22,8 @@ from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, CommandErr
 from delayq.service import extras
 
 COMMANDS: Final = (
-    *("run", "schedule", "task", "dlq", "status", "top", "forecast", "cron", "validate", "explain"),
-    *("doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
+    *("run", "schedule", "task", "dlq", "status", "top", "suspend", "resume", "forecast", "cron"),
+    *("validate", "explain", "doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
     *("scanner", "worker", "reaper", "erase"),
 )
 """The most used first. Each is in the module of its name, but `crd`."""

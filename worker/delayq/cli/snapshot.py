@@ -19,6 +19,7 @@ from delayq.protocol.shard_map import ASKED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from delayq.cli.target import TargetClient
     from delayq.client.blocking import SyncClient
     from delayq.contract import Limits
     from delayq.protocol.commands import Commands
@@ -41,13 +42,14 @@ class Snapshot:
         notes = [f"note: {each}, so its tasks are not counted" for each in not_served(self.away, self.shards)]
         return [*notes, *([f"note: due tasks are held back by spec.limits.{self.held}"] if self.held else [])]
 
-    def view(self, queue: str) -> views.View:
+    def view(self, client: TargetClient) -> views.View:
         """Return the JSON view."""
         away = [
             {"shard": shard, "server": error.where, "error": error.why} for shard, error in self.away.items()
         ]
         kinds = [views.parked(each) for each in self.parked]
-        return views.counts(queue, self.found) | {
+        return views.counts(client.queue, self.found) | {
+            **views.suspension(self.found.suspension, document=bool(client.target.suspension)),
             "held_by": self.held or None,
             "parked_kinds": kinds,
             "not_served": away,

@@ -16,6 +16,7 @@ from delayq.cli.on_queue import on_queue
 from delayq.cli.output import Table, emit, emit_next, note, output_option
 from delayq.cli.refused import refused_sentence
 from delayq.cli.snapshot import take_snapshot
+from delayq.cli.suspension import WORKERS, by_command, by_document, resume_command
 from delayq.connection import SyncConnection
 from delayq.protocol.keys import FORMAT
 
@@ -59,7 +60,7 @@ def status(client: TargetClient, *, watch: bool, interval: int, output: Output) 
         snapshot = take_snapshot(client)
         _print_notes(client, snapshot, printed)
         table = Table(_headings(client), [_row(client, snapshot.found)])
-        emit(output, snapshot.view(client.queue), table)
+        emit(output, snapshot.view(client), table)
         sys.exit(UNAVAILABLE if snapshot.away else 0)
     first = True
     while True:
@@ -77,7 +78,7 @@ def _print_notes(client: TargetClient, snapshot: Snapshot, printed: list[str]) -
         *moving,
         *other_format(snapshot),
         *documented(client),
-        *on_hold(client),
+        *on_hold(client, snapshot.found),
         *parked(client, snapshot),
         *refused(client, snapshot, printed),
     ]
@@ -142,9 +143,14 @@ def documented(client: TargetClient) -> list[str]:
     return [f"{differs}: a scanner that starts with the document changes that"]
 
 
-def on_hold(client: TargetClient) -> list[str]:
-    """Report a document whose workers claim no tasks."""
-    return [f"note: {client.suspension}: workers claim no tasks"] if client.suspension else []
+def on_hold(client: TargetClient, found: Counts) -> list[str]:
+    """Report what suspends the queue: the document, `delayq suspend`, or both."""
+    document, command = by_document(client.target), found.suspension
+    notes = [f"note: {document}: {WORKERS}"] if document else []
+    if command is not None:
+        said = f"note: {by_command(command, found.now_ms)}: {WORKERS}"
+        notes.append(f"{said}; to start tasks: {resume_command(client.target)}")
+    return notes
 
 
 def resharding(queue: str, shard_map: ShardMap) -> str:
@@ -162,7 +168,7 @@ def _print_sample(client: TargetClient, snapshot: Snapshot, output: Output, *, f
         heading, _, line = Table(headings, [*spaces, _row(client, snapshot.found)]).lines()
         click.echo(f"{heading}\n{line}" if first else line)
     else:
-        emit_next(output, snapshot.view(client.queue))
+        emit_next(output, snapshot.view(client))
 
 
 def _headings(client: TargetClient) -> list[str]:

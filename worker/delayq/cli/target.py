@@ -107,10 +107,9 @@ Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
 class TargetClient(SyncClient):
-    """A client with the document's number of shards, which can differ from the queue's, and what suspends it."""
+    """A client with the document's number of shards, which can differ from the queue's."""
 
     documented: int | None = None
-    suspension: str = ""  # what suspends the queue, by the document
     target: Target
 
     def used(self) -> bool:
@@ -185,7 +184,7 @@ class Target:
             durability=durability_of(self.durability),
         )
         client.documented = None if self.document is None else self.shards
-        client.suspension, client.target = self.suspension, self
+        client.target = self
         if self.document is not None:
             client.take_only(TakenKinds.of(self.document.spec.handler, UNKNOWN_KIND))
         return client

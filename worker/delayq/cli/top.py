@@ -82,7 +82,7 @@ class Watched:
             self.seen, self.per_second = None, {}
             return
         found = self.seen.found
-        notes = [*documented(self.client), *on_hold(self.client), *self.seen.notes]
+        notes = [*documented(self.client), *on_hold(self.client, found), *self.seen.notes]
         self.trouble = "; ".join(notes).replace("note: ", "")
         comparable = before is not None and before.away.keys() == self.seen.away.keys()
         self.per_second = rates(before.found, found) if comparable and before is not None else {}
@@ -96,7 +96,7 @@ class Watched:
         """Return the JSON view of the sample."""
         if self.seen is None:
             return {"queue": self.client.queue, "error": self.trouble}
-        return self.seen.view(self.client.queue) | {"per_second": dict(self.per_second)}
+        return self.seen.view(self.client) | {"per_second": dict(self.per_second)}
 
 
 def table(watched: Sequence[Watched]) -> Table:

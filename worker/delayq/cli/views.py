@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DeadGroup,
         Failures,
         ParkedKind,
+        Suspension,
         TaskRow,
         TaskView,
     )
@@ -143,6 +144,15 @@ def counts(queue: str, found: Counts) -> View:
         "due_within": {length(horizon): tasks for horizon, tasks in found.due_within.items()},
         "bytes": found.bytes,
         "stats": dict(found.stats),
+    }
+
+
+def suspension(command: Suspension | None, *, document: bool) -> View:
+    """Return what suspends a queue, and since when `delayq suspend` does."""
+    return {
+        "suspended_by": ["document"] * document + ["command"] * (command is not None),
+        **instant("suspended", None if command is None else command.since_ms),
+        "suspended_reason": None if command is None else command.reason,
     }
 
 

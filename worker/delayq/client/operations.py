@@ -214,4 +214,5 @@ def summed(found: Sequence[Counts]) -> Counts:
         due_by={at: sum(each.due_by[at] for each in found) for at in found[0].due_by},
         stats={name: sum(each.stats.get(name, 0) for each in found) for name in sorted(names)},
         format=next((each.format for each in found if each.format != FORMAT), FORMAT),
+        suspension=found[0].suspension,
     )

@@ -171,6 +171,13 @@ PARKED_OLDEST_DUE: Final = _gauge(
     "kind",
     "version",
 )
+SUSPENDED: Final = _gauge(
+    "suspended_timestamp_seconds",
+    "Time at which `delayq suspend` stopped the tasks, Unix seconds by Redis' clock, with its policy, Hold or Drain. "
+    "No value while it does not.",
+    "shard",
+    "policy",
+)
 SHARD_LEADER: Final = _gauge("shard_leader", "1 if this scanner is the leader of the shard, else 0.", "shard")
 SHARD_DOWN: Final = _gauge(
     "shard_down",

@@ -91,6 +91,8 @@ def status_line(counts: Counts, lateness_ms: tuple[float, float] | None) -> str:
     )
     if counts.parked:
         line += f" · parked {counts.parked:,}"
+    if counts.suspension is not None:
+        line += " · suspended by delayq suspend"
     if lateness_ms is None:
         return line
     return f"{line} · late p50 {_ms(lateness_ms[0])} p99 {_ms(lateness_ms[1])}"

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ScheduleWritten,
         Selection,
         ShardMapState,
+        Suspension,
         TaskRow,
         TaskView,
         Ticket,
@@ -533,6 +534,17 @@ class Commands:
         return self._call(
             "list_schedules", shard, replies.schedules, due=int(due), offset=offset, limit=limit
         )
+
+    # suspension: shard 0 says whether the queue is suspended; in a Cluster, the other shards have copies
+
+    def suspend(self, shard: int, *, drain: bool = False, reason: str = "") -> Call[Suspension | None]:
+        """Stop the tasks of the queue; the reply says since when they are."""
+        policy = "Drain" if drain else "Hold"
+        return self._call("suspend", shard, replies.suspension, policy=policy, reason=reason)
+
+    def resume(self, shard: int) -> Call[Suspension | None]:
+        """Let tasks start again; the reply is what suspended them, None if nothing did."""
+        return self._call("resume", shard, replies.suspension)
 
     # shard map and migration
 

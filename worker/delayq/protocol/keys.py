@@ -116,7 +116,11 @@ class Keys:
     time, ms, of the last check for a step back of Redis' clock.
     """
     stats = _Key()
-    """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT."""
+    """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT.
+
+    While `delayq suspend` is in effect, `suspended` is `since policy reason`: ms, Hold or Drain, any text. Shard 0
+    decides; the copies of the other shards in a Cluster are for workers that have never reached shard 0.
+    """
     scanners = _Key()
     """Sorted set: scanner to its expiry, ms; the leader election divides the shards among them."""
     delayqueues = _Key()

@@ -39,6 +39,7 @@ from delayq.protocol.results import (
     Settled,
     ShardMapState,
     State,
+    Suspension,
     TaskRow,
     TaskView,
     Unreadable,
@@ -106,8 +107,17 @@ def stored(reply: list[Any]) -> Stored:
 
 def shard_map_state(reply: list[Any]) -> ShardMapState:
     """Decode sync_shard_map.lua's reply."""
-    known, home_epoch, tasks = reply
-    return ShardMapState(_shard_map(known), home_epoch, tasks, int(known) if known.isdigit() else 0)
+    known, home_epoch, tasks, *suspended = reply
+    erased = int(known) if known.isdigit() else 0
+    return ShardMapState(_shard_map(known), home_epoch, tasks, erased, suspension(*suspended))
+
+
+def suspension(stored: bytes | None = None) -> Suspension | None:
+    """Decode what suspend.lua stored. Any other text suspends the queue, too: `delayq resume` removes it."""
+    if stored is None:
+        return None
+    since, policy, reason = (*stored.decode(errors="replace").split(" ", 2), "", "")[:3]
+    return Suspension(int(since) if re.fullmatch("[0-9]{1,15}", since) else 0, policy == "Drain", reason)
 
 
 def _shard_map(known: bytes) -> ShardMap | None:
@@ -379,7 +389,8 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
     def read(reply: list[Any]) -> Counts:
         now_ms, delayed, retry, suspect, *others = reply
         in_flight, lapsed, dead, due, due_retries, oldest, following, within, flat, parked = others
-        stats = _whole_numbers(flat)
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        stats = _whole_numbers(fields)
         sizes = {name: stats.pop(name, 0) for name in _NO_COUNTERS}
         return Counts(
             now_ms=now_ms,
@@ -399,17 +410,17 @@ def counts(horizons_ms: Sequence[int], instants_ms: Sequence[int]) -> Callable[[
             bytes=max(0, sizes["bytes"]),
             history_bytes=sizes["finished_bytes"],
             format=sizes["format"] or (1 if flat else FORMAT),
+            suspension=suspension(fields.get(b"suspended")),
         )
 
     return read
 
 
-def _whole_numbers(flat: list[bytes]) -> dict[str, int]:
-    """Decode a hash of counters; fields that are not numbers, which no script writes, are ignored."""
-    pairs_of = zip(flat[::2], flat[1::2], strict=True)
+def _whole_numbers(fields: dict[bytes, bytes]) -> dict[str, int]:
+    """Decode a hash of counters without `suspended`; other fields that are not numbers are of other programs."""
     return {
         name.decode(errors="replace"): int(value)
-        for name, value in pairs_of
+        for name, value in fields.items()
         if re.fullmatch(rb"-?\d{1,18}", value)
     }
 

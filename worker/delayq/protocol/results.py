@@ -130,6 +130,15 @@ class Scheduled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Suspension:
+    """A queue whose tasks `delayq suspend` stopped."""
+
+    since_ms: int
+    drain: bool = False  # the operator removes the workers, too
+    reason: str = ""  # of the user
+
+
+@dataclass(frozen=True, slots=True)
 class ShardMapState:
     """A shard's copy of the shard map, and its progress under it."""
 
@@ -137,6 +146,7 @@ class ShardMapState:
     home_epoch: int  # of the shard map under which a full scan found all its tasks at home
     tasks: int
     erased: int = 0  # epoch of the erase: the shard refuses shard maps up to it; 0: not erased
+    suspension: Suspension | None = None  # of the queue; of other shards than 0, a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +381,7 @@ class Counts:
     format: int = FORMAT  # of the keys; of several shards, the first other one
     suspect: int = 0  # of those due: suspects
     parked: int = 0  # in no other number: no worker knew their kind or version
+    suspension: Suspension | None = None  # of the queue, as the first of these shards has it
 
     @property
     def now(self) -> datetime:

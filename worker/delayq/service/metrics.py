@@ -116,6 +116,12 @@ def queue_families(
     }
     for metric, number in numbers.items():
         yield _per_shard(metric, queue, {shard: number(each) for shard, each in counts.items()})
+    suspended: dict[int, list[tuple[str, float]]] = {
+        shard: [("Drain" if each.suspension.drain else "Hold", each.suspension.since_ms / 1000)]
+        for shard, each in counts.items()
+        if each.suspension is not None and not shard
+    }
+    yield _parted(m.SUSPENDED, queue, suspended)
     within = {shard: horizons.samples(each.due_within) for shard, each in counts.items()}
     yield _parted(m.DUE_WITHIN_TASKS, queue, within)
     yield _parted(m.DUE_KIND_TASKS, queue, {shard: mix.items() for shard, mix in (due_kinds or {}).items()})

@@ -90,7 +90,7 @@ class ClaimLoop:
         if self._exchanges:
             await self._finish(await self._first_answered())
             self._check()
-        elif self._slots.blocked or (group_state.unresponsive and group_state.hinted):
+        elif self._slots.blocked or self._slots.stopped or (group_state.unresponsive and group_state.hinted):
             await self._probe()
         if self._exchanges or group_state.has_work:
             return 0.0
@@ -151,9 +151,10 @@ class ClaimLoop:
         suspects.note(shard, counts.suspect, now)
 
     async def _probe(self) -> None:
-        """Send a harmless call when no other is sent: without a free slot, or while the guard breaker is open.
+        """Send a harmless call when no other is sent: without a free slot, or while the worker may not claim.
 
-        It detects that an unresponsive server serves again, and that Redis is down while the breaker is open.
+        It detects that an unresponsive server serves again, and that Redis is down while the guard breaker is open or
+        the queue is suspended.
         """
         shards = self._group_state.group.shards  # none: the shard was removed
         if self._slots.draining or not shards:

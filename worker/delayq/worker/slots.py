@@ -114,6 +114,7 @@ class Slots:
             spec.limits.max_in_flight is not None
         )  # the end of a task allows another worker a claim
         self.held = spec.suspend
+        self.suspended = False  # by `delayq suspend`, or not known yet: see suspension.py
         self.draining = False
         self.blocked = False  # the guard cannot serve
         self.awaiting = False  # the handler lacks a mounted file: see awaited_files.py
@@ -143,7 +144,12 @@ class Slots:
     @property
     def open(self) -> bool:
         """Whether this worker may start tasks."""
-        return not (self.draining or self.held or self.blocked or self.awaiting or self.total <= 0)
+        return not (self.draining or self.stopped or self.blocked or self.awaiting or self.total <= 0)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the document or `delayq suspend` stops the tasks of the queue."""
+        return self.held or self.suspended
 
     @property
     def may_listen(self) -> bool:
@@ -245,6 +251,10 @@ class Slots:
     def claim_again(self) -> None:
         """Claim healthy tasks again after a group of suspects."""
         self.suspects.end(time.monotonic())
+        self.claim_all()
+
+    def claim_all(self) -> None:
+        """Claim from every shard."""
         for group_state in self.group_states:
             group_state.hint_all()
         self.ring()

@@ -26,6 +26,7 @@ from delayq.worker.guard_breaker import GuardBreaker
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.slot_limit import SlotLimit
 from delayq.worker.slots import GroupState, Slots
+from delayq.worker.suspension import SuspensionGate
 from delayq.worker.unparking import Unparking
 from delayq.worker.wake_listener import Listener
 
@@ -107,7 +108,8 @@ class Worker:
         if guard_breaker is not None:
             self.services.add(guard_breaker)
         self.services.add(self._slot_limit)
-        self.services.add(ShardMapSync(commands, self._renewal_connection))
+        gate = SuspensionGate(self.slots)
+        self.services.add(ShardMapSync(commands, self._renewal_connection, note=gate.note))
         self.services.add(Unparking(commands, self._renewal_connection, self.slots, kinds))
         self.services.open()
 

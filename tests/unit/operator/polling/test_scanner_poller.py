@@ -15,6 +15,7 @@ from delayq_operator.polling import scanner_poller
 from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scaling.workers import Workers
+from delayq_operator.scrape.backlog import SuspendCommand
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.scrape.test_backlog import scanner
@@ -178,6 +179,24 @@ async def test_a_key_that_scanners_wait_for_is_reconciled_when_it_changes(scrape
         await read(scraper, Answers(a=answer))
         times.append(work.times)
     assert times == [1, 2, 2, 3]
+
+
+async def test_a_suspension_is_reconciled_and_outlasts_readings_that_fail(
+    scraper: ScannerPoller, clock: Clock
+) -> None:
+    suspended: Sample = (
+        "delayq_suspended_timestamp_seconds",
+        {"queue": "orders", "shard": "0", "policy": "Drain"},
+        5.0,
+    )
+    evaluations, work, times = scale(scraper), cast("Enqueued", scraper._work), []
+    for answer in (LEADS, [*LEADS, suspended], "a refused", LEADS):
+        clock.now += 30
+        await read(scraper, Answers(a=answer, b="b refused", c="c refused"))
+        times.append((work.times, scraper.command(ORDERS), len(evaluations.of)))
+    command = SuspendCommand(5.0, drains=True)
+    # Nothing is decided while it is in effect, also while the scanners cannot be read.
+    assert times == [(1, None, 1), (2, command, 1), (3, command, 1), (4, None, 2)]
 
 
 # --- Queues that are scaled by their work.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.scaling import Sample, sentence
 from delayq_operator.scaling.scaling import scale
+from delayq_operator.scrape.backlog import SuspendCommand
 
 from tests.unit.operator.queues import queue
 from tests.unit.operator.views import decided
@@ -46,6 +47,7 @@ def test_the_number_of_workers_without_a_decision(
 
 DECISION = decided(Sample(overdue=5_000, ready=1))
 FALLBACK = decided(None, fallback={"afterSeconds": 10, "replicas": 4})
+COMMAND = SuspendCommand(1_800_000_000.0)
 HELD = {"suspend": True, "autoscaling": BOUNDS}
 
 
@@ -62,10 +64,15 @@ HELD = {"suspend": True, "autoscaling": BOUNDS}
         (HELD, DECISION, {"guard_down": True}, 3, "Suspended"),
         (HELD | {"suspend": True, "suspendPolicy": "Drain"}, DECISION, {}, 0, "Suspended"),
         ({"autoscaling": EXTERNAL}, None, {"guard_down": True}, 1, "ExternalAutoscaler"),
+        # The command counts as the document does.
+        ({"autoscaling": BOUNDS}, DECISION, {"command": COMMAND}, 3, "Suspended"),
+        ({"worker": {"replicas": 2}}, None, {"command": COMMAND}, 2, "AutoscalingDisabled"),
+        ({"worker": {"replicas": 2}}, None, {"command": COMMAND._replace(drains=True)}, 0, "Suspended"),
+        (HELD, DECISION, {"command": COMMAND._replace(drains=True)}, 0, "Suspended"),
     ],
 )
 def test_a_decision_counts_unless_something_keeps_the_number(
-    spec: dict[str, Any], decision: Decision | None, more: dict[str, bool], *, replicas: int, reason: str
+    spec: dict[str, Any], decision: Decision | None, more: dict[str, Any], *, replicas: int, reason: str
 ) -> None:
     found = scale(queue(**spec), 3, decision, **more)
     assert (found.replicas, found.reason) == (replicas, reason)

@@ -10,11 +10,11 @@ import pytest
 from delayq.contract.files import Reference
 from delayq.contract.metrics import horizon_label
 from delayq.protocol.due_histogram import DueHistogram
-from delayq.protocol.results import Counts, ParkedKind
+from delayq.protocol.results import Counts, ParkedKind, Suspension
 from delayq.service import metrics as scanner_metrics
 from delayq.service.counters import ProcessCounters
 from delayq.service.exposition import render
-from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, UnknownKind, backlog
+from delayq_operator.scrape.backlog import NEEDED, Backlog, Reading, SuspendCommand, UnknownKind, backlog
 from delayq_operator.scrape.shards import Shards
 from delayq_operator.status.status import status
 
@@ -201,3 +201,16 @@ def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
     assert made["oldestDueTime"] == "1970-01-01T00:00:00Z"
     assert made["nextDueTime"].startswith("21")
     json.dumps(made, allow_nan=False)
+
+
+def test_a_suspension_is_that_of_shard_0_and_stays_while_its_leader_is_silent() -> None:
+    """In a Cluster, the other shards have copies, which count for workers only."""
+    held = Suspension(NOW_MS)
+    drained = replace(held, drain=True)
+    for found, drains in ((held, False), (drained, True)):
+        expected = SuspendCommand(NOW_MS / 1000, drains)
+        assert read(scanner({0: True, 1: True}, suspension=found)).command == expected
+    assert read(scanner({0: False, 1: True}, suspension=held)).command is None
+    known = SuspendCommand(5.0)
+    assert backlog(Reading([scanner({0: False, 1: True})]), NOW, (), known).command == known
+    assert backlog(Reading([scanner({0: True})]), NOW, (), known).command is None

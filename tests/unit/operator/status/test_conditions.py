@@ -16,7 +16,7 @@ from delayq_operator.base.phrases import RISKS, timestamp
 from delayq_operator.cache.workload import Workload
 from delayq_operator.scaling.capacity_forecast import Rush
 from delayq_operator.scaling.scaling import Observed, Scale
-from delayq_operator.scrape.backlog import UnknownKind
+from delayq_operator.scrape.backlog import SuspendCommand, UnknownKind
 from delayq_operator.scrape.lateness import StartedTasks
 from delayq_operator.scrape.shards import Down, ShardMap, Shards
 from delayq_operator.scrape.worker_reports import GuardCounts, Seen
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 PROBLEM = (Problem("spec.worker.concurrency", "expected a whole number from 1 to 10000"),)
 NOTHING = Workload()
 ASLEEP = Workload(exists=True, current=True)
+HELD = SuspendCommand(NOW - 60)
+DRAINED = HELD._replace(drains=True)
 STARTING = Workload(exists=True, wanted=2, pods=2, updated=2, current=True, complete=False)
 ROLLING = Workload(exists=True, wanted=2, pods=3, updated=1, ready=2, current=True)
 STUCK = replace(ROLLING, stuck='ReplicaSet "orders-worker-1" has timed out progressing.')
@@ -128,6 +130,8 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("RedisNotEmpty", view(redis_not_empty="the old one holds tasks")),
         ("Suspended", view(queue=queue(suspend=True))),
         ("Suspended", view(queue=queue(suspend=True, suspendPolicy="Drain"), worker=ASLEEP)),
+        ("Suspended", view(command=HELD)),
+        ("Suspended", view(command=DRAINED, worker=ASLEEP)),
         ("Unreachable", view(queue=queue(suspend=True), backlog=UNREACHED)),  # a stop hides no fault
         ("WorkersNotReady", view(queue=queue(suspend=True), worker=STARTING)),
         ("AsExpected", view(queue=GUARDED, workers=Seen(guard=GuardCounts(able=2, unable=1)))),
@@ -203,6 +207,7 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("GuardUnreachable", view(queue=GUARDED, workers=Seen(guard=GUARD_DOWN), backlog=LATE)),
         ("WithinObjective", view()),
         ("Suspended", view(backlog=LATE, queue=queue(suspend=True))),
+        ("Suspended", view(backlog=LATE, command=HELD)),
         ("Suspended", view(backlog=LATE, queue=queue(suspend=True, suspendPolicy="Drain"), worker=STARTING)),
         ("TasksLate", view(backlog=LATE_AT_WORK)),
         ("TasksLate", view(backlog=replace(LATE_AT_WORK, oldest_due_at=None, late_at=NOW - 11))),
@@ -285,7 +290,10 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("Holding", view(queue=queue(suspend=True))),
         ("Draining", view(queue=queue(suspend=True, suspendPolicy="Drain"), worker=ROLLING)),
         ("Drained", view(queue=queue(suspend=True, suspendPolicy="Drain"), worker=ASLEEP)),
-        ("InvalidSpec", view(queue=None, problems=PROBLEM)),
+        ("Holding", view(command=HELD)),
+        ("Draining", view(command=DRAINED, worker=ROLLING)),
+        ("Drained", view(command=DRAINED, worker=ASLEEP)),
+        ("InvalidSpec", view(queue=None, problems=PROBLEM, command=HELD)),
     ],
 }
 CASES = [(kind, reason, seen) for kind, cases in SEEN.items() for reason, seen in cases]
@@ -377,6 +385,16 @@ MESSAGES: list[tuple[str, View, str]] = [
         f"are ready: {WAITING['worker']}.",
     ),
     ("ObjectiveMet", view(backlog=LATE, queue=queue(suspend=True)), "spec.suspend is true: no task"),
+    (
+        "Suspended",
+        view(command=HELD),
+        "delayq suspend is in effect since 2027-01-15T07:59:00Z: no task is claimed.",
+    ),
+    (
+        "Suspended",
+        view(command=DRAINED, queue=queue(suspend=True)),
+        "spec.suspend is true and delayq suspend is in",
+    ),
     (
         "ScalingActive",
         view(unread="no route", **scaled(decided(None, fallback=FALLBACK))),

@@ -26,6 +26,7 @@ from delayq.cli.formats import clean
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.snapshot import fetch_shard_map
+from delayq.cli.suspension import WORKERS, by_document, resume_document
 from delayq.cli.target import Target, is_path, resolve
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
@@ -75,11 +76,8 @@ def examine(queue: str, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- a
         yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return
     yield ok("redis", f"{target.address.where}, {_source(target)}")
-    if target.suspension:
-        said = f"{target.suspension}: workers claim no tasks"
-        name = target.delay_queue
-        cure = f"kubectl dq resume {name}" if name else "set spec.suspend to false, and restart the workers"
-        yield warning("suspend", said, cure)
+    if document := by_document(target):
+        yield warning("suspend", f"{document}: {WORKERS}", resume_document(target))
     reached = True
     for found in _redis(target):
         reached = reached and not found.unreachable

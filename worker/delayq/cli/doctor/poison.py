@@ -47,7 +47,8 @@ for at, command in ipairs(ARGV) do
 end
 local counters = redis.pcall('HGETALL', KEYS[#KEYS])
 for at = 1, counters.err and 0 or #counters, 2 do
-  if not string.match(counters[at + 1], '^-?%d+$') then unread[#unread + 1] = counters[at] end
+  local counter = counters[at] ~= 'suspended'
+  if counter and not string.match(counters[at + 1], '^-?%d+$') then unread[#unread + 1] = counters[at] end
 end
 return { wrong, unread }
 """

@@ -11,6 +11,7 @@ from delayq.cli.formats import clean, length, tasks
 from delayq.cli.refused import refused_sentence
 from delayq.cli.snapshot import held_by, not_served
 from delayq.cli.status import parked_sentence
+from delayq.cli.suspension import WORKERS, by_command, by_document, resume_command
 from delayq.client.operations import summed
 from delayq.errors import Unavailable, UnsupportedFormat
 from delayq.protocol.keys import FORMAT
@@ -51,6 +52,9 @@ def queue(
     yield from shards(commands, None if target.document is None else target.shards)
     found = _counts(connection, commands, served)
     yield leaders(connection, commands, target, served)
+    if found.suspension is not None:
+        said = f"{by_command(found.suspension, found.now_ms)}: {WORKERS}"
+        yield warning("suspend", said, resume_command(target))
     yield from parked(connection, commands, target, served, found=found)
     yield from arguments(connection, commands, served, found)
     blocked = list(event_loops(connection, commands, served))
@@ -162,9 +166,9 @@ def overdue(
     if before.late_ms < LATE_MS:
         later = f"{tasks(before.scheduled)} scheduled, {before.due:,} due, {before.in_flight:,} in flight"
         return ok("tasks", f"{later}, {before.retrying:,} retrying, {before.dead:,} dead")
-    if target.suspension:
-        waiting = f"{tasks(before.due)} due, the oldest for {length(before.late_ms)}"
-        return ok("tasks", f"{waiting}, held back: {target.suspension}")
+    command = "" if before.suspension is None else by_command(before.suspension, before.now_ms)
+    if suspended := " and ".join(filter(None, (by_document(target), command))):
+        return ok("tasks", f"{tasks(before.due)} due, the oldest for {length(before.late_ms)}: {suspended}")
     time.sleep(PATIENCE_SECONDS)
     held = held_by(connection, commands, limits=target.limits, found=before, shards=served)
     after = _counts(connection, commands, served)

@@ -5,7 +5,7 @@
 -- KEYS stats  hash  monotonic counters
 -- ARGV by        the caller's shard map; '' only reads
 -- ARGV proposed  1 when shard 0 must decide: it accepts a successor of its own map, and gives it an epoch
--- RETURNS the shard's current shard map or '', the epoch under which all its tasks belonged here, how many tasks it holds
+-- RETURNS the shard's current shard map or '', the epoch under which all its tasks belonged here, how many tasks it holds, what suspends the queue, as suspend.lua stored it
 local shard_map, tasks, cursors, stats = unpack(KEYS)
 if ARGV[1] ~= '' then check_format(stats) end
 local by, known = ARGV[1], redis.call('GET', shard_map) or ''
@@ -17,4 +17,4 @@ if ARGV[2] == '1' then
 end
 outdated(shard_map, by)
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
-return { redis.call('GET', shard_map) or '', home, redis.call('HLEN', tasks) }
+return { redis.call('GET', shard_map) or '', home, redis.call('HLEN', tasks), redis.call('HGET', stats, 'suspended') }

@@ -50,8 +50,12 @@ DOTTED = re.compile(r"(?<![\w/.$-])delayq(?:\.[A-Za-z]\w*)+(?![\w/])")
 FILES = {"delayq.rules.yaml", "delayq.service"}
 """Of Prometheus and of systemd."""
 DUNDERS = {"__init__", "__call__", "__iter__", "__enter__", "__exit__", "__aenter__", "__aexit__"}
-INTERNAL = {"Call", "Commands", "Options", "Settled", "ShardMap"}
-"""What `options()` returns and holds, what tools of delayq itself read, and `Run.outcome`, which equals a string."""
+INTERNAL = {
+    *("Call", "Commands", "Options", "ScheduleRecord", "Settled", "ShardMap"),
+    *("ScheduleMetadata", "ScheduleSpec", "Shape"),
+}
+"""What `options()` returns and holds, what tools of delayq itself read, and `Run.outcome`, which equals a string; and
+the parts of a DelaySchedule document."""
 
 
 def parts(exported: object) -> Iterator[tuple[str, Any]]:
@@ -180,10 +184,10 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in ("delayq", "r
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     light = [
+        "durations",
         "errors",
         "protocol",
         "protocol.envelope",
-        "durations",
         "protocol.instants",
         "protocol.keys",
         "protocol.results",

@@ -21,7 +21,7 @@ DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted(DOCS.rglob("*.md"))
 GENERATED: Final = re.compile(r"^::: (\S+)$", re.MULTILINE)
 """The place of a docstring in a page."""
-MODULES: Final = ("delayq", "delayq.guards", "delayq.handlers", "delayq.testing")
+MODULES: Final = ("delayq", "delayq.django", "delayq.guards", "delayq.handlers", "delayq.testing")
 """Whose public names are API, see docs/reference/api-policy.md."""
 
 pytestmark = pytest.mark.xdist_group("site")  # one process builds it

@@ -26,7 +26,7 @@ CALLABLE = {"python": {"callable": f"{__name__}:remind"}} | PUSH
 HTTP = {"http": {"url": "http://127.0.0.1:1/"}} | PUSH
 
 
-def refusal(handler: dict[str, Any], kind: str | None, *, version: int = 1, **options: Any) -> str:
+def refusal(handler: dict[str, Any], kind: str | None, *, version: int = 1, **options: Any) -> str:  # noqa: ANN401
     """Why a task is refused; empty if it is not."""
     queue = parse(document(handler=handler))
     with SyncClient.from_document(queue, url="redis://127.0.0.1:1", **options) as client:

@@ -13,6 +13,11 @@ from delayq.handlers.python import is_async
 
 __all__ = ["fresh_connections"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _close = sync_to_async(close_old_connections)
 
 

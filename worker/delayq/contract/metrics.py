@@ -173,8 +173,7 @@ PARKED_OLDEST_DUE: Final = _gauge(
 )
 SUSPENDED: Final = _gauge(
     "suspended_timestamp_seconds",
-    "Time at which `delayq suspend` stopped the tasks, Unix seconds by Redis' clock, with its policy, Hold or Drain. "
-    "No value while it does not.",
+    "When `delayq suspend` stopped the tasks, Unix seconds, with its policy (Hold or Drain). Absent otherwise.",
     "shard",
     "policy",
 )

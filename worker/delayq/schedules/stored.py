@@ -8,16 +8,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo
 
-from delayq.contract.schedule import read_instant
+from delayq.contract.schedule import DelaySchedule, read_instant
 from delayq.errors import ScheduleRefused
+from delayq.protocol.results import ScheduleRecord
 from delayq.schedules.record import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import tzinfo
-
-    from delayq.contract.schedule import DelaySchedule
-    from delayq.protocol.results import ScheduleRecord
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)

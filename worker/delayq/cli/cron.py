@@ -94,12 +94,12 @@ def _apply_app(target: Target) -> dict[str, ScheduleChange]:
 @cron.command()
 @on_queue
 @NAME
-@click.option("--force", is_flag=True, help="Also one that belongs to a file or to Kubernetes.")
+@click.option("--force", is_flag=True, help="Also one that belongs to a file, an App or Kubernetes.")
 @output_option
 def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> None:
     """Delete a schedule, and its occurrences that have not begun.
 
-    With --force, the file or the DelaySchedule must be gone: it would be written again.
+    With --force, remove it from the file, the code or Kubernetes first: else it is written again.
     """
     owners = {each.name: each.owner for each in client.schedules()} if force else {}
     done = client.delete_schedule(name, owner=owners.get(name, CLIENT))

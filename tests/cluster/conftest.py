@@ -45,7 +45,7 @@ RIGHTS = (
 @pytest.fixture(scope="session")
 def forks() -> Iterator[None]:
     """Of operators, of pods on a ProcessNode, and of each ForkedPlugin."""
-    plugin = ("root", "status", "holding", "report", "cron", "passed")
+    plugin = ("root", "status", "suspending", "report", "cron", "passed")
     commands = (f"delayq_operator.kubectl.{each}" for each in plugin)
     with forking("delayq_operator.runtime.cli", *commands, "tests.preloaded"):
         yield

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.examples.running import HOW_TO, blocks, client, done, served, url, write
+from tests.process.fleet import until
 from tests.processes import DELAYQ
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ def test_the_schedules_of_the_page_are_checked_run_and_filled(tmp_path: Path) ->
         expected = next(text for command, text in shown.items() if "backfill" in command)
         assert expected.strip() in done(DELAYQ, *backfill, cwd=tmp_path)
         done(DELAYQ, *backfill[:-1], cwd=tmp_path)
-        while shop.counts().due or shop.counts().in_flight:
-            pass
+        until(lambda: not (shop.counts().due or shop.counts().in_flight), "all tasks have ended")
         assert shop.counts().stats["acked"] >= 4
         assert shop.counts().dead == 0
         assert {each.name: each.owner for each in shop.schedules()} == {

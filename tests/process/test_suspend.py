@@ -32,7 +32,7 @@ def test_workers_claim_nothing_more_until_the_queue_is_resumed(new_fleet: NewFle
     fleet = new_fleet()
     worker = fleet.start("worker")
     with fleet.client() as client:
-        client.schedule({"do": "sleep", "seconds": 4}, task_id="long")
+        client.schedule({"do": "sleep", "seconds": 10}, task_id="long")
         fleet.wait_entry("start", "long")
         answer = command(fleet, "suspend", "--drain")
         assert "1 task in flight\n" in answer

@@ -18,6 +18,7 @@ from delayq.scaling import horizons
 
 from delayq_operator.base.limiter import Limiter
 from delayq_operator.polling.poller import Poller
+from delayq_operator.scaling.suspension import restored
 from delayq_operator.scrape.backlog import Reading, backlog
 from delayq_operator.scrape.backlog_cache import BacklogCache
 from delayq_operator.scrape.exposition import TOO_MUCH, Question
@@ -75,8 +76,14 @@ class ScannerPoller:
         return self._known(key).read_error
 
     def command(self, key: Key) -> SuspendCommand | None:
-        """Return the `delayq suspend` that was last known to be in effect."""
-        return self._known(key).command
+        """Return the `delayq suspend` that was last known to be in effect.
+
+        Before the first reading, it is that of the status: else a restart of the operator would end a drain.
+        """
+        cache, queue = self._caches.get(key), self._queues.get(key)
+        if cache is None and queue is not None:
+            return restored(queue.status.get("conditions", ()))
+        return None if cache is None else cache.command
 
     def erased_shards(self, key: Key) -> int:
         """Return how many shards the erase Job of a deleted queue reports as erased."""
@@ -105,7 +112,7 @@ class ScannerPoller:
         reading = await self._scanners(client, key, question)
         if not self._queues.uid(key):
             return  # it was deleted meanwhile
-        cache = self._caches.setdefault(key, BacklogCache())
+        cache = self._caches.setdefault(key, BacklogCache(command=self.command(key)))
         wait_seconds = self._keep(key, cache, reading)
         if wait_seconds is not None:
             self._work.enqueue_in(key, wait_seconds)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from delayq_operator.base.phrases import BY_COMMAND, timestamp
+from delayq_operator.scrape.backlog import SuspendCommand
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from delayq.contract import Spec
 
-    from delayq_operator.scrape.backlog import SuspendCommand
+_REPORTED: Final = re.compile(rf"{BY_COMMAND} since (?P<since>\S+Z)(?P<drain>, with --drain)?")
 
 
 class Suspension(NamedTuple):
@@ -28,3 +33,14 @@ def suspension(spec: Spec, command: SuspendCommand | None) -> Suspension:
         by_command += ", with --drain"
     drains = spec.drains or (command is not None and command.drains)
     return Suspension(" and ".join(filter(None, (spec.suspension, by_command))), drains)
+
+
+def restored(conditions: Iterable[Mapping[str, Any]]) -> SuspendCommand | None:
+    """Return the command that the conditions of a queue report, which an earlier operator has written."""
+    for each in conditions:
+        found = _REPORTED.search(each["message"]) if each["type"] == "Suspended" else None
+        if found:
+            return SuspendCommand(
+                datetime.fromisoformat(found["since"]).timestamp(), found["drain"] is not None
+            )
+    return None

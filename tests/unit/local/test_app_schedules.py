@@ -32,8 +32,9 @@ def command(directory: Path, path: str) -> Command:
 
 
 async def test_what_the_app_prints_is_not_taken_for_its_schedules(tmp_path: Path) -> None:
-    """Beside modules with names of the standard library, as in `delayq run`."""
-    (tmp_path / "polling.py").write_text(APP)
+    """Its thread does not keep the process. Beside modules with names of the standard library, as in `delayq run`."""
+    thread = "import threading\nthreading.Thread(target=threading.Event().wait).start()\n"
+    (tmp_path / "polling.py").write_text(thread + APP)
     for name in ("queue.py", "zoneinfo.py", "heapq.py"):
         (tmp_path / name).write_text("raise RuntimeError('not me')\n")
     owner, [schedule] = await read(command(tmp_path, "polling:app"))
@@ -48,6 +49,7 @@ async def test_what_the_app_prints_is_not_taken_for_its_schedules(tmp_path: Path
         ("1 / 0", "importing .* failed: ZeroDivisionError"),
         (APP.replace("region: str", "region: int"), "schedule poll of task poll: payload: expected"),
         ("import os; os._exit(3)", "exit code 3"),
+        ("import os; os.write(1, b'five\\n'); os._exit(0)", 'the process that imports it printed "five"'),
     ],
 )
 async def test_an_app_that_cannot_be_imported_is_an_error_with_its_reason(

@@ -80,12 +80,15 @@ def entered(middleware: Sequence[AroundSchedule], scheduling: Scheduling) -> Ite
         yield
         return
     failed: BaseException | None = None
-    with middleware[0](scheduling):
-        try:
-            with entered(middleware[1:], scheduling):
-                yield
-        except BaseException as error:
-            failed = error
-            raise
-    if failed is not None:
-        raise failed
+    try:
+        with middleware[0](scheduling):
+            try:
+                with entered(middleware[1:], scheduling):
+                    yield
+            except BaseException as error:
+                failed = error
+                raise
+        if failed is not None:
+            raise failed
+    finally:
+        del failed  # its traceback has this frame: a cycle

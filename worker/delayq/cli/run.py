@@ -143,7 +143,7 @@ def _plan(
     for each in files.queues:
         if there := recurring[each.queue.metadata.name]:
             # Apps of two directories may have modules of one name: this process imports those of one directory.
-            check = schedule_checker(each.queue, Path(each.path) if alone and imports else None)
+            check = schedule_checker(each.queue, Path(each.path) if alone else None) if imports else None
             for where, schedule in there:
                 calendar(where, schedule, check)
     queues = [

@@ -1,4 +1,4 @@
-"""The schedules of an App for `delayq run`, which imports no code of users itself: a process prints them.
+"""The schedules of an App for `delayq run`: a process of its own imports the App and prints them, also after a reload.
 
 python -P -m delayq.local.app_schedules PARENT DIRECTORY QUEUE MODULE:APP
 """
@@ -6,6 +6,7 @@ python -P -m delayq.local.app_schedules PARENT DIRECTORY QUEUE MODULE:APP
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from contextlib import redirect_stdout
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from delayq.contract import to_document
 from delayq.contract.document import parse_schedule
+from delayq.contract.problems import quote
 from delayq.errors import InvalidDocument
 from delayq.handlers.app import load
 from delayq.local.process import STDOUT, Child
+from delayq.local.relay import INVALID
 from delayq.local.tether import tie
 from delayq.schedules import times  # noqa: F401 -- before the path has the user's modules, see child.py
 
@@ -52,7 +55,10 @@ async def read(command: Command) -> AppSchedules:
         child.send(signal.SIGKILL)
     if code or True not in lines:
         raise NotRead(lines.get(False, f"exit code {code}"))
-    found = json.loads(lines[True])
+    try:
+        found = json.loads(lines[True])
+    except ValueError:
+        raise NotRead(f"the process that imports it printed {quote(lines[True])}") from None
     return AppSchedules(found["owner"], [parse_schedule(each) for each in found["documents"]])
 
 
@@ -64,10 +70,15 @@ def main() -> None:
     try:
         with redirect_stdout(sys.stderr):
             app = load(path)
+        documents = [to_document(each) for each in app.schedule_documents(queue)]
+        print(json.dumps({"owner": app.schedule_owner(path), "documents": documents}))  # noqa: T201 -- its output
+        code = 0
     except InvalidDocument as error:
-        sys.exit(" ".join(str(error).split()))
-    documents = [to_document(each) for each in app.schedule_documents(queue)]
-    print(json.dumps({"owner": app.schedule_owner(path), "documents": documents}))  # noqa: T201 -- its output
+        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201 -- for the run
+        code = INVALID
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a module may have started threads, which would keep the process
 
 
 if __name__ == "__main__":

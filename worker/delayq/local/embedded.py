@@ -88,7 +88,8 @@ class Embedded:
 
     def __init__(self, directory: DataDir, host: str = LOOPBACK) -> None:
         """Raise CannotRun without a binary that can read the data, and if nothing can listen on `host`."""
-        self.server, self._directory = find(written_by(directory.redis)), directory
+        self._writer, self._directory = written_by(directory.redis), directory
+        self.server = find(self._writer)
         self._parser = RedisLogParser(self.server, directory)
         self._access, self._bind = Access.kept(directory.redis), of_redis(host)
         self._known, self._tried = False, False
@@ -115,7 +116,10 @@ class Embedded:
         await first(asyncio.wait({task}), self.keeper.started.wait())
         if task.done():
             task.result()
-        self._known = True
+        self._known, self._writer = True, self.server
+        self._access.write(
+            self._directory.redis, self._bind, self._writer
+        )  # one that did not start wrote nothing
         self._directory.publish(self.url)
         return embedded_line(self.server, _shown(self._directory.path))
 
@@ -149,7 +153,7 @@ class Embedded:
         if self._tried and not self._known:  # another process took the port in the last moment
             self._change_port()
         self._tried = True
-        self._access.write(self._directory.redis, self._bind, self.server)
+        self._access.write(self._directory.redis, self._bind, self._writer)
         # Relative to its own directory: no path needs quoting.
         argv = tied(os.getpid(), (str(self.server.path), NAME), signal.SIGTERM)
         inherited = (self._directory.lock,)

@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from delayq.local.releases import Release, numbers
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from delayq.local.releases import Kind
+
 NAME = "redis.conf"
 APPEND_ONLY_DIR, APPEND_ONLY_FILE = "appendonlydir", "appendonly.aof"
 CONFIG = """\
-# server {kind} {version}
 bind {bind}
 port {port}
 requirepass {password}
@@ -29,6 +30,13 @@ appendfsync everysec
 save ""
 maxmemory-policy noeviction
 """
+SNAPSHOTS: Final[Sequence[tuple[int, tuple[Kind, tuple[int, ...]]]]] = (
+    (80, ("valkey", (9, 0))),
+    (12, ("redis", (7, 4))),
+    (11, ("redis", (7, 2))),
+    (0, ("redis", (7, 0))),
+)
+"""The number in the magic of a snapshot, from which on it is that of this server."""
 SERVER = re.compile(r"^# server (redis|valkey) ([\d.]+)$", re.MULTILINE)
 KEPT = re.compile(r"^port (?P<port>\d{4,5})\nrequirepass (?P<password>[0-9a-f]{32})$", re.MULTILINE)
 
@@ -48,23 +56,39 @@ class Access:
             return cls(0, secrets.token_hex(16))
         return cls(int(found["port"]), found["password"])
 
-    def write(self, directory: Path, bind: Sequence[str], server: Release) -> None:
-        """Write the file, which only its owner can read."""
+    def write(self, directory: Path, bind: Sequence[str], writer: Release | None) -> None:
+        """Write the file, which only its owner can read. `writer`: the server that wrote the data, None without any."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         with os.fdopen(os.open(directory / NAME, flags, 0o600), "w", encoding="utf-8") as file:
-            version = ".".join(map(str, server.version))
+            if writer is not None:
+                file.write(f"# server {writer.kind} {'.'.join(map(str, writer.version))}\n")
             login = {"port": self.port, "password": self.password}
-            file.write(CONFIG.format(kind=server.kind, version=version, bind=" ".join(bind), **login))
+            file.write(CONFIG.format(bind=" ".join(bind), **login))
 
 
 def written_by(directory: Path) -> Release | None:
-    """Return the server that wrote the data, None without any. Of an older delayq, the oldest that may have."""
+    """Return the server that wrote the data, None without any.
+
+    An older delayq did not note it: then it is the oldest that may have written files of this form.
+    """
     parts, file = directory / APPEND_ONLY_DIR, directory / APPEND_ONLY_FILE
     if not parts.is_dir() and not file.is_file():
         return None
     if found := SERVER.search(_text(directory)):
         return Release("valkey" if found[1] == "valkey" else "redis", numbers(found[2]))
-    return Release("redis", (7, 0) if parts.is_dir() else (5, 0))
+    return _of_snapshot(parts) if parts.is_dir() else Release("redis", (5, 0))
+
+
+def _of_snapshot(parts: Path) -> Release:
+    """Return the oldest server that writes the format of the newest base file: REDIS0012 is that of Redis 7.4."""
+    formats = [0]
+    for file in parts.glob(f"{APPEND_ONLY_FILE}.*.base.rdb"):
+        with file.open("rb") as content:
+            magic = content.read(9)
+        if magic.startswith(b"REDIS") and magic[5:].isdigit():
+            formats.append(int(magic[5:]))
+    kind, version = next(found for least, found in SNAPSHOTS if max(formats) >= least)
+    return Release(kind, version)
 
 
 def _text(directory: Path) -> str:

@@ -128,7 +128,13 @@ class Reloader:
 
     async def _checked(self, url: str | None) -> Plan:
         plan = self._sources.read()
-        await asyncio.gather(*map(_check, plan.checks(url)))
+        checks = [asyncio.create_task(_check(command)) for command in plan.checks(url)]
+        try:
+            await asyncio.gather(*checks)
+        finally:  # an import that hangs must not outlive the error of another one
+            for each in checks:
+                each.cancel()
+            await asyncio.wait(checks)
         return plan
 
 

@@ -108,7 +108,7 @@ async def _reloading(
                 await run.until(changing)
             finally:
                 changing.cancel()
-                await asyncio.wait({changing})
+                await asyncio.gather(changing, return_exceptions=True)
             if run.stops or changing.cancelled():
                 return clean
             run, is_first = begin(changing.result()), False

@@ -16,12 +16,14 @@ from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.scaling.scaling_config import ScalingConfigs
 from delayq_operator.scaling.workers import Workers
 from delayq_operator.scrape.backlog import SuspendCommand
+from delayq_operator.status import readiness
 
 from tests.unit.operator.fakes import Clock
 from tests.unit.operator.scrape.test_backlog import scanner
 from tests.unit.operator.scrape.test_exposition import POD
 from tests.unit.operator.scrape.test_shards import leads, shard_map
 from tests.unit.operator.views import body as queue_body
+from tests.unit.operator.views import view
 
 if TYPE_CHECKING:
     from delayq_operator.base.objects import Sample
@@ -197,6 +199,22 @@ async def test_a_suspension_is_reconciled_and_outlasts_readings_that_fail(
     command = SuspendCommand(5.0, drains=True)
     # Nothing is decided while it is in effect, also while the scanners cannot be read.
     assert times == [(1, None, 1), (2, command, 1), (3, command, 1), (4, None, 2)]
+
+
+@pytest.mark.parametrize("command", [SuspendCommand(1_800_000_000.0), SuspendCommand(5.0, drains=True)])
+async def test_a_new_operator_knows_a_suspension_from_the_status_until_it_has_read_a_scanner(
+    scraper: ScannerPoller, command: SuspendCommand
+) -> None:
+    """Else its start would give a drained queue its workers back."""
+    body = known(ORDERS, 10, version=101)
+    [said] = [each for each in readiness.everything(view(command=command)) if each.type == "Suspended"]
+    body["status"] = {"conditions": [{"type": said.type, "message": said.message}]}
+    scraper._queues.seen(body)
+    assert scraper.command(ORDERS) == command
+    await read(scraper, Answers(a="a refused", b="b refused", c="c refused"))
+    assert scraper.command(ORDERS) == command
+    await read(scraper, Answers(a=LEADS, b="b refused", c="c refused"))
+    assert scraper.command(ORDERS) is None
 
 
 # --- Queues that are scaled by their work.

@@ -26,7 +26,7 @@ def data(directory: Path, magic: bytes) -> None:
         (b"REDIS0010", "redis", (7, 0)),
         (b"REDIS0011", "redis", (7, 2)),
         (b"REDIS0012", "redis", (7, 4)),
-        (b"REDIS0080", "valkey", (9, 0)),
+        (b"VALKEY080", "valkey", (9, 0)),
     ],
 )
 def test_data_without_a_note_shows_its_server_in_the_snapshot(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from delayq.local.releases import Kind
 
 NAME = "redis.conf"
 APPEND_ONLY_DIR, APPEND_ONLY_FILE = "appendonlydir", "appendonly.aof"
@@ -30,13 +29,8 @@ appendfsync everysec
 save ""
 maxmemory-policy noeviction
 """
-SNAPSHOTS: Final[Sequence[tuple[int, tuple[Kind, tuple[int, ...]]]]] = (
-    (80, ("valkey", (9, 0))),
-    (12, ("redis", (7, 4))),
-    (11, ("redis", (7, 2))),
-    (0, ("redis", (7, 0))),
-)
-"""The number in the magic of a snapshot, from which on it is that of this server."""
+SNAPSHOTS: Final = ((11, (7, 2)), (12, (7, 4)))
+"""The number of a snapshot's format, and the first Redis that writes it."""
 SERVER = re.compile(r"^# server (redis|valkey) ([\d.]+)$", re.MULTILINE)
 KEPT = re.compile(r"^port (?P<port>\d{4,5})\nrequirepass (?P<password>[0-9a-f]{32})$", re.MULTILINE)
 
@@ -80,15 +74,16 @@ def written_by(directory: Path) -> Release | None:
 
 
 def _of_snapshot(parts: Path) -> Release:
-    """Return the oldest server that writes the format of the newest base file: REDIS0012 is that of Redis 7.4."""
-    formats = [0]
+    """Return the oldest server that writes a base file of this form: one that begins with REDIS0012 is of Redis 7.4."""
+    found = [(7, 0)]
     for file in parts.glob(f"{APPEND_ONLY_FILE}.*.base.rdb"):
         with file.open("rb") as content:
             magic = content.read(9)
+        if magic.startswith(b"VALKEY"):
+            return Release("valkey", (9, 0))
         if magic.startswith(b"REDIS") and magic[5:].isdigit():
-            formats.append(int(magic[5:]))
-    kind, version = next(found for least, found in SNAPSHOTS if max(formats) >= least)
-    return Release(kind, version)
+            found += [version for least, version in SNAPSHOTS if int(magic[5:]) >= least]
+    return Release("redis", max(found))
 
 
 def _text(directory: Path) -> str:

@@ -46,7 +46,10 @@ MOST_BACKFILLED = 10_000
 _OWNER = re.compile(r"[!-~]{1,200}")  # no spaces: it is one word of the record's state
 _OWNERS = {FILE: "the file of `delayq run`: change that", CLIENT: "a client: use `delayq cron`"}
 _KUBERNETES = "Kubernetes: change the DelaySchedule there"
-_APP = "the App {}: change its code, or name this schedule otherwise"
+_APP = (
+    "the App {}: change its code, or name this schedule otherwise; if that App is gone or was renamed, "
+    "`delayq cron delete QUEUE NAME --force` deletes it"
+)
 _NO_ROOM = "it does not fit into the queue's limits; wait until tasks are done, or raise spec.limits"
 
 

@@ -41,6 +41,8 @@ class ShardMapSync:
         """Poll on `connection`; with `once`, only until a shard map is known. `note` gets what suspends the queue."""
         self._commands, self._connection, self._once, self._note = commands, connection, once, note
         self._noted = False  # whether shard 0 has said what suspends the queue
+        self.waits_for = "" if note is None else "whether the queue is suspended"
+        """Empty once that was read: until then, a worker claims nothing, and so it is not ready."""
         self._served = (
             not connection.address.is_cluster
         )  # without a Cluster, one server has all shards: ask only shard 0
@@ -65,15 +67,20 @@ class ShardMapSync:
     def _note_copies(self, states: Sequence[ShardMapState]) -> None:
         """While shard 0 has never answered, note what the other shards of the queue say."""
         copies = [state.suspension for state in states if state.shard_map is not None]
-        if self._note is not None and copies and not self._noted:
-            self._note(next(filter(None, copies), None))
+        if copies and not self._noted:
+            self._tell(next(filter(None, copies), None))
+
+    def _tell(self, found: Suspension | None) -> None:
+        if self._note is not None:
+            self._note(found)
+            self.waits_for = ""
 
     async def _ask(self, shard: int) -> ShardMapState:
         known = self._commands.shard_map if self._commands.shard_map.epoch and not shard else None
         state = await self._connection.one(self._commands.sync_shard_map(shard, known))
-        if self._note is not None and not shard:
+        if not shard:
             self._noted = True
-            self._note(state.suspension)
+            self._tell(state.suspension)
         if state.shard_map is not None:
             self._commands.apply_shard_map(state.shard_map)
         return state

@@ -100,12 +100,13 @@ class Loop:
     def ready(self, within_seconds: float) -> bool:
         """Whether the last step succeeded, and the next one is not delayed for longer than `within_seconds`.
 
-        A service that blocks is always ready: after an outage its first success may take half a minute.
+        A service that waits for something is not. One that blocks is: after an outage its first success may take half
+        a minute.
         """
-        if self.service.blocks:
-            return True
         if self.waits_for:
             return False
+        if self.service.blocks:
+            return True
         return not self._failures and self.last_success is not None and self.stuck_seconds < within_seconds
 
     async def run(self) -> None:

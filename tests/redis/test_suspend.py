@@ -9,6 +9,9 @@ import pytest
 from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import Suspension
 from delayq.protocol.shard_map import ShardMap
+from delayq.resharding.shard_map_sync import ShardMapSync
+from delayq.service.counters import ProcessCounters
+from delayq.service.loop import Loop
 
 from tests.redis.commands import answer, document, on
 from tests.redis.state import NOW, State, one_server
@@ -16,6 +19,8 @@ from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from delayq.connection import AsyncConnection
 
     from tests.redis.state import Shard
 
@@ -32,11 +37,26 @@ def test_a_suspension_is_read_with_the_counts_and_with_the_shard_map(shard: Shar
     shard.clock(NOW + 5)
     drained = Suspension(NOW, drain=True, reason=INCIDENT)
     assert shard.run(shard.commands.suspend(0, drain=True, reason=INCIDENT)) == drained
+    assert shard.run(shard.commands.suspend(0, reason=INCIDENT)) == drained, "only resume ends a drain"
     counted = shard.run(shard.commands.counts(0))
     assert (counted.suspension, counted.stats, counted.format) == (drained, {}, FORMAT)
     assert shard.run(shard.commands.sync_shard_map(0)).suspension == drained
     shard.redis.hset(shard.keys.stats, "suspended", "by another program")
     assert shard.run(shard.commands.sync_shard_map(0)).suspension == Suspension(0, reason="program")
+
+
+@pytest.mark.parametrize("suspends", [False, True])
+async def test_a_worker_is_not_ready_before_it_has_read_whether_the_queue_is_suspended(
+    shard: Shard, connection: AsyncConnection, *, suspends: bool
+) -> None:
+    """It claims nothing until then."""
+    if suspends:
+        shard.run(shard.commands.suspend(0))
+    found = list[Suspension | None]()
+    loop = Loop(ShardMapSync(shard.commands, connection, note=found.append), ProcessCounters("worker", "q"))
+    assert (loop.ready(60), loop.waits_for) == (False, "whether the queue is suspended")
+    await loop.service.step()
+    assert (loop.ready(60), found) == (True, [Suspension(NOW) if suspends else None])
 
 
 def test_resuming_leaves_nothing_and_says_what_it_ended(shard: Shard) -> None:

@@ -133,7 +133,10 @@ def _plan(
     status_interval: int | None,
     **options: Any,  # noqa: ANN401 -- fields of Plan
 ) -> Plan:
-    """Read the files, and check all that needs no process. `imports`: tasks of schedules by their App, too."""
+    """Read the files, and check all that needs no process.
+
+    `imports`: tasks of schedules by their App, too; without, those of an App are not checked.
+    """
     files = read_files(documents)
     if redis_url == SPEC:
         check_redis(files.queues)
@@ -143,9 +146,11 @@ def _plan(
     for each in files.queues:
         if there := recurring[each.queue.metadata.name]:
             # Apps of two directories may have modules of one name: this process imports those of one directory.
-            check = schedule_checker(each.queue, Path(each.path) if alone else None) if imports else None
+            check = schedule_checker(each.queue, Path(each.path) if alone and imports else None)
+            python = each.queue.spec.handler.python
+            unknown = not imports and python is not None and python.app is not None
             for where, schedule in there:
-                calendar(where, schedule, check)
+                calendar(where, schedule, None if unknown else check)
     queues = [
         Served(
             document=each,
@@ -159,7 +164,7 @@ def _plan(
 
 
 def _plan_again(documents: tuple[Path, ...], **options: Any) -> Plan:  # noqa: ANN401 -- those of _plan
-    """Read the changed files. This process has the old App, so tasks of schedules are checked by the documents only."""
+    """Read the changed files. This process has the App of before the change, which must not decide on new tasks."""
     try:
         return _plan(documents, imports=False, **options)
     except CommandError as error:

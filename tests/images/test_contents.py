@@ -159,7 +159,7 @@ def test_code_comes_in_a_small_layer_of_its_own(images: dict[str, Image]) -> Non
     """What a node pulls after a new version with the same dependencies."""
     for name in ("operator", "worker"):
         dependencies, code = images[name].own
-        assert code.compressed < 2.5 * MIB
+        assert code.compressed < dependencies.compressed / 6
         assert [member.name for member in content(code).members if "/aiohttp/" in member.name] == []
         assert [member.name for member in content(dependencies).members if "/delayq/" in member.name] != []
 

@@ -42,11 +42,13 @@ def lack_of(error: BaseException, *, unreachable: bool = False) -> NotStarted | 
     `unreachable`: a library says that a server or a file cannot be reached, as it also does without a descriptor.
     """
     found = next(filter(is_lack, causes(error)), None)
+    unsaid = isinstance(found, socket.gaierror)  # a resolver and libpq do not say why they could open nothing
     if found is None and unreachable and not _descriptor_is_left():
-        found = error
+        found, unsaid = error, True
     if found is None or isinstance(found, NotStarted):
         return found
-    return NotStarted(f"{type(found).__name__}: {found}")
+    reason = f"{type(found).__name__}: {found}"
+    return NotStarted(f"this process can open no more files ({reason})" if unsaid else reason)
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

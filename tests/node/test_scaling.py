@@ -12,6 +12,7 @@ import pytest
 from delayq_operator.base import names
 
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.plugin import Plugin
 from tests.node.release import PODS
 from tests.node.scaled import WORKER, Scaled
 from tests.node.world import QUEUE, is_ready
@@ -88,6 +89,64 @@ def test_the_idle_workers_go_and_the_busy_ones_stay(world: NodeWorld) -> None:
         world.let_go()
         orders.until_none()
     assert world.account().get("reclaimed", 0) == 0
+
+
+def test_delayq_suspend_stops_pods_and_a_drain_outlives_the_operator(world: NodeWorld) -> None:
+    """The condition and `kubectl dq` name what suspends the queue. No worker starts until `delayq resume`.
+
+    Its state is in Redis: the document does not change, and no pod restarts until the drain.
+    """
+    orders = Scaled.begin(world, concurrency=5, autoscaling={"minReplicas": 1})
+    dq = Plugin(world.cluster, world.namespace)
+    world.schedule({"before": {"do": "hold"}})
+    world.wait_entries("start", ["before"])
+    (pod,) = world.wait_running(1)
+    assert "orders suspended" in in_a_pod(world, "suspend", "--reason=incident 7")
+    eventually(
+        lambda: "queue_suspended" in world.kubectl("logs", pod["metadata"]["name"]),
+        what="the worker has read it",
+    )
+    world.until("Suspended", "True", "Holding")
+    decisions = partial(world.operator.metric, "delayq_operator_decision_seconds_count")
+    decided, waits = decisions(), {f"waits-{nth}": None for nth in range(50)}
+    with world.numbers("deployments", WORKER, "spec", "replicas") as seen:
+        world.schedule(dict(waits))
+        said = world.until("ScalingActive", "False", "Suspended")["message"]
+        assert "delayq suspend is in effect since" in said
+        assert "delayq suspend is in effect" in dq.out("status", "orders")
+        assert "note: still suspended by delayq suspend" in dq.run("resume", "orders").stderr
+        polled(world, 2)
+        assert (seen, decisions()) == ([], decided)
+    assert [each["metadata"]["uid"] for each in world.running()] == [pod["metadata"]["uid"]]
+    assert {entry.id for entry in world.ledger} == {"before"}, "nothing else was claimed"
+
+    world.let_go()
+    assert "orders drained: no task runs" in in_a_pod(world, "suspend", "--drain")
+    orders.until_none()
+    world.until("Suspended", "True", "Drained")
+    with world.numbers("deployments", WORKER, "spec", "replicas") as seen:
+        kill(world)
+        polled(world, 2)
+        world.until("Suspended", "True", "Drained")
+        assert seen == []
+    assert {entry.id for entry in world.ledger} == {"before"}
+    resumed_ms = world.now_ms
+    assert "orders resumed" in in_a_pod(world, "resume")
+    world.until("Suspended", "False", "NotSuspended")
+    assert min(entry.at_ms for entry in world.wait_entries("start", waits)) >= resumed_ms
+    assert world.account().get("reclaimed", 0) == 0
+
+
+def polled(world: NodeWorld, more: int) -> None:
+    """Return when the operator has read the scanners so many times more."""
+    reads = partial(world.operator.metric, "delayq_operator_scrapes_total", component="scanner")
+    before = reads()
+    eventually(lambda: reads() >= before + more, timeout_s=60, what="the operator reads the scanner")
+
+
+def in_a_pod(world: NodeWorld, verb: str, *options: str) -> str:
+    """Run a command of delayq as docs/how-to/pause.md says."""
+    return world.kubectl("exec", "deploy/orders-scanner", "--", "delayq", verb, QUEUE, *options)
 
 
 def replaced(world: NodeWorld, gone: str) -> bool:

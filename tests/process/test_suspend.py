@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from typing import TYPE_CHECKING
 
+from delayq import NewTask
 from delayq.protocol.keys import Keys
 
-from tests.process.fleet import said, status, until, wait_said
+from tests.process.fleet import readiness, said, status, until, wait_said
+from tests.topologies.cluster import Cluster
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.process.fleet import Fleet, NewFleet
-    from tests.topologies.cluster import Cluster
 
 SHARDS = 8
 
@@ -71,17 +75,44 @@ def test_resuming_does_not_start_the_tasks_of_a_queue_that_its_document_suspends
         assert start_ms(fleet, "waits") >= resumed_ms
 
 
-def test_a_worker_that_has_never_reached_shard_0_reads_a_copy(new_fleet: NewFleet, cluster: Cluster) -> None:
-    fleet = new_fleet({"shards": SHARDS}, server=cluster)
-    keys = [Keys("delayq", fleet.queue, shard) for shard in range(SHARDS)]
-    scanner = fleet.start("scanner")
-    until(
-        lambda: all(cluster.on(each).exists(each.shard_map) for each in keys),
-        "every shard knows the shard map",
-    )
-    scanner.kill()
-    for verb, copied in (("suspend", True), ("resume", False), ("suspend", True)):
-        command(fleet, verb)
-        assert [bool(cluster.on(each).hexists(each.stats, "suspended")) for each in keys] == [copied] * SHARDS
-    cluster.serving(keys[0].slot).kill()
-    wait_said(fleet.start("worker", ready=False), "queue_suspended")
+def test_a_worker_that_has_never_reached_shard_0_reads_copies(
+    new_fleet: NewFleet, tmp_path: Path, flavour: str
+) -> None:
+    """If they suspend nothing, it runs the tasks of other shards. If there is none, it claims nothing, and says why."""
+    cluster = Cluster.start(flavour, dir=tmp_path / "cluster", replicas=False, appendonly=True)
+    try:
+        fleet = new_fleet({"shards": SHARDS}, server=cluster)
+        keys = [Keys("delayq", fleet.queue, shard) for shard in range(SHARDS)]
+        node = cluster.serving(keys[0].slot)
+        names = (f"{fleet.queue}-{nth}" for nth in count())
+        name = next(each for each in names if cluster.serving(Keys("delayq", each, 0).slot) is node)
+        alone = new_fleet({"queueName": name}, server=cluster)
+        scanner = fleet.start("scanner")
+        until(
+            lambda: all(cluster.on(each).exists(each.shard_map) for each in keys),
+            "every shard knows the shard map",
+        )
+        scanner.kill()
+        for verb, copied in (("suspend", True), ("resume", False)):
+            command(fleet, verb)
+            found = [bool(cluster.on(each).hexists(each.stats, "suspended")) for each in keys]
+            assert found == [copied] * SHARDS
+        ids = {f"t{nth}" for nth in range(40)}
+        for each in (fleet, alone):
+            with each.client() as client:
+                client.schedule_many([NewTask({}, task_id=task_id) for task_id in ids])
+        served = [each for each in keys if cluster.serving(each.slot) is not node]
+        elsewhere = {member.decode() for each in served for member in cluster.on(each).hkeys(each.tasks)}
+        node.kill()
+        waits = alone.start("worker", ready=False)
+        fleet.start("worker")
+        until(lambda: fleet.ended() == elsewhere, "it runs the tasks of the other nodes")
+        until(lambda: "shard_map_sync (whether the queue is suspended)" in readiness(waits), "the reason")
+        assert alone.ledger() == []
+        node.restart()
+        until(lambda: fleet.ended() == alone.ended() == ids, "shard 0 is back, and all tasks run")
+        command(fleet, "suspend")
+        node.kill()
+        wait_said(fleet.start("worker", ready=False), "queue_suspended")
+    finally:
+        cluster.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delayq import NewTask
 from delayq.protocol.keys import Keys
@@ -102,7 +102,10 @@ def test_a_worker_that_has_never_reached_shard_0_reads_copies(
             with each.client() as client:
                 client.schedule_many([NewTask({}, task_id=task_id) for task_id in ids])
         served = [each for each in keys if cluster.serving(each.slot) is not node]
-        elsewhere = {member.decode() for each in served for member in cluster.on(each).hkeys(each.tasks)}
+        elsewhere = set[str]()
+        for shard in served:
+            tasks: Any = cluster.on(shard).hkeys(shard.tasks)
+            elsewhere |= {task_id.decode() for task_id in tasks}
         node.kill()
         waits = alone.start("worker", ready=False)
         fleet.start("worker")

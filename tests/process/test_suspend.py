@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from itertools import count
+from contextlib import closing
+from itertools import count, cycle
 from typing import TYPE_CHECKING, Any
 
 from delayq import NewTask
+from delayq.connection import SyncConnection
 from delayq.protocol.keys import Keys
 
-from tests.process.fleet import readiness, said, status, until, wait_said
+from tests.process.fleet import check_runs, readiness, said, status, until, wait_said
 from tests.topologies.cluster import Cluster
 from tests.unit.cli.runner import run
 
@@ -55,6 +57,31 @@ def test_workers_claim_nothing_more_until_the_queue_is_resumed(new_fleet: NewFle
         assert start_ms(fleet, "waits") >= resumed_ms
     assert [len(said(each, "queue_suspended")) for each in (worker, later)] == [1, 1]
     wait_said(later, "queue_resumed")
+
+
+def test_no_task_is_lost_or_repeated_while_the_queue_is_suspended_and_resumed_again_and_again(
+    new_fleet: NewFleet,
+) -> None:
+    """Fifty times a second, and a worker is killed meanwhile: only the tasks that it ran then run again."""
+    delivery = {"leaseDurationSeconds": 1, "backoff": {"delaysSeconds": [0]}}
+    fleet = new_fleet({"delivery": delivery, "worker": {"concurrency": 10}})
+    killed, _, _ = fleet.start_all("worker", "worker", "scanner")
+    ids = {f"t{nth}" for nth in range(500)}
+    with fleet.client() as client, closing(SyncConnection(client.address)) as connection:
+        client.schedule_many([NewTask({"do": "sleep", "seconds": 0.02}, task_id=each) for each in ids])
+        calls = cycle([client.commands.suspend(0, drain=True), client.commands.resume(0)])
+        for turn in range(100):
+            connection.run([next(calls)])
+            if turn == 50:
+                killed.kill()
+            time.sleep(0.02)
+    with fleet.server.client() as redis:
+        fleet.wait_drained(redis)
+        fleet.snapshot(redis).check()
+    starts = fleet.starts()
+    check_runs(starts)
+    assert starts.keys() == fleet.ended() == ids
+    assert {run.pid for runs in starts.values() for run in runs[:-1]} <= {killed.pid}
 
 
 def test_resuming_does_not_start_the_tasks_of_a_queue_that_its_document_suspends(new_fleet: NewFleet) -> None:

@@ -143,8 +143,9 @@ def test_a_secret_that_is_not_there_or_holds_no_url_is_named_and_not_quoted(
 ) -> None:
     with pytest.raises(
         InvalidDocument, match=rf"^spec\.guard\.{guard}\.databaseSecretRef: cannot read .*url: No such"
-    ):
+    ) as lacking:
         made(guarded(guard), tmp_path)
+    assert "; or set $DELAYQ_DATABASE_URL instead" in str(lacking.value)
     mounted(tmp_path, f"postgresql://{USER}:{PASSWORD}@@:x/y/")
     with pytest.raises(InvalidDocument, match=r"databaseSecretRef: .*expected a database URL") as told:
         made(guarded(guard), tmp_path)

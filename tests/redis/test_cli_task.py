@@ -157,6 +157,12 @@ def test_an_id_that_lacks_its_kind_and_a_misspelt_kind_are_answered_with_the_rig
         assert "did you mean" not in on(orders, "task", *words, "--kind", "report", "--tag", "x").stderr
 
 
+def test_an_occurrence_that_is_not_stored_may_be_a_later_one(orders: Shard) -> None:
+    found = on(orders, "task", "get", "orders", "@nightly@2031-12-01T02:00:00Z")
+    ahead = "an occurrence is stored about ten minutes ahead of its time"
+    assert (found.exit_code, f"hint:  {ahead}; delayq cron next QUEUE" in found.stderr) == (6, True)
+
+
 def test_an_empty_list_says_in_which_states_the_queue_has_tasks(orders: Shard, tmp_path: Path) -> None:
     handler = '{python: {callable: "json:dumps"}, kinds: {report: {exec: {command: [cat]}}}}'
     path = document(tmp_path, 1, handler=handler)

@@ -15,6 +15,7 @@ from delayq.cli.output import Table, dry_run_option, emit, facts, note, one_line
 from delayq.cli.schedule import when_options
 from delayq.client.blocking import SyncClient
 from delayq.client.encoding import MAX_ID_BYTES, stored_id
+from delayq.protocol.keys import is_occurrence
 from delayq.protocol.results import Cancelled, Selection, State
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ WHY_NOT = {
     "dead": "is a dead letter: use delayq dlq redrive or delayq dlq purge",
     "not_found": "is not in the queue: it has ended, was cancelled or purged, or never existed",
 }
+AHEAD = (
+    "an occurrence is stored about ten minutes ahead of its time; delayq cron next QUEUE prints later ones"
+)
 
 
 @click.group(help=f"Inspect tasks, cancel or reschedule them.\n\n{QUEUE_HELP}")
@@ -64,7 +68,8 @@ def get(client: TargetClient, *, task_id: str, kind: str | None, output: Output)
     stored = stored_id(task_id, kind)
     found = client.get(stored)
     if found is None:
-        raise CommandError(f"task {stored} {WHY_NOT['not_found']}", with_kind(client, stored), NOT_FOUND)
+        hint = AHEAD if is_occurrence(stored) else with_kind(client, stored)
+        raise CommandError(f"task {stored} {WHY_NOT['not_found']}", hint, NOT_FOUND)
     emit(output, views.whole(found), described(found, client.counts().now_ms))
 
 

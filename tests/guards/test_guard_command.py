@@ -148,3 +148,29 @@ def test_a_row_that_says_done_is_forgotten_by_force_only(home: Path) -> None:
     forced = guard("forget", "queue.yaml", "order-7", "order-8", "--force")
     assert forced.stdout == "forgot order-7, which was done\n"
     assert (forced.exit_code, "no record of order-8" in forced.stderr) == (6, True)
+
+
+def test_a_task_with_a_kind_is_named_by_both_and_an_id_alone_gets_a_hint(home: Path) -> None:
+    """A wrong "has not taken effect" would lead to a second payment."""
+    with_app = (home / "queue.yaml").read_text().replace('{callable: "shop:cancel"}', '{app: "shop:app"}')
+    (home / "queue.yaml").write_text(with_app)
+    guard("init", "queue.yaml")
+    used = database(home)
+    with used(task("pay:order-7")):
+        pass
+    used.begin_sync(task("pay:order-8"))
+    used.close_sync()
+    bare = guard("seen", "queue.yaml", "order-7")
+    assert bare.stdout == "order-7 has not taken effect\n"
+    assert bare.stderr == "note: a task with a kind has the ID KIND:order-7: give its --kind\n"
+    for named in (("order-7", "--kind", "pay"), ("pay:order-7", "--kind", "pay"), ("pay:order-7",)):
+        asked = guard("seen", "queue.yaml", *named)
+        assert (asked.stdout, asked.stderr) == ("pay:order-7 has taken effect\n", "")
+    bare = guard("forget", "queue.yaml", "order-8")
+    assert bare.exit_code == 6
+    assert bare.stderr.endswith("hint:  a task with a kind has the ID KIND:order-8: give its --kind\n")
+    forgotten = guard("forget", "queue.yaml", "order-8", "--kind", "pay")
+    assert forgotten.stdout == "forgot pay:order-8, which was running\n"
+    assert guard("seen", "queue.yaml", "order-7", "--kind", "a b").exit_code == 5
+    without_kinds = guard("seen", "queue.yaml", "@nightly@2026-03-01T03:00:00Z")
+    assert without_kinds.stderr == ""

@@ -140,7 +140,9 @@ def test_processes_wait_for_the_keys_that_they_begin_with_name_them_and_begin_wh
         assert answer(f"{base}/readyz")[0] == 503
         needed = ["key username of Secret login", "key password of Secret login"]
         needed += [] if role == "scanner" else ["key url of Secret db"]
-        assert all(each in answer(f"{base}/readyz")[1] for each in needed)
+        waits_for = answer(f"{base}/readyz")[1]
+        assert all(each in waits_for for each in needed)
+        assert ("; or set $DELAYQ_DATABASE_URL instead" in waits_for) == (role != "scanner")
         told = [MISSING.format("login", "username"), MISSING.format("login", "password")]
         told += [] if role == "scanner" else [MISSING.format("db", "url")]
         lines = [line for line in answer(f"{base}/metrics")[1].splitlines() if line.startswith("delayq_")]

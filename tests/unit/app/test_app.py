@@ -142,6 +142,12 @@ def test_a_payload_that_does_not_fit_is_told_when_it_runs(body: bytes) -> None:
         cancel_unpaid.arguments.decode(body)
 
 
+def test_a_missing_and_an_unknown_argument_have_the_same_names_with_pydantic_and_without() -> None:
+    with pytest.raises(arguments.InvalidArguments) as refused:
+        cancel_unpaid.arguments.decode(b'{"ordr": 1}')
+    assert str(refused.value) == "order: missing argument; ordr: unknown argument"
+
+
 class Aliased(BaseModel):
     customer: int = Field(alias="customerId")
 

@@ -33,6 +33,7 @@ BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEY
 
 ITEM: Final = "item"
 _BEFORE_ITEM: Final = b'{"item":'
+_OF_ARGUMENTS: Final = {"missing": "missing argument", "extra_forbidden": "unknown argument"}
 _BYTES: Final[Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
 
@@ -280,6 +281,14 @@ def _said(error: Exception, *within: str) -> str:
         return str(error).splitlines()[0]
     parts = error.errors(include_url=False, include_input=False, include_context=False)
     return "; ".join(
-        ": ".join((".".join(map(str, loc)), part["msg"])) if (loc := (*within, *part["loc"])) else part["msg"]
+        ": ".join((".".join(map(str, loc)), _what(part, loc)))
+        if (loc := (*within, *part["loc"]))
+        else part["msg"]
         for part in parts[:3]
     )
+
+
+def _what(part: pydantic_core.ErrorDetails, loc: tuple[int | str, ...]) -> str:
+    """Return what is wrong at one place; of a whole argument, in the words that are used without pydantic."""
+    whole = len(loc) == 1 and part["loc"]
+    return _OF_ARGUMENTS.get(part["type"], part["msg"]) if whole else part["msg"]

@@ -64,7 +64,7 @@ def test_a_kind_has_the_name_of_its_function_and_its_own_policy() -> None:
 
 
 async def test_a_context_has_the_types_of_its_state_and_connection() -> None:
-    """Of the state alone, or of both; a bare Context has Any."""
+    """Of the state alone, or of both; what has no type is `object`."""
     shop = App()
     shown = list[str]()
 
@@ -75,12 +75,12 @@ async def test_a_context_has_the_types_of_its_state_and_connection() -> None:
 
     @shop.task
     def state(context: Context[str], order: int) -> None:
-        assert_type((context.state, context.connection), tuple[str, Any])
+        assert_type((context.state, context.connection), tuple[str, object])
         shown.append(context.state.upper() + str(order))
 
     @shop.task(batch=2)
     async def batch(context: BatchContext[str], orders: list[int]) -> None:
-        assert_type((context.state, context.connection), tuple[str, Any])
+        assert_type((context.state, context.connection), tuple[str, object])
         shown.append(context.state.upper() + str(orders))
 
     handler = AppHandler(shop, QUEUE)

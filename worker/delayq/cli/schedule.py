@@ -195,21 +195,11 @@ def _one(  # noqa: PLR0913 -- one parameter for each option that is not the clie
     stored = client.schedule(**task._asdict(), if_exists=if_exists)
     if due_ms is not None and stored.due_ms > due_ms:
         note("note: that time has passed, so it is due now")
-    if stored.outcome is Outcome.KEPT:
-        return _kept(client, stored, output)
-    relative = "" if due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
+    kept = stored.outcome is Outcome.KEPT
+    relative = "" if kept or due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
     then = ", once its run has ended" if stored.outcome is Outcome.FOLLOWS else ""
-    verb = "replaced" if stored.outcome is Outcome.REPLACED else "scheduled"
+    verb = {Outcome.KEPT: "kept", Outcome.REPLACED: "replaced"}.get(stored.outcome, "scheduled")
     emit(output, _view(stored), f"{verb} {stored.id}, due {iso(stored.due_ms)}{relative}{then}")
-    return None
-
-
-def _kept(client: SyncClient, stored: Scheduled, output: Output) -> None:
-    """Print the due time of the existing task, not of the one that was not stored."""
-    task = client.get(stored.id)
-    due_ms = task.at_ms if task and views.INSTANT.get(task.state) == "due" else None
-    due = f", due {iso(due_ms)}" if due_ms is not None else f", {task.state}" if task else ", done by now"
-    emit(output, _view(stored) | views.instant("due", due_ms), f"kept {stored.id}{due}")
 
 
 def _view(stored: Scheduled) -> views.View:

@@ -181,7 +181,7 @@ def test_a_process_that_waits_ends_at_once_when_asked_and_an_eraser_after_its_pa
     assert worker.lines[-1].startswith(problem)
     options = ("--yes", "--patience", "100ms", "--port", "0")
     eraser = Process.quick(
-        *(DELAYQ, "erase", "--config", str(fleet.config), *options), env={"DELAYQ_SECRETS_DIR": str(tmp_path)}
+        *(DELAYQ, "erase", str(fleet.config), *options), env={"DELAYQ_SECRETS_DIR": str(tmp_path)}
     )
     assert eraser.wait() == 3
     assert eraser.lines[-1].startswith(problem)

@@ -11,7 +11,7 @@ from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, CommandError, errors_as
 from delayq.cli.formats import tasks
 from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, note, output_option
-from delayq.cli.target import document_of
+from delayq.cli.target import QUEUE, document_of
 from delayq.cli.task import kind_option
 from delayq.client.encoding import stored_id
 from delayq.protocol.envelope import JSON_TYPE, Task
@@ -37,20 +37,20 @@ def guard() -> None:
     """Create, query and prune the table of SQL guards.
 
     SQL guards record finished tasks in it. QUEUE is the path of a DelayQueue document, or the name of a
-    queue that has one.
+    queue that has one. In a pod, init and prune need no QUEUE: they use the mounted document.
     """
 
 
 @guard.command()
-@guarded.document_options
+@click.argument("queue", type=QUEUE, required=False)
 @guarded.database_option
-def init(queue: str | None, config: str | None, database: str | None) -> None:
+def init(queue: str | None, database: str | None) -> None:
     """Create the table delayq_processed unless it exists, and check its columns.
 
     With --database, no document is needed. The user of the URL needs the right to create tables; workers' do not.
     """
     with errors_as_exits():
-        document = guarded.found(queue, config)
+        document = guarded.found(queue)
         made = guarded.of_document(document, database, own=True) if document else guarded.of_url(database)
     if made is None:
         raise CommandError(
@@ -68,7 +68,7 @@ def init(queue: str | None, config: str | None, database: str | None) -> None:
 
 
 @guard.command()
-@click.argument("queue", metavar="[QUEUE]", required=False)
+@click.argument("queue", type=QUEUE, required=False)
 @click.option(
     "--dialect",
     type=click.Choice(DIALECTS),
@@ -88,7 +88,7 @@ def ddl(queue: str | None, dialect: str | None) -> None:
 
 
 @guard.command()
-@click.argument("queue", metavar="QUEUE")
+@click.argument("queue", type=QUEUE)
 @click.argument("task_id", metavar="ID")
 @kind_option
 @guarded.database_option
@@ -153,7 +153,7 @@ def _task(document: DelayQueue, task_id: str, payload: str) -> Task:
 
 
 @guard.command()
-@click.argument("queue", metavar="QUEUE")
+@click.argument("queue", type=QUEUE)
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
 @kind_option
 @guarded.database_option
@@ -193,12 +193,12 @@ def forget(
 
 
 @guard.command()
-@guarded.document_options
+@click.argument("queue", type=QUEUE, required=False)
 @guarded.database_option
-def prune(queue: str | None, config: str | None, database: str | None) -> None:
+def prune(queue: str | None, database: str | None) -> None:
     """Delete the rows of tasks that finished more than retentionSeconds ago. The reaper also does this."""
     with errors_as_exits():
-        document = guarded.found(queue, config)
+        document = guarded.found(queue)
         if document is None:
             raise CommandError(
                 "expected a document, which sets retentionSeconds", "delayq guard prune queue.yaml"

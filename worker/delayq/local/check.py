@@ -51,7 +51,7 @@ def _check(file: str, queue: str) -> None:
             handlers.build(each.queue, secrets_dir=directory, address=address).coverage(spec.guard)
             checks.build(each.queue, address, secrets_dir=directory)
         except InvalidDocument as error:
-            raise named(error, each.name) from error
+            raise named(error, each) from error
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ FALLS_BACK = policy(fallback=Fallback(after_seconds=15, replicas=5))
             decided(sample((12.0, 2000), handler_seconds=0.1, ready=4), before=4),
             (
                 "4 → 7 workers: 2,000 due within 15 s; 7 × 32 slots of 0.1 s a task "
-                "begin them up to 0.8 s late (objective 1 s)"
+                "start them up to 0.8 s late (objective 1 s)"
             ),
         ),
         (

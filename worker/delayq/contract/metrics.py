@@ -253,10 +253,10 @@ QUEUE_COUNTERS: Final = tuple(
         ("retried", "Failed attempts scheduled for a retry"),
         ("buried", "Tasks buried as dead letters"),
         ("expired", "Tasks that missed their deadline"),
-        ("missed", "Occurrences of schedules that did not begin in time", "occurrences_missed"),
+        ("missed", "Occurrences of schedules that did not start in time", "occurrences_missed"),
         (
             "skipped",
-            "Occurrences of schedules that did not begin because another one ran",
+            "Occurrences of schedules that did not start because another one ran",
             "occurrences_skipped",
         ),
         ("dropped", "Tasks that missed their deadline and were deleted, as spec.delivery.onExpired asks"),

@@ -265,7 +265,7 @@ def test_workers_that_have_become_ready_are_in_the_next_message_without_another_
     world.carry_out(before)
     world.pods = [replace(pod, ready=True) for pod in world.pods]
     after = world.decision(NOW + 1)
-    assert "begin them on time" in sentence(after)
+    assert "start them on time" in sentence(after)
     assert replace(after, sample=before.sample) == before, "the number is decided from the next reading"
 
 

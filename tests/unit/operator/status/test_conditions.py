@@ -445,7 +445,7 @@ MESSAGES: list[tuple[str, View, str]] = [
     (
         "CapacityShortfallExpected",
         view(observed=Observed(rush=COMING)),
-        "From 2027-01-15 08:10:00 UTC on tasks begin up to 11 min late, even with maxReplicas: 63 workers",
+        "From 2027-01-15 08:10:00 UTC on tasks start up to 11 min late, even with maxReplicas: 63 workers",
     ),
 ]
 

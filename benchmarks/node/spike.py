@@ -46,7 +46,7 @@ class Ride:
     scheduled_at: float
     due_at: float
     wake_at: float
-    """When the first worker was to be asked for, as status told beforehand."""
+    """When the first worker was expected, by `wakeTime` in the status."""
     asked: Decision
     late: list[float]
     """How late each task began, sorted."""
@@ -103,7 +103,7 @@ def begin(world: NodeWorld) -> Scaled:
 
 
 def decisions(world: NodeWorld) -> list[Decision]:
-    """What led to each event that told of more workers, oldest first."""
+    """The decision behind each event about more workers, oldest first."""
     events = world.items("events", fieldSelector="involvedObject.kind=DelayQueue")
     found = [each for each in events if each["reason"] == "ScaledUp"]
     found.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))

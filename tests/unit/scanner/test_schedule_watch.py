@@ -417,9 +417,9 @@ async def test_specs_beyond_what_fits_into_memory_are_asked_for(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("task", "parked", "cause"),
     [
-        ({"kind": "mail", "version": 2}, ("mail", 2), "no worker knows the kind mail, version 2"),
-        ({"kind": "mail"}, ("mail", 1), "no worker knows the kind mail, version 1"),
-        ({}, ("", 0), "no worker knows tasks without a kind"),
+        ({"kind": "mail", "version": 2}, ("mail", 2), "no worker runs the kind mail, version 2"),
+        ({"kind": "mail"}, ("mail", 1), "no worker runs the kind mail, version 1"),
+        ({}, ("", 0), "no worker runs tasks without a kind"),
         ({"kind": "mail"}, ("mail", 2), "see spec.misfire"),
     ],
 )

@@ -34,24 +34,24 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
     first = {f"first-{nth}": {"do": "sleep", "seconds": 3} for nth in range(100)}
     due_ms = world.now_ms + (lead + 25) * 1000
     orders.schedule_at(due_ms, dict(first))
-    wake = datetime.fromisoformat(orders.until_told("wakeTime")).timestamp()
+    wake = datetime.fromisoformat(orders.until_reported("wakeTime")).timestamp()
     assert abs(wake - (due_ms / 1000 - lead - 4)) < 8
     orders.until_number(lambda number: number >= 1)
     assert world.now_ms < due_ms
     kill(world)
-    assert orders.until_told("leadTimeSeconds") >= lead
+    assert orders.until_reported("leadTimeSeconds") >= lead
     world.wait_entries("start", first)
-    lead = orders.told["leadTimeSeconds"]
+    lead = orders.reported["leadTimeSeconds"]
     gone = world.operator.pod["metadata"]["name"]
     world.cluster.kubectl("delete", "pod", gone, f"--namespace={NAMESPACE}", "--wait=false")
     eventually(lambda: replaced(world, gone), timeout_s=60, what="another operator pod")
     world.operator.wait_ready()
     world.wait_entries("end", first)
     orders.until_none()
-    assert orders.told["leadTimeSeconds"] >= lead
+    assert orders.reported["leadTimeSeconds"] >= lead
     metric = partial(world.operator.metric, namespace=world.namespace, name=QUEUE)
     assert metric("delayq_operator_worker_lead_seconds") == pytest.approx(
-        orders.told["leadTimeSeconds"], abs=1
+        orders.reported["leadTimeSeconds"], abs=1
     )
     assert metric("delayq_operator_worker_handler_seconds") > 0
     stats = world.account()

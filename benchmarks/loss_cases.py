@@ -1,7 +1,7 @@
 """What Redis takes away when it, its machine or its primary ends under load: tasks and acks that it had confirmed.
 
 One thread schedules, another claims and acks, both with delayq's own scripts; each remembers what Redis answered. Then
-the worst happens, and what Redis knows afterwards is held against it. Not here: what may be lost.
+the worst happens, and the data of Redis afterwards is compared with it. Not here: what may be lost.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Stage:
     ended: float = 0.0
 
     def kill(self) -> None:
-        """End Redis; nobody is to go on when it is back."""
+        """End Redis; no process continues when it is back."""
         self.ended = time.monotonic()
         self.server.kill()
         self.stop.set()

@@ -76,7 +76,7 @@ class Report:
         )
 
     def write(self, *, keep: bool) -> Path:
-        """Write the JSON: under its date, and under its name and into the documentation when it is to be kept."""
+        """Write the JSON: under its date, and under its name and into the documentation with --keep."""
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(self._document(), indent=2, ensure_ascii=False) + "\n"
         path = RESULTS / f"{self.name}-{self.started.replace(':', '')}.json"

@@ -86,7 +86,7 @@ QUEUES = (
     ),
     Panel(
         "Outcomes",
-        "Of what workers claimed.",
+        "Of the tasks that workers claimed.",
         "ops",
         {"{{outcome}}": rate("delayq_worker_settled_total", "outcome")},
     ),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 MOST = at_most(32)  # MiB to pull on top of a base that nodes have already
 PACKAGES = "/site-packages/"
-# Of what lies on top of the base; the first that applies.
+# Parts above the base image; the first that matches.
 PARTS: dict[str, Callable[[str], bool]] = {
     "Kubernetes' client": lambda name: f"{PACKAGES}kubernetes/" in name,
     "pip": lambda name: f"{PACKAGES}pip" in name,

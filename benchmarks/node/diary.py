@@ -44,7 +44,7 @@ class Diary:
     """What happened to the workers while it was kept."""
 
     numbers: list[tuple[float, int]] = field(default_factory=list)
-    """When the Deployment was to have how many."""
+    """When the Deployment's desired number changed."""
     lives: dict[str, Life] = field(default_factory=dict)
 
     def pod_seconds(self, start: float, end: float) -> float:

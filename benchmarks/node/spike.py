@@ -46,7 +46,7 @@ class Ride:
     scheduled_at: float
     due_at: float
     wake_at: float
-    """When the first worker was to be asked for, as status told beforehand."""
+    """When the first worker was expected, by `wakeTime` in the status."""
     asked: Decision
     late: list[float]
     """How late each task began, sorted."""
@@ -96,14 +96,14 @@ def begin(world: NodeWorld) -> Scaled:
         orders.world.now_ms,
         {f"first-{nth}": {"do": "sleep", "seconds": HANDLER_SECONDS} for nth in range(100)},
     )
-    orders.until_told("handlerMilliseconds")
+    orders.until_reported("handlerMilliseconds")
     orders.until_none()
     orders.learn_lead()
     return orders
 
 
 def decisions(world: NodeWorld) -> list[Decision]:
-    """What led to each event that told of more workers, oldest first."""
+    """The decision behind each event about more workers, oldest first."""
     events = world.items("events", fieldSelector="involvedObject.kind=DelayQueue")
     found = [each for each in events if each["reason"] == "ScaledUp"]
     found.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
@@ -112,15 +112,15 @@ def decisions(world: NodeWorld) -> list[Decision]:
 
 def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
     """Schedule a rush, and follow it from no worker to none."""
-    world, told = orders.world, orders.told
+    world, reported = orders.world, orders.reported
     before = len(decisions(world))
     acked = world.stats.get("acked", 0)
     ids = [f"{name}-{nth}" for nth in range(tasks)]
     with recording(world) as diary:
         scheduled_at = time.time()
-        due_ms = orders.world.now_ms + int((told["leadTimeSeconds"] + NOTICE_SECONDS) * 1000)
+        due_ms = orders.world.now_ms + int((reported["leadTimeSeconds"] + NOTICE_SECONDS) * 1000)
         orders.schedule_at(due_ms, {each: {"do": "sleep", "seconds": HANDLER_SECONDS} for each in ids})
-        wake_at = datetime.fromisoformat(orders.until_told("wakeTime")).timestamp()
+        wake_at = datetime.fromisoformat(orders.until_reported("wakeTime")).timestamp()
         eventually(
             lambda: world.stats.get("acked", 0) >= acked + tasks,
             timeout_s=180,
@@ -132,8 +132,8 @@ def ride(orders: Scaled, name: str, tasks: int = TASKS) -> Ride:
     starts, ends = of("start", world.ledger), of("end", world.ledger)
     asked = eventually(lambda: decisions(world)[before:], what="an event of it")[0]
     return Ride(
-        lead_seconds=told["leadTimeSeconds"],
-        handler_seconds=told["handlerMilliseconds"] / 1000,
+        lead_seconds=reported["leadTimeSeconds"],
+        handler_seconds=reported["handlerMilliseconds"] / 1000,
         scheduled_at=scheduled_at,
         due_at=due_ms / 1000,
         wake_at=wake_at,

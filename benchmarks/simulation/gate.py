@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """A rate with a burst, and a number in flight; whatever is absent lets everything through."""
+    """A rate with a burst, and a number in flight; an absent limit does not apply."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         """The time before was quiet: a whole burst may begin."""

@@ -1,7 +1,7 @@
 """The workers and the queue in virtual time: events on exact tasks. Not here: how many workers there should be.
 
 Tasks are claimed in the order of their due times by the slot that has been free the longest. A worker claims nothing
-before it has started, which takes the lead time, and nothing any more once it is to go: then it finishes what it has.
+before it has started, which takes the lead time. Once it is stopping, it claims nothing more and finishes its tasks.
 Messages take no time: what a simulation tells of lateness leaves the few milliseconds of Redis and the network out.
 """
 
@@ -61,12 +61,12 @@ class Plant:
         self._gate = Gate(limits)
         self.claimed, self.finished = 0, 0
         self.leaving = 0
-        """Workers that are to go and finish what they have."""
+        """Workers that stop after their tasks."""
         self.began = array("d", [NEVER]) * len(tasks)
         self.began_by = array("l", [-1]) * len(tasks)
         self.workers: list[Worker] = []
         self.staff: list[Worker] = []
-        """Workers that are there and are to stay, the oldest first."""
+        """Workers that run and are not stopping, the oldest first."""
         self._to_start: deque[Worker] = deque()
         self._free: deque[Worker] = deque()
         self._running: list[tuple[float, int, int]] = []

@@ -37,7 +37,7 @@ class Stretch(NamedTuple):
     late: Lateness | None
     """None: nothing fell due."""
     look: Look
-    """What was to be seen at its start, or right before."""
+    """The readings at its start, or right before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Summary:
 
 
 def percentile(ranked: Sequence[float], percent: float) -> float:
-    """Return the nearest-rank percentile of what is sorted."""
+    """Return the nearest-rank percentile of sorted values."""
     return ranked[max(0, ceil(percent / 100 * len(ranked)) - 1)]
 
 

@@ -20,7 +20,7 @@ MOST_LOOKS: Final = 500_000
 
 
 class Look(NamedTuple):
-    """What was to be seen at one time, right after the number was set."""
+    """The readings at one time, right after the number was set."""
 
     at: float
     """Seconds from the start."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One number for each stretch; of what changed in it, the largest."""
+    """One number for each interval: the largest in it."""
 
     load: Sequence[float]
     """Tasks that fell due, a second."""

@@ -23,7 +23,7 @@ class Arrival(NamedTuple):
     due: float
     handler_seconds: float
     scheduled: float = 0.0
-    """Since when the queue knows of them; 0 or less: from the start."""
+    """Since when they are in the queue; 0 or less: from the start."""
     tasks: int = 1
 
 

@@ -1,6 +1,6 @@
 """Tasks from a file: CSV with a heading, or one JSON object a line. Errors name file and line.
 
-A line has `due`, and may have `scheduled` (since when the queue knows of it; else from the start), `handler_ms` and
+A line has `due`, and may have `scheduled` (since when it is in the queue; else from the start), `handler_ms` and
 `count`. Times are ISO 8601 with a zone, Unix milliseconds, or seconds from the start like +12.5, the same all through.
 """
 

@@ -52,7 +52,7 @@ class Source:
 
 
 def source_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say what there is to do; the function gets a Source."""
+    """Give a command the options of a workload; the function gets a Source."""
 
     @functools.wraps(command)
     def sourced(

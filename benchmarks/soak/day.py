@@ -1,4 +1,4 @@
-"""A day's work for a queue, minute by minute: what users do to it, in a steady mix. Whoever plays it keeps the time."""
+"""A day's work for a queue, minute by minute: what users do to it, in a steady mix. The caller keeps the time."""
 
 from __future__ import annotations
 

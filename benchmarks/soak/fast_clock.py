@@ -1,7 +1,7 @@
 """Time that runs faster: a Redis and processes whose clocks, monotonic ones too, go many times as fast as ours.
 
-libfaketime multiplies what clocks say and divides what sleeps, polls and timers wait for, so nothing in the processes
-knows. What takes the processor's time does not go faster: an hour in a second is 3,600 times the work per second, and
+libfaketime multiplies what clocks say and divides what sleeps, polls and timers wait for, so the processes
+cannot detect it. Computing does not go faster: an hour in a second is 3,600 times the work per second, and
 time-outs are as much shorter. Documents for it name long time-outs and leases.
 """
 

@@ -74,7 +74,7 @@ class Stage:
                 answer.read()
 
     def note(self) -> None:
-        """Keep how large everybody is."""
+        """Record the size of every process."""
         sizes = {name: resident_kib(process) for name, process in self.processes.items()}
         self.course.append({"hours": round(self.pace.passed() / 3600, 2), **sizes})
 

@@ -1,4 +1,4 @@
-"""The service that is called back: one POST per due task, answered with what is to become of it.
+"""The service that is called back: one POST per due task, answered with its outcome.
 
     python receiver.py [PORT]
 

@@ -35,7 +35,7 @@ def scaling(world: World, name: str = "orders") -> dict[str, object]:
     return found
 
 
-def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told(
+def test_a_rush_is_reported_before_and_the_number_stays_without_readings(
     world: World,
 ) -> None:
     """A rush that all workers could not master is a warning, once, with when, how many and how late.
@@ -48,9 +48,9 @@ def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told(
         liar.becomes("tells", scheduled=50_000, due_within=due_within)
         world.start(worker=ONE_SLOT, autoscaling=SCALED | FALLBACK)
         world.pretend_ready("scanner", liar.address)
-        told = world.until("CapacityShortfallExpected", "True", "MaxReplicas", timeout_s=40)
-        assert "even with maxReplicas" in told["message"]
-        assert world.event("CapacityShortfallExpected") == told["message"]
+        reported = world.until("CapacityShortfallExpected", "True", "MaxReplicas", timeout_s=40)
+        assert "even with maxReplicas" in reported["message"]
+        assert world.event("CapacityShortfallExpected") == reported["message"]
         before = liar.asked
         eventually(lambda: liar.asked > before + 5, timeout_s=30)
         assert len(world.events("CapacityShortfallExpected")) == 1
@@ -77,8 +77,8 @@ def test_a_rush_is_told_before_and_the_number_is_held_while_nothing_is_told(
         assert asked(world, "orders") == 3
         world.until("ScalingActive", "False", "MetricsUnavailable")
         until(world, "orders", 4)
-        told = world.until("ScalingActive", "False", "FallbackActive")
-        assert "fallback.replicas applies" in told["message"]
+        reported = world.until("ScalingActive", "False", "FallbackActive")
+        assert "fallback.replicas applies" in reported["message"]
         world.event("ScaledUp", "3 → 4 workers: metrics cannot be read", "fallback.replicas applies")
         liar.becomes("tells")
         until(world, "orders", 3)

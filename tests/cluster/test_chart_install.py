@@ -268,9 +268,7 @@ def spec_schema(crd: Object) -> Object:
     return found
 
 
-def test_a_crd_from_elsewhere_is_refused_until_somebody_says_whose_it_is(
-    plane: ControlPlane, room: str
-) -> None:
+def test_a_foreign_crd_is_refused_until_its_owner_is_named(plane: ControlPlane, room: str) -> None:
     """Both ways out that docs/how-to/install.md names work."""
     install_crd(plane)
     with pytest.raises(CommandFailed, match="cannot be imported into the current release"):

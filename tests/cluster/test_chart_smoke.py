@@ -71,5 +71,5 @@ def test_it_fails_in_time_and_says_where_to_look(
     wrong = json.dumps({"standalone": {"host": "two words"}})
     assert "spec.redis.standalone.host" in smoke(redis=wrong, seconds=60)
     assert "--set test.redis.standalone.host=" in smoke(redis="{}", seconds=60)
-    told = f"the test makes its DelayQueue in {namespace}"
-    assert told in smoke("--served=elsewhere", seconds=60)
+    reported = f"the test makes its DelayQueue in {namespace}"
+    assert reported in smoke("--served=elsewhere", seconds=60)

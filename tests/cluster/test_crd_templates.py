@@ -105,9 +105,9 @@ def test_kubectl_apply_and_the_model_refuse_a_typo_and_name_its_path(
     apply = ("apply", f"--namespace={namespace}", "--filename=-")
     done = cluster.kubectl(*apply, input=json.dumps(body), check=False)
     assert set(re.findall(r'unknown field "([^"]*)"', done.stderr)) == expected
-    with pytest.raises(SpecError) as told:
+    with pytest.raises(SpecError) as raised:
         parse(body)
-    assert {problem.path for problem in told.value.problems} == expected
+    assert {problem.path for problem in raised.value.problems} == expected
     done = cluster.kubectl(*apply, "--server-side", input=json.dumps(body), check=False)
     assert done.returncode
     assert ".template." in done.stderr

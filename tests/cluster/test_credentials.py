@@ -64,8 +64,8 @@ def test_pods_wait_for_keys_that_the_operator_never_reads_and_the_status_names_t
         world.patch("secrets", "shop-api", {"stringData": {"token": f"{TOKEN}\n"}})
         world.until("Ready", "True", timeout_s=40)
         eventually(lambda: seen, what="early is delivered")
-        told = missing(world, "Degraded", "key check of Secret shop-api")
-        assert "spec.recovery.check cannot be called without it" in told
+        reported = missing(world, "Degraded", "key check of Secret shop-api")
+        assert "spec.recovery.check cannot be called without it" in reported
         world.patch("secrets", "shop-api", {"stringData": {"check": TOKEN}})
         world.until("Degraded", "False", "AsExpected", timeout_s=40)
     assert ("Authorization", f"Bearer {TOKEN}") in seen[0][0]

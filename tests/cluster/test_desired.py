@@ -123,7 +123,7 @@ def _meaningful(spec: Document, given: tuple[Document, ...]) -> Document:
 @pytest.mark.usefixtures("crd", "monitors")
 @settings(max_examples=15)
 @given(spec=specs())
-def test_whatever_a_document_says_its_children_are_taken_and_do_not_differ(
+def test_the_children_of_any_document_are_accepted_and_do_not_differ(
     cluster: Cluster, namespace: str, spec: Document
 ) -> None:
     try:

@@ -76,7 +76,7 @@ def test_an_edited_child_is_put_right(drifting: World) -> None:
     """Whatever somebody changes in a child is as before within seconds, by one write, and an event says what it was."""
     world = drifting
     for edit, ((plural, name), body) in EDITS.items():
-        before, told = wanted(world.get(plural, name)), repairs(world)
+        before, reported = wanted(world.get(plural, name)), repairs(world)
         mark = world.enqueue()
         kind = STRATEGIC if edit != "document removed" else MERGE
         changed = world.cluster.rest.patch(world.path(plural, name), body, kind)
@@ -86,7 +86,7 @@ def test_an_edited_child_is_put_right(drifting: World) -> None:
             return wanted(world.get(*where)) == before
 
         eventually(as_before, timeout_s=WITHIN_S, what=f"{edit} is put right")
-        eventually(lambda told=told: repairs(world) > told, what=f"{edit} is told")  # type: ignore[misc]
+        eventually(lambda reported=reported: repairs(world) > reported, what=f"{edit} is told")  # type: ignore[misc]
         assert writes(world, mark) == [f"patch {plural}/{name}"], edit
     world.event(
         "Repaired", "CronJob orders-reaper (metadata.ownerReferences[", "], spec.schedule, spec.suspend)"
@@ -116,7 +116,7 @@ def test_a_deleted_child_comes_back(drifting: World) -> None:
     """A child that somebody deletes is made again within seconds, once, and an event says so."""
     world = drifting
     for plural, name in (WORKER, CONFIG):
-        first, told = world.get(plural, name), repairs(world)
+        first, reported = world.get(plural, name), repairs(world)
         mark = world.enqueue()
         world.delete(plural, name)
 
@@ -124,7 +124,7 @@ def test_a_deleted_child_comes_back(drifting: World) -> None:
             return world.uid(*where) not in ("", first["metadata"]["uid"])
 
         eventually(again, timeout_s=WITHIN_S, what=name)
-        eventually(lambda told=told: repairs(world) > told, what=f"{name} is told")  # type: ignore[misc]
+        eventually(lambda reported=reported: repairs(world) > reported, what=f"{name} is told")  # type: ignore[misc]
         made = [f"patch {plural}/{name}"] * (2 if (plural, name) == WORKER else 1)  # and its number
         assert writes(world, mark) == made
         body = world.get(plural, name)
@@ -132,7 +132,7 @@ def test_a_deleted_child_comes_back(drifting: World) -> None:
     assert len(world.events("Created")) == 1
 
 
-def test_what_others_add_stays_and_a_container_is_told(drifting: World) -> None:
+def test_foreign_fields_stay_and_a_container_is_reported(drifting: World) -> None:
     """Additions of another field manager are left alone, also when the spec changes; Degraded names a container."""
     world = drifting
     mark, path = world.enqueue(), world.path(*WORKER)
@@ -152,8 +152,8 @@ def test_what_others_add_stays_and_a_container_is_told(drifting: World) -> None:
     proxy = {"name": "proxy", "image": "mesh/proxy"}
     injected = {"spec": {"template": {"spec": {"containers": [proxy]}}}}
     world.cluster.rest.patch(path, injected, STRATEGIC, fieldManager="mesh")
-    told = world.until("Degraded", "True", "UnmanagedFields", timeout_s=WITHIN_S)
-    assert "container proxy of Deployment orders-worker" in told["message"]
+    reported = world.until("Degraded", "True", "UnmanagedFields", timeout_s=WITHIN_S)
+    assert "container proxy of Deployment orders-worker" in reported["message"]
     world.event("UnmanagedFields", "proxy")
     assert writes(world, mark) == []
     assert world.events("Repaired") == []

@@ -82,5 +82,5 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
 
 
 def moved(world: World, shards: int) -> bool:
-    told = world.until("ReshardingComplete", "True", timeout_s=120)["message"]
-    return bool(told == f"Tasks are in {shards} shards.")
+    reported = world.until("ReshardingComplete", "True", timeout_s=120)["message"]
+    return bool(reported == f"Tasks are in {shards} shards.")

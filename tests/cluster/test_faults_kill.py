@@ -90,7 +90,7 @@ class Users:
         return self.draw.choice(["Retain", "Delete"])
 
 
-def test_whatever_happens_while_it_is_killed_again_and_again_all_is_right_in_the_end(
+def test_after_many_kills_at_any_time_all_is_right_in_the_end(
     control_plane: ControlPlane, world: World, kubeconfig: Path
 ) -> None:
     """Each DelayQueue has exactly its children, a deleted one none; nothing was rolled out twice; nobody writes."""

@@ -115,12 +115,12 @@ def test_only_the_leader_writes_and_a_standby_takes_over(
         eventually(lambda: applied(world, 4))
     finally:
         third.process.stop()
-    told = f"The operator does not run: it does not hold Lease {world.namespace}/delayq-operator."
+    reported = f"The operator does not run: it does not hold Lease {world.namespace}/delayq-operator."
     status = Plugin(control_plane, world.namespace).out("status", "orders")
-    assert told in status, "conditions stay as they were: how old may they be?"
+    assert reported in status, "conditions stay as they were: how old may they be?"
 
 
-def test_it_ends_soon_whenever_it_is_told_to(
+def test_it_ends_soon_after_a_signal_at_any_time(
     control_plane: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
     """Exit code 0 within 3 s and the Lease given back, at its start and in the middle of work.
@@ -148,7 +148,7 @@ def test_it_ends_soon_whenever_it_is_told_to(
     print(f"it took at most {longest:.2f} s to end")
 
 
-def test_it_ends_when_it_is_told_to_before_it_has_begun(kubeconfig: Path, namespace: str) -> None:
+def test_it_ends_on_a_signal_before_its_start(kubeconfig: Path, namespace: str) -> None:
     """As soon as it hears signals at all, which is long before it has imported everything."""
     for pause in (0.0, 0.3):
         process = Process.start(
@@ -194,8 +194,8 @@ def test_the_newer_of_two_installations_stops_writing(
         world.start()
         second = stack.enter_context(running(Operator.fork(cluster.kubeconfig, namespace, *other)))
         second.process.wait_line(rf"queue_yielded queue={namespace}/orders other={namespace}/delayq-operator")
-        told = world.until("Degraded", "True", "OperatorConflict")["message"]
-        assert f"{namespace}/other" in told
+        reported = world.until("Degraded", "True", "OperatorConflict")["message"]
+        assert f"{namespace}/other" in reported
         loads = [world.get("deployments", f"orders-{kind}") for kind in ("worker", "scanner")]
         assert [load["metadata"]["generation"] for load in loads] == [1, 1]
         world.edit(worker={"replicas": 3})

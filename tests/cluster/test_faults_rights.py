@@ -112,9 +112,9 @@ def test_one_missing_verb_on_a_child_is_a_condition_and_all_else_goes_on(
     restrict(cluster, namespace, "deployments", "patch")
     eventually(lambda: _refused(cluster, world), what="the API server knows")
     world.create()
-    told = world.until("Degraded", "True", "ApplyFailed")["message"]
-    assert "Deployment orders-worker" in told
-    assert 'cannot patch resource "deployments" in API group "apps"' in told
+    reported = world.until("Degraded", "True", "ApplyFailed")["message"]
+    assert "Deployment orders-worker" in reported
+    assert 'cannot patch resource "deployments" in API group "apps"' in reported
     assert world.there("cronjobs", "orders-reaper")
     assert not world.there("deployments", "orders-worker")
     # The condition is written before the reconciliation ends, and is counted.

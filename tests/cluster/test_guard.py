@@ -40,14 +40,14 @@ def database(tmp_path: Path) -> Iterator[Postgres]:
 
 def kept(world: World) -> bool:
     """Whether the number of workers is said to be the one there is, whatever the work asks for."""
-    told = world.until("ScalingActive", "False", "GuardUnreachable")["message"]
+    reported = world.until("ScalingActive", "False", "GuardUnreachable")["message"]
     workers = int(world.get("deployments", "orders-worker")["spec"]["replicas"])
-    assert told.startswith(f"{workers} worker"), (told, workers)
-    return "kept: two or more workers run and none can use the guard" in told
+    assert reported.startswith(f"{workers} worker"), (reported, workers)
+    return "kept: two or more workers run and none can use the guard" in reported
 
 
 @pytest.mark.usefixtures("process_node")
-def test_a_guard_that_is_away_is_told_and_nothing_runs_or_is_scaled_until_it_is_back(
+def test_a_guard_that_is_away_is_reported_and_nothing_runs_or_is_scaled_until_it_is_back(
     world: World, redis: RedisServer, database: Postgres
 ) -> None:
     """From a table that was not made, to a database that dies under load and returns: every task takes effect once."""
@@ -62,16 +62,16 @@ def test_a_guard_that_is_away_is_told_and_nothing_runs_or_is_scaled_until_it_is_
     world.make(names.PLURAL, document)
 
     def of_both(kind: str, reason: str) -> str:
-        told = str(world.until(kind, "False", reason, timeout_s=60)["message"])
-        return told if told.startswith("0 of 2 workers can use the guard") else ""
+        reported = str(world.until(kind, "False", reason, timeout_s=60)["message"])
+        return reported if reported.startswith("0 of 2 workers can use the guard") else ""
 
     def paid() -> bool:
         """Each task once: a second time would be a row more."""
         return sorted(task for (task,) in database.sql("SELECT task FROM payments")) == sorted(ids)
 
-    told = eventually(lambda: of_both("GuardAvailable", "Unreachable"), timeout_s=60)
-    assert "Secret shop-db" in told
-    assert eventually(lambda: of_both("Ready", "GuardUnreachable")) == told
+    reported = eventually(lambda: of_both("GuardAvailable", "Unreachable"), timeout_s=60)
+    assert "Secret shop-db" in reported
+    assert eventually(lambda: of_both("Ready", "GuardUnreachable")) == reported
     assert delayq("guard", "init", "--database", database.url()).wait(timeout_s=60) == 0
     database.sql("CREATE TABLE payments (task text)")
     world.until("GuardAvailable", "True", "Connected", timeout_s=40)

@@ -22,7 +22,7 @@ EXTERNAL: Final = {"mode": "External", "maxReplicas": 20}
 HPAS: Final = "/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
 
 
-def told(world: World, kind: str) -> Object:
+def reported(world: World, kind: str) -> Object:
     """A condition of the HPA."""
     body = world.cluster.rest.get(f"{HPAS.format(namespace=world.namespace)}/orders")
     found: list[Object] = [
@@ -74,7 +74,7 @@ def test_an_hpa_says_how_many_workers_there_are(world: World) -> None:
         ):
             world.cluster.rest.patch(f"{path}/orders", {"spec": bounds})
             until_workers(world, number)
-            assert told(world, "AbleToScale")["status"] == "True"
+            assert reported(world, "AbleToScale")["status"] == "True"
             world.until("ScalingActive", "True", "ExternalAutoscaler")
             world.event("ScaledDown" if number == 2 else "ScaledUp", f"→ {number} worker")
         world.nudge()
@@ -113,5 +113,5 @@ def test_workers_start_in_the_wanted_number(world: World) -> None:
         for name in STARTS:
             world.settle(name)
     assert seen == {name: [number] for name, (_, number) in STARTS.items()}
-    told = {name: world.queue(name)["status"]["desiredReplicas"] for name in STARTS}
-    assert told == {name: number for name, (_, number) in STARTS.items()}
+    reported = {name: world.queue(name)["status"]["desiredReplicas"] for name in STARTS}
+    assert reported == {name: number for name, (_, number) in STARTS.items()}

@@ -22,7 +22,7 @@ JOB: Final = ("jobs", "orders-erase")
 WORKER: Final = ("deployments", "orders-worker")
 
 
-def told(world: World, reason: str, *words: str, name: str = "orders") -> str:
+def reported(world: World, reason: str, *words: str, name: str = "orders") -> str:
     """What Degraded says, once it has this reason; not waiting for its generation, for nothing edits the spec."""
 
     def look() -> str:
@@ -50,12 +50,12 @@ def test_tasks_that_two_delayqueues_share_are_not_erased_with_one(world: World, 
     """Deleting one of them waits, and says for whom; when the other is gone, its tasks go."""
     world.create(**shared(world, redis))
     world.create("orders2", **shared(world, redis, queueName="orders", **DELETE))
-    told(world, "QueueConflict", f"{world.namespace}/orders ", name="orders2")
-    told(world, "QueueConflict", f"{world.namespace}/orders2")
+    reported(world, "QueueConflict", f"{world.namespace}/orders ", name="orders2")
+    reported(world, "QueueConflict", f"{world.namespace}/orders2")
     with SyncClient(redis.url, queue="orders") as client:
         client.schedule(1, delay_ms=0, task_id="shared")
         world.delete(names.PLURAL, "orders2")
-        told(world, "EraseFailed", f"{world.namespace}/orders", name="orders2")
+        reported(world, "EraseFailed", f"{world.namespace}/orders", name="orders2")
         assert not world.there("jobs", "orders2-erase")
         assert client.get("shared") is not None
         world.delete(names.PLURAL, "orders")
@@ -79,7 +79,7 @@ def test_deletion_takes_nothing_that_only_carries_our_labels(world: World) -> No
     job = {"metadata": {**metadata, "name": "orders-erase"}, "spec": {"template": {"spec": pod}}}
     world.make("jobs", job)
     world.delete(names.PLURAL, "orders")
-    told(world, "EraseFailed", "Job orders-erase exists and is not managed by the operator")
+    reported(world, "EraseFailed", "Job orders-erase exists and is not managed by the operator")
     eventually(lambda: not world.there(*WORKER))
     world.edit(deletionPolicy="Retain")
     eventually(partial(gone, world), what="it is gone")

@@ -45,8 +45,8 @@ def test_a_queue_whose_reconciliation_is_suspended_is_left_alone_and_its_status_
     world.nudge()
     assert world.children() == set()
     world.annotate(suspend_reconciliation="yes")
-    told = world.until("Degraded", "True", "InvalidAnnotation")["message"]
-    assert '"yes", neither true nor false' in told
+    reported = world.until("Degraded", "True", "InvalidAnnotation")["message"]
+    assert '"yes", neither true nor false' in reported
     world.settle()
     assert len(world.children()) == CHILDREN
 
@@ -108,7 +108,7 @@ def has_failed_for_good(world: World) -> str:
 # --- Erasing.
 
 
-def test_tasks_are_erased_before_it_goes_and_a_failure_is_told_with_ways_out(world: World) -> None:
+def test_tasks_are_erased_before_it_goes_and_a_failure_is_reported_with_remedies(world: World) -> None:
     """With Delete workers and scanners stop first, then a Job erases, then the DelayQueue goes.
 
     A try that fails is told with its last words; when the Job has failed for good, deleting it starts another.
@@ -136,16 +136,18 @@ def test_tasks_are_erased_before_it_goes_and_a_failure_is_told_with_ways_out(wor
     end(world, pod, "Failed", "error: cannot reach Redis at redis-invalid:6379")
     last_words = "cannot reach Redis"
     eventually(lambda: last_words in condition(world.queue(), "Degraded")["message"], what="the last words")
-    told = world.until("Degraded", "True", "EraseFailed")["message"]
+    reported = world.until("Degraded", "True", "EraseFailed")["message"]
     world.event("EraseFailed")
     assert world.queue()["status"]["erase"]["shards"] == 1
-    command, _, change = told[told.index("kubectl patch") :].removeprefix("kubectl ").partition(" -p ")
+    command, _, change = (
+        reported[reported.index("kubectl patch") :].removeprefix("kubectl ").partition(" -p ")
+    )
     world.cluster.kubectl(*command.split(), "-p", change.strip("'"), "--dry-run=server")
 
     first = world.uid("jobs", "orders-erase")
     world.patch("jobs", "orders-erase", {"spec": {"activeDeadlineSeconds": 1}})
-    told = eventually(lambda: has_failed_for_good(world), what="the Job fails for good")
-    assert "Delete the Job to try again" in told
+    reported = eventually(lambda: has_failed_for_good(world), what="the Job fails for good")
+    assert "Delete the Job to try again" in reported
     world.kubectl("delete", "job/orders-erase")
     eventually(lambda: world.uid("jobs", "orders-erase") not in ("", first), what="another Job")
     world.until("Degraded", "False")

@@ -108,7 +108,9 @@ def test_a_name_that_is_none_is_answered_with_what_lists_them(dq: ForkedPlugin, 
     assert dq.run("task", "get", "or", script="kubectl_complete-dq").stdout == "orders\n:4\n"
 
 
-def test_options_of_kubectl_are_taken_and_who_may_not_is_told_what(dq: ForkedPlugin, world: World) -> None:
+def test_options_of_kubectl_are_taken_and_missing_permissions_are_named(
+    dq: ForkedPlugin, world: World
+) -> None:
     world.create()
     elsewhere = ForkedPlugin(world.cluster, "kube-public")
     assert "orders" in elsewhere.out("status", f"--namespace={world.namespace}")

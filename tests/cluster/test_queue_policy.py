@@ -123,8 +123,8 @@ def test_what_is_refused_after_an_upgrade_goes_on_and_is_scaled(
         before = world.get(*worker)
     with running(Operator.fork(kubeconfig, namespace, "--worker-image=newer")) as world.operator:
         # Not waiting for its generation, for nothing edits the spec.
-        told = "spec.worker.template.spec.hostPID: true is forbidden"
-        eventually(lambda: told in condition(world.queue(), "Accepted")["message"], what="it is refused")
+        reported = "spec.worker.template.spec.hostPID: true is forbidden"
+        eventually(lambda: reported in condition(world.queue(), "Accepted")["message"], what="it is refused")
         world.edit(worker={"replicas": 3})
         eventually(lambda: world.get(*worker)["spec"]["replicas"] == 3, what="it is scaled")
         after = world.get(*worker)

@@ -44,8 +44,8 @@ def test_a_minimal_document_makes_exactly_these_children_and_what_is_not_wanted_
     """
     world.start()
     assert world.children() == MINIMAL
-    told = world.event("Created")
-    assert all(name in told for _, name in MINIMAL)
+    reported = world.event("Created")
+    assert all(name in reported for _, name in MINIMAL)
     uid = world.queue()["metadata"]["uid"]
     for plural, name in MINIMAL:
         metadata = world.get(plural, name)["metadata"]
@@ -106,7 +106,7 @@ def test_no_edit_is_lost_and_fields_are_ours_but_for_replicas_which_are_the_scal
         world.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(theirs))
 
 
-def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
+def test_an_object_of_another_owner_is_never_touched(world: World) -> None:
     """A stranger's Deployment may have the name of a child, or our labels, too: it is made when the stranger goes."""
     owner = world.make("configmaps", {"metadata": {"name": "somebody"}})["metadata"]["uid"]
     reference = {
@@ -123,8 +123,8 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
     for name, metadata in more.items():
         before = world.make("deployments", stranger(f"{name}-worker", **metadata))
         world.create(name)
-        told = world.until("Degraded", "True", "NameConflict", name=name)["message"]
-        assert f"Deployment {name}-worker exists and is not managed by the operator" in told
+        reported = world.until("Degraded", "True", "NameConflict", name=name)["message"]
+        assert f"Deployment {name}-worker exists and is not managed by the operator" in reported
         world.event("NameConflict", f"{name}-worker", name=name)
         world.nudge(name)
         now = world.get("deployments", f"{name}-worker")
@@ -134,27 +134,27 @@ def test_an_object_of_somebody_else_is_never_touched(world: World) -> None:
         assert world.there("deployments", f"{name}-worker")
 
 
-def test_a_template_that_the_api_server_refuses_is_told_in_its_words_and_an_edit_puts_it_right(
+def test_a_refused_template_is_reported_with_the_api_servers_message_and_an_edit_corrects_it(
     world: World,
 ) -> None:
     """Everything else is applied meanwhile."""
     world.create(
         worker={"template": {"spec": {"containers": [{"name": "worker", "imagePullPolicy": "Never!"}]}}}
     )
-    told = world.until("Degraded", "True", "ApplyFailed")["message"]
-    assert 'Unsupported value: "Never!"' in told
-    assert "Deployment orders-worker" in told
+    reported = world.until("Degraded", "True", "ApplyFailed")["message"]
+    assert 'Unsupported value: "Never!"' in reported
+    assert "Deployment orders-worker" in reported
     assert world.there("cronjobs", "orders-reaper")
     world.edit(worker={"template": None})
     world.until("Degraded", "False")
     assert world.there("deployments", "orders-worker")
 
 
-def test_a_paused_rollout_is_told_and_the_command_in_the_message_resumes_it(world: World) -> None:
+def test_a_paused_rollout_is_reported_and_the_command_in_the_message_resumes_it(world: World) -> None:
     world.start()
     world.until("Degraded", "False")
     world.kubectl("rollout", "pause", "deployment/orders-worker")
     world.until("Progressing", "Unknown", "DeploymentPaused")
-    told = world.until("Degraded", "True", "RolloutPaused")["message"]
-    world.kubectl(*told.split("`")[1].split()[1:])
+    reported = world.until("Degraded", "True", "RolloutPaused")["message"]
+    world.kubectl(*reported.split("`")[1].split()[1:])
     world.until("Degraded", "False")

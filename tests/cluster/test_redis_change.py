@@ -78,8 +78,8 @@ def test_another_redis_is_taken_when_the_old_one_is_empty_or_its_tasks_may_be_ab
         world.edit(deletionPolicy="Delete")
         eventually(lambda: world.queue()["metadata"].get("finalizers"), what="the finalizer")
         world.delete("delayqueues", "orders")
-        told = world.until("Degraded", "True", "EraseFailed")["message"]
-        assert "spec.redis named before" in told
+        reported = world.until("Degraded", "True", "EraseFailed")["message"]
+        assert "spec.redis named before" in reported
         world.edit(redis={"standalone": {"port": old.port}})
         eventually(lambda: not world.there("delayqueues", "orders"), timeout_s=60, what="it is gone")
         assert (client.counts().scheduled, other.counts().scheduled) == (0, 1)

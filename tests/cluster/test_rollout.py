@@ -33,7 +33,7 @@ SCALINGS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-def test_a_change_of_what_pods_read_replaces_them_once_and_one_of_scale_none(world: World) -> None:
+def test_a_change_of_the_inputs_of_pods_replaces_them_once_and_one_of_scale_none(world: World) -> None:
     """Exactly one new ReplicaSet for each component that reads what changed, and an event that says what it was."""
     world.start(worker={"replicas": 2})
     expected = [1, 1]

@@ -201,7 +201,7 @@ def test_suspending_and_deleting_remove_what_was_created_ahead(
     )
 
 
-def test_what_is_wrong_is_told(
+def test_errors_are_reported(
     process_node: ProcessNode,  # noqa: ARG001 -- runs the pods
     world: World,
     redis: RedisServer,

@@ -54,8 +54,8 @@ def test_pods_that_the_api_server_rejects_are_explained(world: World) -> None:
     quotas = f"/api/v1/namespaces/{world.namespace}/resourcequotas"
     world.cluster.rest.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
     world.create()
-    told = world.until("Degraded", "True", "PodsRejected")["message"]
-    assert "exceeded quota: none" in told
+    reported = world.until("Degraded", "True", "PodsRejected")["message"]
+    assert "exceeded quota: none" in reported
     world.until("Ready", "False", "ScannersNotReady")
     eventually(lambda: "exceeded quota: none" in condition(world.queue(), "Ready")["message"])
     world.event("PodsRejected", "exceeded quota")
@@ -72,8 +72,8 @@ def test_a_spec_that_cannot_be_realised_is_refused_by_path_and_nothing_new_is_no
     ours = {child for child in world.children() if child[1].startswith("orders")}
     before = {child: world.get(*child)["metadata"]["resourceVersion"] for child in ours}
     world.edit(**INVALID, scanner={"replicas": 5})
-    told = world.until("Accepted", "False", "InvalidSpec")["message"]
-    assert "spec.reaper.template.spec.restartPolicy: is the operator's own" in told
+    reported = world.until("Accepted", "False", "InvalidSpec")["message"]
+    assert "spec.reaper.template.spec.restartPolicy: is the operator's own" in reported
     assert world.until("Ready", "False", "InvalidSpec")
     world.event("InvalidSpec", "spec.reaper.template")
     refused, mark = world.operator.metric(RECONCILES, result="invalid"), world.enqueue()
@@ -122,7 +122,7 @@ def test_what_scanners_count_and_how_safe_redis_is_and_that_it_goes(world: World
     document = queue_with_code(world.cluster, world.namespace, redis, HANDLER, **SPEC)
     world.make(names.PLURAL, document)
 
-    def told(**expected: int) -> bool:
+    def reported(**expected: int) -> bool:
         backlog = world.queue().get("status", {}).get("backlog", {})
         assert {field: backlog.get(field) for field in expected} == expected, backlog
         return True
@@ -131,7 +131,7 @@ def test_what_scanners_count_and_how_safe_redis_is_and_that_it_goes(world: World
         client.schedule({"do": "hang"}, delay_ms=0, kind="push", version=2, task_id="unknown")
         for _ in range(3):
             client.schedule({"do": "fail"}, delay_ms=0)
-        eventually(partial(told, parked=1, dead=3), timeout_s=60)
+        eventually(partial(reported, parked=1, dead=3), timeout_s=60)
         client.cancel("unknown", kind="push")
         for _ in range(2 + 4):  # as many as run at a time, and those that have to wait
             client.schedule({"do": "hang"}, delay_ms=0)
@@ -139,7 +139,7 @@ def test_what_scanners_count_and_how_safe_redis_is_and_that_it_goes(world: World
         for _ in range(6):
             client.schedule({"do": "hang"}, delay_ms=HOUR_MS)
     counted = {"due": 4, "scheduled": 6, "inFlight": 2, "dead": 3}
-    eventually(partial(told, **counted), timeout_s=30)
+    eventually(partial(reported, **counted), timeout_s=30)
     backlog = world.queue()["status"]["backlog"]
     assert abs(datetime.fromisoformat(backlog["nextDueTime"]).timestamp() - next_due) < 30
     assert datetime.fromisoformat(backlog["oldestDueTime"]).timestamp() < time.time()
@@ -154,4 +154,4 @@ def test_what_scanners_count_and_how_safe_redis_is_and_that_it_goes(world: World
     world.until("DurabilityMet", "Unknown")
     world.until("Ready", "False", "Unreachable")
     world.event("BackendUnavailable")
-    assert told(**counted)
+    assert reported(**counted)

@@ -167,10 +167,10 @@ class World:
     def _counted(self, name: str) -> bool:
         """Whether the operator has seen of the Deployments what we have."""
         status = self.queue(name)["status"]
-        told = {"worker": status["replicas"], "scanner": status["scanner"]["replicas"]}
+        reported = {"worker": status["replicas"], "scanner": status["scanner"]["replicas"]}
         return all(
             self.get("deployments", f"{name}-{component}")["status"].get("replicas", 0) == count
-            for component, count in told.items()
+            for component, count in reported.items()
         )
 
     def nudge(self, name: str = "orders") -> None:
@@ -201,9 +201,9 @@ class World:
         """The event with these words in its message, once it is there."""
 
         def look() -> str:
-            told = self.events(reason, name)
-            fitting = [message for message in told if all(word in message for word in words)]
-            assert fitting, told
+            reported = self.events(reason, name)
+            fitting = [message for message in reported if all(word in message for word in words)]
+            assert fitting, reported
             return fitting[-1]
 
         return eventually(look, what=f"event {reason} {words}")

@@ -57,7 +57,7 @@ def sections(schema: Schema, values: Schema, path: str = "") -> Iterator[tuple[s
             yield from sections(inner, values[name], f"{path}{name}.")
 
 
-def test_the_schema_knows_exactly_the_values_there_are_and_explains_each() -> None:
+def test_the_schema_has_exactly_the_values_of_the_chart_and_explains_each() -> None:
     for path, schema, values in sections(SCHEMA, VALUES):
         assert list(schema["properties"]) == [*values, *(["global"] if values is VALUES else [])], path
         assert schema["additionalProperties"] is False, path
@@ -136,7 +136,7 @@ def test_every_alert_says_what_is_wrong_and_can_be_disabled_and_is_in_the_readme
     assert disabled == [rule["alert"] for rule in RULES]
 
 
-def test_every_way_of_failing_that_is_nobodys_choice_has_an_alert() -> None:
+def test_every_failure_that_no_user_chose_has_an_alert() -> None:
     """What the spec asks for in vain (invalid, refused) is the DelayQueue's to tell, in its conditions."""
     matchers = [re.findall(r'result=~?"([^"]+)"', query) for query in alerts()]
     watched = [result for found in matchers for each in found for result in each.split("|")]

@@ -84,7 +84,7 @@ def test_other_calls_are_not(source: str) -> None:
     assert list(unnamed(source)) == []
 
 
-def test_every_shipped_file_names_the_encoding_of_what_it_opens() -> None:
+def test_every_shipped_file_names_the_encoding_of_files_that_it_opens() -> None:
     files = [path for folder in SHIPPED for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 100
     assert [

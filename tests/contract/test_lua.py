@@ -118,7 +118,7 @@ def test_every_key_a_command_touches_came_in_keys(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "prelude"])
-def test_only_commands_that_redis_5_knows(verb: str) -> None:
+def test_only_commands_that_redis_5_has(verb: str) -> None:
     code = "\n".join(lines("prelude") if verb == "prelude" else body(verb))
     calls = re.findall(r"redis\.call\('?([\w\[\]]+)'?", code)
     sliced = re.findall(r"each_slice\('(\w+)'", code)
@@ -191,7 +191,7 @@ def test_what_writes_stats_writes_the_format() -> None:
         assert fields.startswith("field, more)" if command == "HINCRBY" else "'format', FORMAT"), fields
 
 
-def test_erase_knows_every_key_there_is_and_those_of_single_tasks_and_claimers_expire() -> None:
+def test_erase_has_every_key_and_those_of_single_tasks_and_claimers_expire() -> None:
     assert set(scripts.load("erase").keys) == KEY_NAMES
 
 
@@ -206,7 +206,7 @@ def test_the_same_verbs_lock_a_task_for_its_recovery() -> None:
         assert call.arguments[:3] == [2, keys.recovery_lock, keys.stats]
 
 
-def test_doctor_knows_what_each_key_is() -> None:
+def test_doctor_has_the_type_of_each_key() -> None:
     found = {name: kind.replace("sorted set", "zset") for kind, (_, names) in KINDS.items() for name in names}
     assert found == {name: TYPES[name] for name in KEY_NAMES}
 

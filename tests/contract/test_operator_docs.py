@@ -38,13 +38,26 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
 
 
+def table(text: str) -> list[list[str]]:
+    """Cells of each row of the tables of a text, without their heads."""
+    lines = [line for line in text.splitlines() if re.match(r"\| *`", line)]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+
+
 def conditions() -> list[tuple[str, list[str], str, str]]:
-    """Each row of the page of conditions: the condition, the reasons, their status, and what to do."""
+    """Each row of the page of conditions: the condition, the reasons, their status, and what to do.
+
+    A row of a reason that several conditions have names each condition in its second cell.
+    """
+    _, shared, *sections = (
+        (FOLDER / "conditions.md").read_text().split("\n## DelaySchedule")[0].split("\n## ")
+    )
     found = []
-    for part in (FOLDER / "conditions.md").read_text().split("\n## DelaySchedule")[0].split("\n## ")[1:]:
-        lines = [line for line in part.splitlines() if line.startswith("|")]
-        cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
-        found += [(part.split("\n")[0], words(row[0]), row[1], row[3]) for row in cells]
+    for row in table(shared):
+        for kinds, status in re.findall(r"((?:`\w+`(?:, )?)+): (\w+)", row[1]):
+            found += [(kind, words(row[0]), status, row[3] if len(row) > 2 else "") for kind in words(kinds)]
+    for part in sections:
+        found += [(part.split("\n")[0], words(row[0]), row[1], row[3]) for row in table(part)]
     return found
 
 
@@ -53,10 +66,12 @@ def words(cell: str) -> list[str]:
 
 
 def test_every_condition_is_there_with_every_reason_and_its_status_in_the_order_people_read_them() -> None:
-    told = [(kind, reason, status) for kind, reasons, status, _ in conditions() for reason in reasons]
+    reported = [(kind, reason, status) for kind, reasons, status, _ in conditions() for reason in reasons]
     known = [(kind, reason, each) for kind, reasons in REASONS.items() for reason, each in reasons.items()]
-    assert sorted(told) == sorted(known)
-    assert list(dict.fromkeys(kind for kind, _, _ in told)) == list(REASONS)
+    assert sorted(reported) == sorted(known)
+    page = (FOLDER / "conditions.md").read_text().split("\n## DelaySchedule")[0]
+    headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    assert headings == list(REASONS)
 
 
 def test_the_page_about_not_ready_has_each_of_its_reasons_in_the_order_in_which_they_are_named() -> None:
@@ -84,8 +99,8 @@ def test_what_is_wrong_comes_with_something_to_do() -> None:
 
 
 def test_every_event_is_there_with_its_type_and_when() -> None:
-    told = {words(row[0])[0]: row[1] for row in rows("Events")}
-    assert told == events.REASONS
+    reported = {words(row[0])[0]: row[1] for row in rows("Events")}
+    assert reported == events.REASONS
     assert all(row[2] for row in rows("Events"))
 
 
@@ -134,18 +149,18 @@ def test_every_exit_code_is_there() -> None:
 
 
 def test_every_option_is_there_with_its_default() -> None:
-    told = {words(row[0])[0]: row[1].strip("`") for row in rows("Options")}
+    reported = {words(row[0])[0]: row[1].strip("`") for row in rows("Options")}
     shown = [each for each in command.params if not getattr(each, "hidden", False)]
     known = {"/".join((*each.opts, *each.secondary_opts)): each for each in shown}
-    assert set(told) == set(known)
+    assert set(reported) == set(known)
     for name, option in known.items():
         if option.default not in (None, True, ()) and not option.required:
             assert (
-                told[name] == f"{option.default:g}"
+                reported[name] == f"{option.default:g}"
                 if isinstance(option.default, float)
                 else str(option.default)
             )
-        assert (told[name] == "required") is option.required
+        assert (reported[name] == "required") is option.required
 
 
 def test_every_log_event_is_there_and_every_one_that_is_there_is_logged() -> None:
@@ -161,19 +176,19 @@ def test_every_right_that_the_chart_gives_is_there_with_its_verbs() -> None:
     text = chart.split('define "delayq.rules" -}}')[1].split("{{- end }}\n{{- end }}")[0]
     rules = yaml.safe_load(re.sub(r"\{\{- (if [^}]+|end )\}\}", "", text))
     given = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
-    told = {
+    reported = {
         resource.strip("`").lower(): row[1].split(", ")
         for row in rows("Permissions")
         for resource in row[0].split(", ")
         if not resource.startswith("the ")  # with a name
     }
-    assert told == given
+    assert reported == given
 
 
 def test_every_alert_is_listed_with_its_severity() -> None:
     """Those of the chart, and those that come with a queue."""
     table = (FOLDER / "alerts.md").read_text()
-    told = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", table, re.MULTILINE))
+    reported = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", table, re.MULTILINE))
     rule = prometheus_rule(queue(RICH), facts(queue(RICH)))
     assert rule is not None
     known = yaml.safe_load((ROOT / "charts" / "delayq" / "files" / "alerts.yaml").read_text())
@@ -181,5 +196,5 @@ def test_every_alert_is_listed_with_its_severity() -> None:
     page = (FOLDER / "templates.md").read_text()
     assert set(re.findall(r"`(DelayQueue[A-Z]\w+)`", page)) == {each["alert"] for each in of_a_queue}
     known += of_a_queue
-    assert told == {alert["alert"]: alert["labels"]["severity"] for alert in known}
-    assert {page.stem for page in (ROOT / "docs" / "runbooks").glob("*.md")} >= set(told)
+    assert reported == {alert["alert"]: alert["labels"]["severity"] for alert in known}
+    assert {page.stem for page in (ROOT / "docs" / "runbooks").glob("*.md")} >= set(reported)

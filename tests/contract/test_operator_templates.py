@@ -27,7 +27,7 @@ def test_the_example_merges() -> None:
 
 def test_the_children_are_those_that_are_made() -> None:
     rows = re.findall(r"^\| ([A-Z][^|]+?) \| (`orders-[^|]+?) \|", PAGE, re.MULTILINE)
-    told = {
+    reported = {
         (kind.split(",")[0] if kind.startswith("Service,") else kind, name)
         for kinds, cell in rows
         for kind in ([kinds] if kinds.startswith("Service,") else kinds.split(", "))
@@ -36,4 +36,4 @@ def test_the_children_are_those_that_are_made() -> None:
     of = queue(RICH)
     known = facts(of, kinds=frozenset({kind.kind for kind in names.OPTIONAL}))
     made = [*desired(of, SETTING, known), erase_job(of, SETTING, known)]
-    assert told == {(each["kind"], each["metadata"]["name"]) for each in made}
+    assert reported == {(each["kind"], each["metadata"]["name"]) for each in made}

@@ -106,7 +106,7 @@ def test_what_has_effects_is_named() -> None:
     assert WITH_EFFECTS & listed == set()
 
 
-def test_the_lock_knows_one_index_and_no_credentials() -> None:
+def test_the_lock_names_one_index_and_no_credentials() -> None:
     """A lock made behind a mirror would name the mirror beside the index, and install for nobody else."""
     lock = (ROOT / "uv.lock").read_text()
     assert len(set(re.findall(r'registry = "([^"]+)"', lock))) == 1

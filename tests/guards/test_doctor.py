@@ -57,7 +57,7 @@ def doctor(tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.Monkey
     return Doctor(tmp_path, redis_server)
 
 
-def test_a_guard_that_serves_is_told_with_its_place_and_asked_even_where_redis_is_away(
+def test_a_guard_that_serves_is_reported_with_its_place_and_asked_even_where_redis_is_away(
     doctor: Doctor,
 ) -> None:
     where = f"sqlite:///{doctor.home}/shop.sqlite"
@@ -108,7 +108,7 @@ def test_a_server_that_is_away_or_refuses_us_is_exit_code_4(doctor: Doctor, post
     assert doctor.ask({"sqlUnique": DATABASE}) == (4, "failed")
 
 
-def test_a_secret_that_is_not_here_stops_a_worker_here_and_nobody_else(
+def test_a_secret_that_is_not_here_stops_only_a_worker_here(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")

@@ -76,10 +76,10 @@ def test_init_without_a_document_takes_a_url_and_says_what_is_wrong(home: Path) 
     init = guard("init", "--database", "sqlite:///other.sqlite")
     assert init.stdout == f"created the table delayq_processed in sqlite:///{home}/other.sqlite\n"
     for named in ((), ("queue.yaml",)):
-        told = guard("init", *named, "--database", "nonsense")
-        assert (told.exit_code, told.stderr[:33]) == (3, "--database: expected a database U")
-        told = guard("init", *named, DELAYQ_DATABASE_URL="nonsense")
-        assert (told.exit_code, told.stderr[:33]) == (3, "$DELAYQ_DATABASE_URL: expected a ")
+        reported = guard("init", *named, "--database", "nonsense")
+        assert (reported.exit_code, reported.stderr[:33]) == (3, "--database: expected a database U")
+        reported = guard("init", *named, DELAYQ_DATABASE_URL="nonsense")
+        assert (reported.exit_code, reported.stderr[:33]) == (3, "$DELAYQ_DATABASE_URL: expected a ")
     gone = guard("init", "--database", "postgresql://u:hidden@127.0.0.1:1/x")
     assert gone.exit_code == 4
     assert gone.stderr.startswith("error: guard at postgresql://127.0.0.1:1/x is not available (")
@@ -103,7 +103,7 @@ def test_a_guard_in_ones_own_code_is_asked_at_the_database_that_is_named(home: P
     )  # nobody has said for how long rows are kept
 
 
-def test_a_run_that_never_said_how_it_ended_is_told_and_nobody_knows_more(home: Path) -> None:
+def test_a_run_without_a_recorded_end_is_reported_as_unknown(home: Path) -> None:
     guard("init", "queue.yaml")
     used = database(home)
     used.begin_sync(task(token=3))

@@ -119,7 +119,7 @@ async def test_a_handler_is_interrupted_when_no_renewal_is_confirmed_for_as_long
         await interrupted(brief, lambda _: time.sleep(3.1))
 
 
-async def test_an_outage_that_is_shorter_than_a_lock_interrupts_nobody(
+async def test_an_outage_that_is_shorter_than_a_lock_interrupts_no_handler(
     aof_server: RedisServer, redis: Redis, caplog: pytest.LogCaptureFixture, opened: Opened
 ) -> None:
     """What Redis had written it still knows; the renewal is tried again until it is confirmed."""

@@ -223,8 +223,8 @@ async def test_looks_say_which_servers_are_away_when_that_changes(
         await guard.check()
         three[1].restart()
         await guard.check()
-    told = [(record.levelname, record.fields["away"]) for record in caplog.records]  # type: ignore[attr-defined]
-    assert told == [("WARNING", [f"127.0.0.1:{three[1].port}"]), ("INFO", [])]
+    reported = [(record.levelname, record.fields["away"]) for record in caplog.records]  # type: ignore[attr-defined]
+    assert reported == [("WARNING", [f"127.0.0.1:{three[1].port}"]), ("INFO", [])]
 
 
 def build(tmp_path: Path, content: bytes | None) -> Redlock:

@@ -126,8 +126,8 @@ async def test_a_run_that_ends_after_its_row_is_gone_or_another_has_begun_is_log
     with pytest.raises(GuardBusy, match="later run"):
         await unique.begin(task(token=1))
     await unique.finish(early)
-    told = [(record.message, record.fields["why"]) for record in caplog.records]  # type: ignore[attr-defined]
-    assert told == [("guard_lost", "its row was deleted"), ("guard_lost", "a later run has taken over")]
+    reported = [(record.message, record.fields["why"]) for record in caplog.records]  # type: ignore[attr-defined]
+    assert reported == [("guard_lost", "its row was deleted"), ("guard_lost", "a later run has taken over")]
     await unique.abandon(early)
     assert row(unique) == [("running", 2)]
     await unique.finish(later)

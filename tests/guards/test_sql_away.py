@@ -50,11 +50,11 @@ def async_url(server: DatabaseServer) -> str:
 
 
 async def away(guard: SqlGuard, **more: Any) -> GuardUnavailable:  # noqa: ANN401 -- of a task
-    with pytest.raises(GuardUnavailable) as told:
+    with pytest.raises(GuardUnavailable) as raised:
         await guard.begin(task(**more))
-    assert told.value.charge is False
-    assert PASSWORD not in str(told.value) + repr(told.value.__cause__) + str(told.value.__cause__)
-    return told.value
+    assert raised.value.charge is False
+    assert PASSWORD not in str(raised.value) + repr(raised.value.__cause__) + str(raised.value.__cause__)
+    return raised.value
 
 
 def nobody() -> int:
@@ -65,14 +65,14 @@ def nobody() -> int:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+asyncpg", "mysql", "mysql+aiomysql"])
-async def test_a_server_that_is_not_there_is_told_with_its_address_and_no_password(
+async def test_a_server_that_is_not_there_is_reported_with_its_address_and_no_password(
     scheme: str, caplog: pytest.LogCaptureFixture, opened: Opened
 ) -> None:
     caplog.set_level(logging.DEBUG)
     port = nobody()
     guard = opened(SqlUnique(f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/test", limits=HASTY))
-    told = await away(guard)
-    assert told.where == f"{scheme.partition('+')[0]}://127.0.0.1:{port}/test"
+    reported = await away(guard)
+    assert reported.where == f"{scheme.partition('+')[0]}://127.0.0.1:{port}/test"
     with pytest.raises(GuardUnavailable):
         await guard.check()
     if "asyncpg" not in scheme:
@@ -92,15 +92,15 @@ async def test_a_server_that_is_silent_while_we_connect_is_away() -> None:
             plain = (
                 asyncio.to_thread(guard.begin_sync, task()) if scheme == "postgresql" else guard.begin(task())
             )
-            first, told = await asyncio.gather(away(guard), plain, return_exceptions=True)
+            first, reported = await asyncio.gather(away(guard), plain, return_exceptions=True)
             assert isinstance(first, GuardUnavailable)
-            assert isinstance(told, GuardUnavailable)
+            assert isinstance(reported, GuardUnavailable)
             await guard.close()
 
         await asyncio.gather(*(tried(scheme) for scheme in ("postgresql", "postgresql+asyncpg", "mysql")))
 
 
-async def test_a_wrong_password_or_database_or_a_missing_table_is_told(database: Database) -> None:
+async def test_a_wrong_password_or_database_or_a_missing_table_is_reported(database: Database) -> None:
     for made in KINDS.values():
         guard = made(database.async_url, limits=HASTY)
         assert "delayq guard init" in str(await away(guard))
@@ -322,6 +322,6 @@ def test_what_is_no_url_is_refused_without_being_quoted() -> None:
         f"postgresql+pg8000://{USER}:{PASSWORD}@h/d",
         "mysql:///x",
     ):
-        with pytest.raises(InvalidDocument) as told:
+        with pytest.raises(InvalidDocument) as raised:
             SqlUnique(url)
-        assert PASSWORD not in str(told.value)
+        assert PASSWORD not in str(raised.value)

@@ -90,11 +90,11 @@ def test_a_driver_that_is_not_installed_is_named_with_the_field_and_what_to_inst
     find = importlib.util.find_spec
     monkeypatch.setattr(urls, "find_spec", lambda name: None if name == missing else find(name))
     mounted(tmp_path, url)
-    with pytest.raises(InvalidDocument) as told:
+    with pytest.raises(InvalidDocument) as raised:
         made(guarded("sqlUnique"), tmp_path)
-    assert str(told.value).startswith("spec.guard.sqlUnique.databaseSecretRef: ")
-    assert f"{missing} for" in str(told.value)
-    assert str(told.value).endswith(f"is not installed: install {install}")
+    assert str(raised.value).startswith("spec.guard.sqlUnique.databaseSecretRef: ")
+    assert f"{missing} for" in str(raised.value)
+    assert str(raised.value).endswith(f"is not installed: install {install}")
 
 
 async def coroutine(_task: Task, connection: object) -> None:
@@ -147,9 +147,9 @@ def test_a_secret_that_is_not_there_or_holds_no_url_is_named_and_not_quoted(
         made(guarded(guard), tmp_path)
     assert "; or set $DELAYQ_DATABASE_URL instead" in str(lacking.value)
     mounted(tmp_path, f"postgresql://{USER}:{PASSWORD}@@:x/y/")
-    with pytest.raises(InvalidDocument, match=r"databaseSecretRef: .*expected a database URL") as told:
+    with pytest.raises(InvalidDocument, match=r"databaseSecretRef: .*expected a database URL") as raised:
         made(guarded(guard), tmp_path)
-    assert PASSWORD not in str(told.value)
+    assert PASSWORD not in str(raised.value)
 
 
 async def test_a_document_makes_the_guard_it_describes_and_the_environment_may_name_another_database(

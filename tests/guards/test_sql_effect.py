@@ -335,7 +335,7 @@ HOSTILE = (
 )
 
 
-async def test_ids_are_told_apart_byte_by_byte_and_never_become_sql_or_are_cut(unique: SqlUnique) -> None:
+async def test_ids_are_compared_byte_by_byte_and_never_become_sql_or_are_cut(unique: SqlUnique) -> None:
     for each in HOSTILE:
         assert await unique.seen(task(each)) is False
         assert await transfer(unique, task(each)) == "ran", each

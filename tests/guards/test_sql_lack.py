@@ -28,9 +28,9 @@ async def test_without_memory_a_run_has_not_begun_and_its_end_is_repeated(make: 
         await guard.start(too_much)
     with pytest.raises(NotStarted, match="MemoryError"):
         guard.start_sync(too_much)
-    with pytest.raises(GuardUnavailable) as told:  # a handler has run before such a step
+    with pytest.raises(GuardUnavailable) as raised:  # a handler has run before such a step
         await guard._aio.once(too_much)
-    assert isinstance(told.value.__cause__, NotStarted)
+    assert isinstance(raised.value.__cause__, NotStarted)
 
 
 async def test_without_a_thread_a_run_has_not_begun_and_a_begun_one_ends(

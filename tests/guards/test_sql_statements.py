@@ -193,7 +193,7 @@ async def test_a_row_that_the_query_no_longer_finds_is_done_and_a_payload_never_
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
-async def test_an_option_that_the_driver_does_not_know_is_told_by_the_check(
+async def test_the_check_reports_an_option_that_the_driver_does_not_have(
     database: Database, opened: Opened
 ) -> None:
     guard = opened(SqlPessimistic(f"{database.async_url}?ssl-mode=REQUIRED", select="SELECT 1", limits=HASTY))

@@ -75,7 +75,7 @@ def test_nothing_is_compiled_at_a_start(
     assert compiled == []
 
 
-def test_a_worker_is_process_1_as_nobody_and_drains_when_it_is_told_to_stop(
+def test_a_worker_is_process_1_as_nobody_and_drains_on_sigterm(
     unpacked: Callable[[str], Container], document: Callable[..., Path], redis_url: str
 ) -> None:
     container = unpacked("worker")

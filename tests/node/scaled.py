@@ -53,22 +53,22 @@ class Scaled:
         One that restarts or waits for Redis, as beside other work, teaches nothing: then another one has to.
         """
         for nth in range(3):
-            if "leadTimeSeconds" not in self.told:
+            if "leadTimeSeconds" not in self.reported:
                 self.world.schedule({f"teacher-{nth}": None})
                 self.world.wait_entries("end", [f"teacher-{nth}"])
                 self.until_none()
-        return int(self.until_told("leadTimeSeconds"))
+        return int(self.until_reported("leadTimeSeconds"))
 
     # --- The number of workers.
 
     @property
-    def told(self) -> Object:
+    def reported(self) -> Object:
         """status.scaling."""
         found: Object = self.world.queue().get("status", {}).get("scaling", {})
         return found
 
-    def until_told(self, name: str) -> Any:  # noqa: ANN401  a field of a status
-        return eventually(lambda: self.told.get(name), timeout_s=60, what=f"status.scaling.{name}")
+    def until_reported(self, name: str) -> Any:  # noqa: ANN401  a field of a status
+        return eventually(lambda: self.reported.get(name), timeout_s=60, what=f"status.scaling.{name}")
 
     @property
     def number(self) -> int:
@@ -78,7 +78,7 @@ class Scaled:
     def until_number(self, fits: Callable[[int], bool], *, timeout_s: float = 60, what: str = "") -> int:
         def there() -> list[int]:
             number = self.number
-            assert fits(number), (number, self.told)
+            assert fits(number), (number, self.reported)
             return [number]
 
         return eventually(there, timeout_s=timeout_s, what=what or "the number of workers")[0]

@@ -27,7 +27,7 @@ def test_a_drain_stops_at_the_budget_and_all_comes_back_after_it(world: NodeWorl
         assert drain.returncode != 0
         assert "violate the pod's disruption budget" in drain.stderr
         assert [len(world.running(component)) for component in ("worker", "scanner")] == [1, 1]
-        world.told("unschedulable")
+        world.reported("unschedulable")
         world.until("Ready", "True")
         world.schedule({f"t{nth}": None for nth in range(100)})
         world.account()

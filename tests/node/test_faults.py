@@ -54,7 +54,7 @@ def test_a_worker_out_of_memory_says_so_and_its_task_ends_as_a_dead_letter(world
     world.schedule({"glutton": {"do": "devour"}})
     world.event("PodsFailing", name(worker), "OOMKilled: it took more memory than its limit")
     world.wait_entries("start", ["glutton"], nth=2)  # alone from here on: only such a crash is charged
-    world.told(name(worker), "OOMKilled")
+    world.reported(name(worker), "OOMKilled")
     eventually(lambda: "OOMKilled" in world.until("Ready", "False", "WorkersNotReady")["message"])
     eventually(lambda: died_thrice(world, worker), timeout_s=120, what="who comes later is not dragged along")
     world.schedule({f"patient-{nth}": {"do": "nothing"} for nth in range(20)})

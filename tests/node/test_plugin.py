@@ -121,14 +121,14 @@ def test_a_schedule_is_watched_with_the_token_that_the_kubelet_mounts(dq: Plugin
     kind = {"apiVersion": names.API_VERSION, "kind": names.DELAY_SCHEDULE.kind}
     spec = {"queueRef": {"name": "orders"}, "everySeconds": 3600, "suspend": True}
     ready.make(names.DELAY_SCHEDULE.plural, {**kind, "metadata": {"name": "hourly"}, "spec": spec})
-    told = (
+    reported = (
         "wait",
         f"--namespace={ready.namespace}",
         "--for=condition=Suspended",
         "dsched/hourly",
         "--timeout=60s",
     )
-    ready.cluster.kubectl(*told)
+    ready.cluster.kubectl(*reported)
     [made] = dq.out("cron", "run", "orders", "hourly").splitlines()
     ready.wait_entries("start", [made])
     assert "hourly" in dq.out("cron", "list", "orders")

@@ -54,11 +54,11 @@ def test_the_page_shows_what_the_commands_say(world: NodeWorld, tmp_path: Path) 
     with world.client as client:
         client.schedule_many(NewTask(None, due_ms=due_ms) for _ in range(5000))  # what is forecast
 
-    def told() -> bool:
+    def reported() -> bool:
         backlog = world.queue()["status"].get("backlog", {})
         return (backlog.get("scheduled"), backlog.get("inFlight"), backlog.get("dead")) == (5000, 0, 1)
 
-    eventually(told, timeout_s=60, what="status tells of the tasks")
+    eventually(reported, timeout_s=60, what="status tells of the tasks")
     dq = Plugin(world.cluster, world.namespace)
 
     def rolled_out() -> bool:

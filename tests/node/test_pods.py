@@ -48,14 +48,16 @@ def test_helm_test_sees_a_task_handled(operator: Release) -> None:
         assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == []
 
 
-def test_a_handler_that_cannot_be_imported_and_an_image_that_is_not_there_are_told(world: NodeWorld) -> None:
+def test_a_handler_that_cannot_be_imported_and_an_image_that_is_not_there_are_reported(
+    world: NodeWorld,
+) -> None:
     """The container crashes over and over; the condition has its words, and none of Kubernetes' alone.
 
     A correction is enough. No worker goes before the new one is ready: with a wrong image the old one goes on.
     """
     world.make_code("import no_such_shop\n")
     world.begin(wait="", worker={"replicas": 1})
-    world.told("CrashLoopBackOff", "No module named 'no_such_shop'")
+    world.reported("CrashLoopBackOff", "No module named 'no_such_shop'")
     world.event("PodsFailing", "No module named 'no_such_shop'")
     ready = world.until("Ready", "False", "WorkersNotReady")
     assert "No worker is ready, of 1." in ready["message"]
@@ -64,7 +66,7 @@ def test_a_handler_that_cannot_be_imported_and_an_image_that_is_not_there_are_to
     world.recovered(1)
     (old,) = world.wait_running(1)
     world.edit(worker={"image": "localhost/delayq-worker:mistyped"})
-    world.told("ImagePullBackOff", "localhost/delayq-worker:mistyped")
+    world.reported("ImagePullBackOff", "localhost/delayq-worker:mistyped")
     world.event("PodsFailing", "localhost/delayq-worker:mistyped")
     world.until("Ready", "True")
     world.schedule({f"t{nth}": None for nth in range(20)})

@@ -36,7 +36,7 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
     first = {f"first-{nth}": {"do": "sleep", "seconds": 3} for nth in range(100)}
     due_ms = world.now_ms + 3_600_000
     orders.schedule_at(due_ms, dict(first))
-    eventually(lambda: wakes(orders.told, due_ms / 1000), timeout_s=60, what="status.scaling.wakeTime")
+    eventually(lambda: wakes(orders.reported, due_ms / 1000), timeout_s=60, what="status.scaling.wakeTime")
     # Several workers are expected to take longer than one: if lead is long, they are asked for at once.
     due_ms = world.now_ms + (lead + 15) * 1000
     orders.reschedule(due_ms)
@@ -44,19 +44,19 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
     pods = eventually(lambda: world.pods("worker"), what="a worker's pod")
     assert datetime.fromisoformat(pods[0]["metadata"]["creationTimestamp"]).timestamp() < due_ms / 1000
     kill(world)
-    assert orders.until_told("leadTimeSeconds") >= lead
+    assert orders.until_reported("leadTimeSeconds") >= lead
     world.wait_entries("start", first, timeout_s=lead + 60)
-    lead = orders.told["leadTimeSeconds"]
+    lead = orders.reported["leadTimeSeconds"]
     gone = world.operator.pod["metadata"]["name"]
     world.cluster.kubectl("delete", "pod", gone, f"--namespace={NAMESPACE}", "--wait=false")
     eventually(lambda: replaced(world, gone), timeout_s=60, what="another operator pod")
     world.operator.wait_ready()
     world.wait_entries("end", first)
     orders.until_none()
-    assert orders.told["leadTimeSeconds"] >= lead
+    assert orders.reported["leadTimeSeconds"] >= lead
     metric = partial(world.operator.metric, namespace=world.namespace, name=QUEUE)
     assert metric("delayq_operator_worker_lead_seconds") == pytest.approx(
-        orders.told["leadTimeSeconds"], abs=1
+        orders.reported["leadTimeSeconds"], abs=1
     )
     assert metric("delayq_operator_worker_handler_seconds") > 0
     stats = world.account()

@@ -113,7 +113,7 @@ class NodeWorld(World):
         volume = {"name": "code", "configMap": {"name": "code"}}
         return {"replicas": 2, "template": {"spec": {"containers": [made], "volumes": [volume]}}, **fields}
 
-    def told(self, *words: str) -> str:
+    def reported(self, *words: str) -> str:
         """What Degraded says of pods that fail, once all of this is in it."""
 
         def look() -> str:

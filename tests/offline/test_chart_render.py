@@ -60,7 +60,7 @@ def test_without_values_there_is_an_operator_for_the_whole_cluster_and_nothing_o
 TOGGLES = ("crds.install", "rbac.create", "leaderElection.enabled", "redis.enabled")
 
 
-def test_whatever_is_switched_off_objects_have_names_of_their_own() -> None:
+def test_with_any_part_switched_off_objects_have_names_of_their_own() -> None:
     for off in (TOGGLES, ()):
         values = merged({"replicas": 1}, *(nested(path, path not in off) for path in TOGGLES))
         objects = rendered(values)
@@ -171,7 +171,7 @@ def test_the_operator_understands_the_arguments_it_is_given() -> None:
         assert params["own_service_account"] == "delayq-operator"
 
 
-def test_the_operator_knows_by_what_labels_its_own_pods_are_found() -> None:
+def test_the_operator_gets_the_labels_of_its_own_pods() -> None:
     """By those that never change: the NetworkPolicy of every queue names them."""
     for release in ("123", "r" * 53):
         made = objects_of(

@@ -39,7 +39,7 @@ QUOTED = quote(CANARY, safe="")
 OUTAGE = r'"event": "(redis_unavailable|step_failed)"'
 
 
-def told(secrets: set[str], text: str) -> set[str]:
+def reported(secrets: set[str], text: str) -> set[str]:
     """Those of the secrets that are in the text: as they are, quoted as in URLs or in Python, in base64."""
     forms = {
         form
@@ -82,7 +82,7 @@ def everything(*processes: Process) -> str:
     return found
 
 
-def test_processes_take_up_new_secrets_and_tell_none_whatever_happens(
+def test_processes_take_up_new_secrets_and_never_show_one(
     tmp_path: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong password is mounted; then a new one, and certificates of another authority; then Redis goes away."""
@@ -131,13 +131,13 @@ def test_processes_take_up_new_secrets_and_tell_none_whatever_happens(
         server.stop()
     assert queue_name in output
     assert "cannot reach Redis" in output
-    assert told({CANARY}, f"redis://:{quote(CANARY)}@host")  # it would be found
-    assert told(secrets, output) == set()
+    assert reported({CANARY}, f"redis://:{quote(CANARY)}@host")  # it would be found
+    assert reported(secrets, output) == set()
     kept = [path for path in (fleet.dir / "ledger").rglob("*") if path.is_file()]
-    assert told(secrets, "".join(path.read_text() for path in [*kept, fleet.config])) == set()
+    assert reported(secrets, "".join(path.read_text() for path in [*kept, fleet.config])) == set()
 
 
-def test_a_sentinels_password_is_told_by_nobody(new_fleet: NewFleet, tmp_path: Path, flavour: str) -> None:
+def test_no_process_shows_a_sentinels_password(new_fleet: NewFleet, tmp_path: Path, flavour: str) -> None:
     """Where a server has another password, of which most is said, and where nothing listens."""
     mount(tmp_path, "watch", password=CANARY.encode())
     server = RedisServer.start(flavour, dir=tmp_path / "redis", config={"requirepass": "another"})
@@ -155,10 +155,10 @@ def test_a_sentinels_password_is_told_by_nobody(new_fleet: NewFleet, tmp_path: P
         server.stop()
     output += every_command(fleet)
     assert fleet.queue in output
-    assert told({CANARY}, output) == set()
+    assert reported({CANARY}, output) == set()
 
 
-def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFleet, tmp_path: Path) -> None:
+def test_no_process_shows_keys_and_tokens_of_an_http_handler(new_fleet: NewFleet, tmp_path: Path) -> None:
     """Where nobody listens, and where a server fails. One token is the document's own, and of it alone."""
     mount(tmp_path, "signing", key=CANARY.encode(), token=b"canary-mounted-3b1c5d")
     environment = {"DELAYQ_SECRETS_DIR": str(tmp_path), "PYTHONASYNCIODEBUG": "1"}
@@ -186,10 +186,10 @@ def test_keys_and_tokens_of_an_http_handler_are_told_by_nobody(new_fleet: NewFle
                 output += command(*verb, fleet.queue, letter, "-o", "json", **where)
         output += every_command(fleet) + everything(worker)
     assert "letter" in output
-    assert told({CANARY, token, "canary-mounted-3b1c5d"}, output) == set()
+    assert reported({CANARY, token, "canary-mounted-3b1c5d"}, output) == set()
 
 
-def test_the_password_of_a_guards_database_is_told_by_nobody(new_fleet: NewFleet, tmp_path: Path) -> None:
+def test_no_process_shows_the_password_of_a_guards_database(new_fleet: NewFleet, tmp_path: Path) -> None:
     """The right one and a wrong one, of one that is there and one that is not, and of what is no URL at all."""
     postgres = Postgres.start(tmp_path / "postgres")
     right = postgres.url()
@@ -226,10 +226,10 @@ def test_the_password_of_a_guards_database_is_told_by_nobody(new_fleet: NewFleet
     finally:
         postgres.stop()
     assert "127.0.0.1" in output
-    assert told({CANARY, DATABASE_PASSWORD}, output) == set()
+    assert reported({CANARY, DATABASE_PASSWORD}, output) == set()
 
 
-def test_a_home_keeps_its_password_in_two_files_that_nobody_else_may_read(tmp_path: Path) -> None:
+def test_a_home_keeps_its_password_in_two_files_that_only_the_owner_may_read(tmp_path: Path) -> None:
     """And of what the environment has, nothing."""
     home = Home(tmp_path / "home")
     home.dir.mkdir()
@@ -247,6 +247,6 @@ def test_a_home_keeps_its_password_in_two_files_that_nobody_else_may_read(tmp_pa
     holding = {path.name for path, content in kept.items() if password.encode() in content}
     assert holding == {"redis.url", "redis.conf"}
     assert {modes[name] for name in holding} == {0}
-    assert told({CANARY, password}, output) == set()
-    assert told({CANARY}, "".join(content.decode(errors="replace") for content in kept.values())) == set()
+    assert reported({CANARY, password}, output) == set()
+    assert reported({CANARY}, "".join(content.decode(errors="replace") for content in kept.values())) == set()
     home.wait_gone()

@@ -143,11 +143,11 @@ def test_processes_wait_for_the_keys_that_they_begin_with_name_them_and_begin_wh
         waits_for = answer(f"{base}/readyz")[1]
         assert all(each in waits_for for each in needed)
         assert ("; or set $DELAYQ_DATABASE_URL instead" in waits_for) == (role != "scanner")
-        told = [MISSING.format("login", "username"), MISSING.format("login", "password")]
-        told += [] if role == "scanner" else [MISSING.format("db", "url")]
+        reported = [MISSING.format("login", "username"), MISSING.format("login", "password")]
+        reported += [] if role == "scanner" else [MISSING.format("db", "url")]
         lines = [line for line in answer(f"{base}/metrics")[1].splitlines() if line.startswith("delayq_")]
         assert all(line.startswith(f'delayq_missing_references{{queue="{fleet.queue}",') for line in lines)
-        assert sorted(line.partition(",")[2] for line in lines) == sorted(told)
+        assert sorted(line.partition(",")[2] for line in lines) == sorted(reported)
     assert MISSING.format("login", "password") in answer(f"http://127.0.0.1:{asked}/metrics?horizon=1")[1]
     mount(secrets, "login", username=USER.encode(), password=PASSWORD.encode())
     fleet.wait_ready(processes["scanner"])

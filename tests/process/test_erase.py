@@ -98,7 +98,7 @@ def test_redis_is_waited_for_and_an_early_end_is_no_success(fleet: Fleet) -> Non
     assert patient.wait() == 0
 
 
-def test_a_queue_in_use_is_told(fleet: Fleet) -> None:
+def test_a_queue_in_use_is_reported(fleet: Fleet) -> None:
     stop = threading.Event()
 
     def go_on_scheduling() -> None:

@@ -35,9 +35,7 @@ def test_a_primary_that_goes_is_followed_by_its_replica(
     load.check([failed, back])
 
 
-def test_slots_that_move_and_replicas_that_take_over_when_told_cost_nothing(
-    new_fleet: NewFleet, cluster: Cluster
-) -> None:
+def test_slots_that_move_and_manual_fail_overs_cost_nothing(new_fleet: NewFleet, cluster: Cluster) -> None:
     """As before maintenance: each shard's slot goes to another primary and back, with all that is in it."""
     changes = []
     with storm(new_fleet, cluster, replicas=1, shards=SHARDS) as load:

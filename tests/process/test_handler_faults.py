@@ -104,7 +104,7 @@ def test_a_handler_deaf_to_cancellation_has_failed_and_keeps_its_slot_alone(new_
     assert said(worker, "claims_stopped_for_suspects") == said(worker, "lease_lost") == []
 
 
-def test_whatever_a_coroutine_raises_is_that_tasks_failure_alone(new_fleet: NewFleet) -> None:
+def test_all_that_a_coroutine_raises_is_that_tasks_failure_alone(new_fleet: NewFleet) -> None:
     """With a single slot: were it lost with the exception, no further task could run."""
     fleet = new_fleet(SPEC | {"worker": {"concurrency": 1}})
     worker = fleet.start("worker")
@@ -128,10 +128,10 @@ def test_a_plain_function_that_raises_forks_or_runs_too_long_has_failed_alone(ne
     with fleet.client() as client:
         client.schedule_many(NewTask({"error": error}, delay_ms=0, task_id=error) for error in errors)
         client.schedule({"seconds": 2.5}, delay_ms=0, task_id="long")
-        for task_id, told in [*((error, error) for error in errors), ("long", "handlerTimeoutSeconds")]:
+        for task_id, reported in [*((error, error) for error in errors), ("long", "handlerTimeoutSeconds")]:
             failed = letter(client, task_id).failed
             assert (failed.failures, failed.crashes) == (2, 0)
-            assert told in failed.error
+            assert reported in failed.error
         client.schedule({"fork": True}, delay_ms=0, task_id="fork")
         gone(client, "fork")
     assert events(fleet, "fork") == ["start", "child", "exited-0", "end"]

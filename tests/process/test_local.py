@@ -119,7 +119,7 @@ def check_redis(home: Home, client: SyncClient) -> None:
         assert bare.recv(100).startswith(b"-NOAUTH")
 
 
-def test_its_guard_is_told_while_it_is_away_when_it_serves_and_what_it_has_seen(home: Home) -> None:
+def test_its_guard_is_reported_while_it_is_away_when_it_serves_and_with_its_records(home: Home) -> None:
     """Events of less than a warning are not shown, and nobody else would say that a task was not run again."""
     home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: database}}}\n")
     env = {"DELAYQ_DATABASE_URL": f"sqlite:///{home.dir}/shop.sqlite"}

@@ -159,8 +159,8 @@ def test_delayq_run_asks_a_check_beside_the_document(tmp_path: Path) -> None:
         until((home.dir / "hanging").exists, "it runs")
         os.kill(home.child(run, "worker"), signal.SIGKILL)
         gone(client, ["a"])
-        told = run.wait_line('"event": "recovered"')
+        reported = run.wait_line('"event": "recovered"')
         home.note(run)
     home.wait_gone()
-    assert '"outcome": "completed"' in told
+    assert '"outcome": "completed"' in reported
     assert (home.dir / "asked").read_text() == "a"

@@ -141,7 +141,7 @@ def test_leader_and_standby_report_redis_and_only_the_leader_reports_tasks(new_f
         until(lambda: not any(map(cause, scanners)) and all(map(up, scanners)), "it serves again")
 
 
-def test_a_redis_that_refuses_is_told_by_what_it_says(new_fleet: NewFleet) -> None:
+def test_a_redis_that_refuses_is_reported_by_what_it_says(new_fleet: NewFleet) -> None:
     """And one that is not there, by why."""
     fleet = new_fleet()
     nowhere = {"redis": {"standalone": {"host": "nowhere.invalid"}}}

@@ -82,9 +82,9 @@ def test_a_hung_node_holds_up_no_other_shards(new_fleet: NewFleet, cluster: Clus
     expected = dict.fromkeys(gone, hung.port)
     for scanner in scanners:
         until(lambda of=scanner: shards_down(of) == expected, "it tells of the hung node")  # type: ignore[misc]
-        told = samples(scanner)
-        assert [value for _, value in told["delayq_redis_up"]] == [1]
-        counted = {int(labels["shard"]) for labels, _ in told["delayq_tasks"]}
+        reported = samples(scanner)
+        assert [value for _, value in reported["delayq_redis_up"]] == [1]
+        counted = {int(labels["shard"]) for labels, _ in reported["delayq_tasks"]}
         assert counted == led_by(scanner) - set(gone)
     assert [status(each, "readyz") for each in (worker, *scanners)] == [200] * 3
     hung.resume()

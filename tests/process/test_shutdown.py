@@ -63,13 +63,13 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("body", HANGS.values(), ids=HANGS)
-def test_a_process_that_is_done_ends_whatever_still_hangs(body: str) -> None:
+def test_a_process_that_is_done_ends_even_if_a_thread_hangs(body: str) -> None:
     """With the exit code of what it did; what stopped the event loop stopped nothing else."""
     process = run(FRAME.format(body=body))
     assert (process.returncode, process.stdout) == (0, "done\n"), process.stderr
 
 
-def test_a_process_that_fails_ends_with_1_whatever_still_hangs() -> None:
+def test_a_process_that_fails_ends_with_1_even_if_a_thread_hangs() -> None:
     process = run(FRAME.format(body=f"{HANGS['a_thread']}; raise ValueError('failed')"))
     assert (process.returncode, process.stdout) == (1, "")
 

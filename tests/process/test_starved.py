@@ -80,9 +80,9 @@ def test_with_few_threads_a_worker_runs_few_tasks_at_a_time(fleet: Fleet, redis:
     worker = fleet.start("worker")
     lack_threads(worker, room=20)
     schedule(fleet, seconds=0.05)
-    told = wait_said(worker, "slots_withheld")
-    assert "can't start new thread" in told["error"]
-    assert 0 < told["usable"] < told["slots"] == 300
+    reported = wait_said(worker, "slots_withheld")
+    assert "can't start new thread" in reported["error"]
+    assert 0 < reported["usable"] < reported["slots"] == 300
     assert unusable(worker) > 200
     check_all_ran_once(fleet, redis)
 
@@ -199,8 +199,8 @@ def test_a_batch_without_a_thread_is_not_charged(new_fleet: NewFleet) -> None:
         client.schedule_many(
             NewTask(row, delay_ms=0, task_id=f"row-{row}", kind="store", version=1) for row in range(300)
         )
-    told = wait_said(worker, "slots_withheld")
-    assert (told["usable"], told["released"]) == (0, 150)  # of one call
+    reported = wait_said(worker, "slots_withheld")
+    assert (reported["usable"], reported["released"]) == (0, 150)  # of one call
     fleet.start("worker")
     with fleet.server.client() as redis:
         fleet.wait_drained(redis)

@@ -148,9 +148,7 @@ async def test_a_task_that_could_not_be_released_is_released_by_the_loop(
     assert (settlement.verb, worker.ran) == ("release", [])
 
 
-async def test_a_task_that_begins_while_it_is_to_be_released_keeps_its_lease(
-    shard: Shard, redis_url: str
-) -> None:
+async def test_a_task_that_starts_before_its_release_keeps_its_lease(shard: Shard, redis_url: str) -> None:
     """The loop reads `handed_back` before the thread sets it, and the thread then reads that the task has begun."""
     async with blocking(shard, redis_url) as worker:
         running = worker.claim("task")

@@ -203,7 +203,7 @@ def test_a_server_that_hangs_holds_up_the_calls_of_its_shards_only(bare: Cluster
     bare.wait_well()
 
 
-def test_a_server_that_lets_nobody_in_keeps_the_others_waiting_for_its_part_of_the_time(
+def test_a_server_that_accepts_no_connection_delays_the_others_by_its_part_of_the_time(
     bare: Cluster, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its kernel takes connections while it hangs. Nothing can be had in no time, which is all there would be."""
@@ -245,7 +245,7 @@ def test_a_new_master_is_found_by_sentinels_and_ends_the_wait_for_one_that_hangs
         old.resume()
 
 
-def test_a_known_master_serves_without_sentinels_and_an_unknown_one_is_told_why(
+def test_a_known_master_serves_without_sentinels_and_an_unknown_one_is_an_error(
     make: Make, sentinels: Sentinels
 ) -> None:
     other = make(replace(Address.from_url(sentinels.url), master_name="other"))

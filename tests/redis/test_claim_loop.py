@@ -44,9 +44,9 @@ async def test_a_task_that_only_a_newer_worker_can_read_is_neither_charged_nor_b
         await exchange.step()
     after = shard.whole()
     due_ms = NOW + min(max(TOO_NEW_PAUSE_MS[0], waited_ms), TOO_NEW_PAUSE_MS[1])
-    told = {"new": f"99 2 @{due_ms} unreadable: envelope version 3, this delayq reads up to 2"}
+    reported = {"new": f"99 2 @{due_ms} unreadable: envelope version 3, this delayq reads up to 2"}
     changed = {"alarm": after.alarm, "stats": after.stats}
-    assert after == before.but(retry={"new": due_ms}, attempts=told, **changed)
+    assert after == before.but(retry={"new": due_ms}, attempts=reported, **changed)
 
 
 async def test_a_worker_does_not_pause_after_suspects_that_only_missed_their_deadlines(
@@ -133,8 +133,8 @@ async def test_each_dead_letter_is_logged_with_its_reason(
         await exchange.step()
         await ended(group_state)
         await exchange.step()
-    told = [vars(record)["fields"] for record in caplog.records if record.message == "buried"]
-    assert sorted(told, key=lambda fields: fields["task_id"]) == [
+    reported = [vars(record)["fields"] for record in caplog.records if record.message == "buried"]
+    assert sorted(reported, key=lambda fields: fields["task_id"]) == [
         {"task_id": "dies", "attempt": 1, "reason": "buried"},
         {"task_id": "fails", "attempt": failures + 1, "reason": "attempts"},
     ]

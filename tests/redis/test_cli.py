@@ -89,7 +89,7 @@ def test_a_queue_that_was_never_used_is_warned_of_unless_confirmed(orders: Shard
     assert on(orders, "schedule", "other", "1", "--yes").stderr == ""
 
 
-def test_many_come_from_a_file_and_wrong_lines_are_told_by_number(
+def test_many_come_from_a_file_and_wrong_lines_are_reported_by_number(
     orders: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """JSON lists every refused line, up to a bound, and stderr a few."""

@@ -65,7 +65,7 @@ def scripts(url: str, asked: DurabilitySpec | None = None) -> Finding:
         return rights.run_scripts(connection, Commands("orders"), asked or DurabilitySpec(), [0])
 
 
-def test_every_step_is_told_in_words(aof_server: RedisServer, tmp_path: Path) -> None:
+def test_every_step_is_described(aof_server: RedisServer, tmp_path: Path) -> None:
     result = run("doctor", document(tmp_path, aof_server.port))
     checks = [line.split()[:2] for line in result.stdout.splitlines() if line[0] in "✓!✗"]
     assert result.exit_code == 0
@@ -127,7 +127,7 @@ def test_an_unreachable_redis_is_exit_code_4() -> None:
 
 
 @pytest.mark.one_server
-def test_a_redis_without_tls_or_without_answers_is_told_from_an_unreachable_one(
+def test_a_redis_without_tls_or_without_answers_differs_from_an_unreachable_one(
     aof_server: RedisServer,
 ) -> None:
     hasty = replace(Address.from_url(aof_server.url.replace("redis://", "rediss://")), timeout_seconds=0.5)
@@ -263,11 +263,11 @@ def test_a_limit_or_a_hold_that_keeps_due_tasks_waiting_is_named_and_is_no_fault
     path = document(tmp_path, one_server(orders).port, limits)
     result, limit = run("status", path), "held back by spec.limits.maxInFlight = 1 (1 in flight)"
     assert result.stderr == f"note: due tasks are {limit}\n"
-    told = answer(orders, "status", path)
-    assert told["held_by"] == "maxInFlight = 1 (1 in flight)"
-    assert told["bytes"] > 0
+    reported = answer(orders, "status", path)
+    assert reported["held_by"] == "maxInFlight = 1 (1 in flight)"
+    assert reported["bytes"] > 0
     assert "BYTES" in result.stdout
-    assert f" {told['bytes']} " in result.stdout
+    assert f" {reported['bytes']} " in result.stdout
     found = findings(path)["tasks"]
     assert (found["level"], limit in found["message"]) == ("ok", True)
     unlimited = on(orders, "status", "orders")
@@ -381,7 +381,7 @@ def test_a_format_a_key_or_a_counter_that_delayq_cannot_use_is_named_with_what_t
         foreign.delete(key)
 
 
-def test_a_change_of_shards_is_told_and_all_of_them_are_counted(sharded: Shard, tmp_path: Path) -> None:
+def test_a_change_of_shards_is_reported_and_all_of_them_are_counted(sharded: Shard, tmp_path: Path) -> None:
     path = document(tmp_path, one_server(sharded).port, "  shards: 4\n")
     for shard in range(3):
         seed(sharded.redis, sharded.commands.keys(shard), State(delayed={f"t{shard}": LATER}))

@@ -93,8 +93,8 @@ def test_the_nightly_rush_of_tomorrow_is_in_the_forecast_and_in_counts_before_it
     assert row[2] == "302"
     assert "4 workers are needed from Wed 02:00 on" in result.stdout
     assert "; with 300 occurrences of schedules, which are stored later;" in result.stderr
-    told = answer(orders, "forecast", limited, "--within", "48h")
-    assert (told["tasks"], told["occurrences"], told["counted_until"]) == (602, 600, {})
+    reported = answer(orders, "forecast", limited, "--within", "48h")
+    assert (reported["tasks"], reported["occurrences"], reported["counted_until"]) == (602, 600, {})
     until = ("--due-before", "2030-01-01T23:00:00+02:00")
     assert on(orders, "task", "count", limited, *until).stdout == (
         "2 tasks wait, and 300 occurrences of schedules, which are stored later\n"
@@ -109,9 +109,9 @@ def test_a_schedule_with_too_many_occurrences_says_until_when_they_are_counted(
 ) -> None:
     with SyncClient(orders.server.url, queue="orders") as client:
         apply(client, "poll", everySeconds=1)
-    told = answer(orders, "forecast", limited, "--within", "30d")
-    assert told["tasks"] == told["occurrences"] == 100_000
-    assert told["counted_until"] == {"poll": "2030-01-02T03:46:41.000Z"}
+    reported = answer(orders, "forecast", limited, "--within", "30d")
+    assert reported["tasks"] == reported["occurrences"] == 100_000
+    assert reported["counted_until"] == {"poll": "2030-01-02T03:46:41.000Z"}
     noted = on(orders, "forecast", limited, "--within", "30d").stderr
     assert "of the schedule poll: from 2030-01-02T03:46:41.000Z on, they are not counted" in noted
 
@@ -140,7 +140,7 @@ def test_the_sentence_names_the_instant_where_it_is_known(orders: Shard, limited
         assert said in on(orders, "forecast", limited, "--handler-time", "1000ms").stdout
 
 
-def test_programs_are_told_all_spans_and_what_is_a_guess(orders: Shard, tmp_path: Path) -> None:
+def test_json_has_all_spans_and_the_assumed_values(orders: Shard, tmp_path: Path) -> None:
     orders.seed(
         State(
             delayed=tasks("late", NOW - 4000, 3) | tasks("soon", NOW + 100_000, 2),
@@ -148,12 +148,12 @@ def test_programs_are_told_all_spans_and_what_is_a_guess(orders: Shard, tmp_path
         )
     )
     path = document(tmp_path, 1, f"{WORKERS}  autoscaling: {{}}\n")
-    told = answer(orders, "forecast", path, "--within", "4m")
-    assert {key.removesuffix("_ms") for key in told} | {
-        key.removesuffix("_ms") for key in told["spans"][0]
+    reported = answer(orders, "forecast", path, "--within", "4m")
+    assert {key.removesuffix("_ms") for key in reported} | {
+        key.removesuffix("_ms") for key in reported["spans"][0]
     } <= {key.removesuffix("_ms") for key in KEYS}
-    spans = told.pop("spans")
-    assert told == {
+    spans = reported.pop("spans")
+    assert reported == {
         "queue": "orders",
         "now_ms": NOW,
         "now": "2030-01-01T00:00:00.000Z",
@@ -186,13 +186,13 @@ def test_all_shards_are_counted_to_the_task_with_a_few_questions_each(orders: Sh
     with SyncClient(orders.server.url, queue="orders", shards=3) as client:
         client.schedule_many([NewTask(None, due_ms=at) for at in due])
     orders.redis.config_resetstat()
-    told = answer(orders, "forecast", "orders", "--shards", "3")
+    reported = answer(orders, "forecast", "orders", "--shards", "3")
     used: dict[str, Any] = orders.redis.info("commandstats")
     assert used["cmdstat_evalsha"]["calls"] + used.get("cmdstat_eval", {}).get("calls", 0) <= 3 * 11
-    for span in told["spans"]:
+    for span in reported["spans"]:
         assert span["tasks"] == sum(span["start_ms"] <= at < span["end_ms"] for at in due), span
-    assert told["tasks"] == 3000
-    assert told["assumed"] == ["concurrency", "max_workers", "handler_ms", "lead_ms"]
+    assert reported["tasks"] == 3000
+    assert reported["assumed"] == ["concurrency", "max_workers", "handler_ms", "lead_ms"]
 
 
 def test_without_autoscaling_the_workers_are_those_there_are(orders: Shard, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_kinds_and_arguments_are_checked_where_the_app_can_be_imported(folder: P
         (None, ""),
     ],
 )
-def test_an_app_that_is_there_and_cannot_be_loaded_is_told_and_one_that_is_not_there_is_normal(
+def test_an_app_that_is_there_and_cannot_be_loaded_is_reported_and_one_that_is_not_there_is_normal(
     folder: Path, redis_url: str, app: str | None, error: str
 ) -> None:
     (folder / "shoptasks.py").write_text(app) if app else (folder / "shoptasks.py").unlink()

@@ -88,7 +88,7 @@ def test_a_closed_stream_is_no_trouble(redis_url: str, closed: str, code: int) -
     assert (done.returncode, b"Traceback" in done.stderr) == (code, False)
 
 
-def test_a_full_disk_is_told(redis_url: str) -> None:
+def test_a_full_disk_is_reported(redis_url: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = delayq("status", "orders", url=redis_url, stdout=full)
     assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")

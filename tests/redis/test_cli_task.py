@@ -41,7 +41,7 @@ def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
     assert [row["id"] for row in rows] == ["t-3", "t-4"]
 
 
-def test_get_shows_what_the_history_knows_of_a_task_that_is_done(orders: Shard) -> None:
+def test_get_shows_the_history_of_a_task_that_is_done(orders: Shard) -> None:
     entry = f"3 1500 {NOW - 9000} 3600"
     before = orders.seed(State(finished={"a": NOW - 5000}, finished_info={"a": entry}))
     assert answer(orders, "task", "get", "orders", "a") == {
@@ -88,8 +88,8 @@ def test_cancel_of_a_task_in_flight_says_that_its_follow_up_is_deleted(orders: S
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"cancelled {said}", "")
     assert orders.whole() == before.but(followups={})
     orders.seed(before)
-    told = answer(orders, "task", "cancel", "orders", "c", "a")
-    assert [each["outcome"] for each in told] == ["follow_up_cancelled", "cancelled"]
+    reported = answer(orders, "task", "cancel", "orders", "c", "a")
+    assert [each["outcome"] for each in reported] == ["follow_up_cancelled", "cancelled"]
     assert answer(orders, "task", "cancel", "orders", "c", code=5) == [{"id": "c", "outcome": "in_flight"}]
 
 

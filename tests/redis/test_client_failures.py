@@ -159,7 +159,7 @@ def test_a_demoted_master_is_left_for_the_new_one(
 # no Redis
 
 
-def test_a_server_that_is_not_there_or_knows_another_password_is_named_without_ours(
+def test_a_server_that_is_absent_or_has_another_password_is_named_without_ours(
     make: Make, aof_server: RedisServer
 ) -> None:
     where = f"127.0.0.1:{aof_server.port}"
@@ -178,7 +178,7 @@ def test_a_server_that_is_not_there_or_knows_another_password_is_named_without_o
         assert SECRET not in f"{error} {error!r} {error.__cause__!r} {client.address!r}"
 
 
-def test_a_server_that_knows_no_passwords_quotes_ours_and_we_do_not(
+def test_a_server_without_passwords_quotes_ours_and_we_do_not(
     make: Make, flavour: str, tmp_path: Path
 ) -> None:
     """As one behind a proxy may be."""
@@ -334,9 +334,7 @@ def line_of(connection: AsyncConnection) -> Multiplexer:
     return connection._transport._multiplexer
 
 
-async def test_an_unforeseen_failure_leaves_nobody_waiting(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unforeseen_failure_ends_every_wait(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = AsyncConnection(Address.from_url(redis_url))
     with monkeypatch.context() as patch:
 

@@ -38,7 +38,9 @@ def test_any_number_of_tasks_from_a_generator_is_stored_in_order(make: Make, sha
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_refusals_among_many_are_told_by_position_and_all_others_are_stored(make: Make, shards: int) -> None:
+def test_refusals_among_many_are_reported_by_position_and_all_others_are_stored(
+    make: Make, shards: int
+) -> None:
     client = make(shards=shards, limits=Limits(max_delay_seconds=100, max_payload_bytes=10))
     client.schedule(None, delay_ms=60_000, task_id="t3")
     given_tasks = list(tasks(1200))

@@ -177,7 +177,7 @@ def test_calls_that_wait_share_one_confirmation_and_hold_up_nothing_else(
     assert {type(each) for each in asyncio.run(all_at_once())} == {NotConfirmed}
 
 
-def test_a_redis_without_waitaof_is_told_before_anything_is_stored(
+def test_a_redis_without_waitaof_is_reported_before_anything_is_stored(
     make: Make, redis_server: RedisServer
 ) -> None:
     if redis_server.version >= (7, 2):
@@ -263,9 +263,9 @@ async def test_scanner_and_doctor_find_out_what_a_client_does(
             )
             at_risk = {each.labels["risk"] for each in risk.samples if each.value}
             assert ("fsync_unconfirmed" in at_risk) is bool(refused)
-            told = await asyncio.to_thread(run, "doctor", path, DELAYQ_REDIS_URL=fsyncing.url)
-            assert ("✓ durability  Fsynced, within 30,000 ms" in told.stdout) is not bool(refused)
-            assert "nothing was stored" not in told.stdout + check.problem, "neither stores a task"
+            reported = await asyncio.to_thread(run, "doctor", path, DELAYQ_REDIS_URL=fsyncing.url)
+            assert ("✓ durability  Fsynced, within 30,000 ms" in reported.stdout) is not bool(refused)
+            assert "nothing was stored" not in reported.stdout + check.problem, "neither stores a task"
             async with Client.from_document(queue, url=address) as client:
                 with pytest.raises(DelayQError, match=refused) if refused else nullcontext():
                     await client.schedule(1, delay_ms=60_000)

@@ -62,12 +62,12 @@ def test_sentinels_and_their_master_are_checked(sentinels: Sentinels) -> None:
     away = sentinels.sentinels[2]
     away.kill()
     try:
-        told = findings(sentinels.url)["sentinels"]
+        reported = findings(sentinels.url)["sentinels"]
     finally:
         away.launch()
         sentinels.wait_well()
-    assert (told["level"], "2 of 3 answer" in told["message"]) == ("warning", True)
-    assert f"127.0.0.1:{away.port}: connection refused" in told["message"]
+    assert (reported["level"], "2 of 3 answer" in reported["message"]) == ("warning", True)
+    assert f"127.0.0.1:{away.port}: connection refused" in reported["message"]
 
 
 def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Cluster) -> None:
@@ -87,7 +87,7 @@ def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Clus
     assert found["scripts"]["message"] == "the user may not use cluster|slots, zadd"
 
 
-def test_slots_that_no_server_has_are_told_with_their_shards_and_how_to_go_on(tmp_path: Path) -> None:
+def test_slots_that_no_server_has_are_reported_with_their_shards_and_a_remedy(tmp_path: Path) -> None:
     whole = {"cluster-require-full-coverage": "yes"}  # as Redis has it unless told
     used = [keys.slot for keys in Commands("orders", shards=SHARDS).shards]
     with stopping(Cluster.start(PREFERRED, dir=tmp_path, replicas=False, config=whole)) as cluster:

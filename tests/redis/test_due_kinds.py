@@ -56,7 +56,7 @@ def test_many_tasks_are_sampled_in_equal_parts(shard: Shard, first: int) -> None
 
 
 @pytest.mark.parametrize("period", [2, 4, 16])
-def test_kinds_that_alternate_are_seen_whatever_the_number_of_tasks(shard: Shard, period: int) -> None:
+def test_kinds_that_alternate_are_seen_with_any_number_of_tasks(shard: Shard, period: int) -> None:
     """1,024 is a multiple of the number of tasks in the sample, and of the period."""
     shard.seed(due(*([MAIL] + [REPORT] * (period - 1)) * (1024 // period)))
     seen = [found(shard, 60_000).get("mail", 0) / 1024 for _ in range(16)]

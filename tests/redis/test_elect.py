@@ -65,8 +65,8 @@ def test_no_scanner_takes_a_shard_from_its_leader_or_gives_it_up_for_it(
     """The reply says how long the other one leads, and when the next scanner may count as dead."""
     shard.redis.zadd(shard.keys.scanners, {"a": NOW + 1})
     before = shard.seed(State(leader=f"other {NOW + 77}"))
-    told = elect(shard, lease_ms=lease_ms)
-    assert told == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=again_ms)
+    reported = elect(shard, lease_ms=lease_ms)
+    assert reported == Leadership(leads=False, others_ms=77, stepped_back_ms=0, again_ms=again_ms)
     assert shard.whole() == before
 
 
@@ -80,11 +80,11 @@ def test_a_scanner_counts_until_its_lease_expires_or_for_a_lease_after_a_step_ba
 def test_a_leader_stays_until_the_scanner_that_should_lead_comes(shard: Shard) -> None:
     elect(shard, "one")
     shard.redis.zadd(shard.keys.scanners, {"a": NOW + LEASE_MS})
-    told = elect(shard, "one")
-    assert (told.leads, told.again_ms) == (True, 500), "it soon asks whether the other has come"
+    reported = elect(shard, "one")
+    assert (reported.leads, reported.again_ms) == (True, 500), "it soon asks whether the other has come"
     assert elect(shard, "a").leads
-    told = elect(shard, "one")
-    assert told == Leadership(leads=False, others_ms=LEASE_MS, stepped_back_ms=0, again_ms=LEASE_MS)
+    reported = elect(shard, "one")
+    assert reported == Leadership(leads=False, others_ms=LEASE_MS, stepped_back_ms=0, again_ms=LEASE_MS)
 
 
 def test_a_step_back_is_reported_until_leases_are_shortened_though_replies_are_lost(shard: Shard) -> None:

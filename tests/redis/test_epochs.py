@@ -37,9 +37,11 @@ def few(redis_server: RedisServer, queue_name: str) -> Iterator[Shard]:
 
 
 def decided(shard: Shard, shard_map: ShardMap) -> ShardMap:
-    told: ShardMap | None = shard.run(shard.commands.sync_shard_map(0, shard_map, proposed=True)).shard_map
-    assert told is not None
-    return told
+    reported: ShardMap | None = shard.run(
+        shard.commands.sync_shard_map(0, shard_map, proposed=True)
+    ).shard_map
+    assert reported is not None
+    return reported
 
 
 def towards(shard_map: ShardMap, wanted: int, asked: str) -> ShardMap:
@@ -96,9 +98,9 @@ def test_a_shard_map_that_a_fail_over_lost_is_older_than_those_decided_later(few
     later = decided(few, six)
     assert few.run(few.commands.sync_shard_map(0, forgotten)).shard_map == later
     few.commands.use_shard_map(forgotten)
-    with pytest.raises(ShardMapOutdated) as told:
+    with pytest.raises(ShardMapOutdated) as raised:
         few.run(few.commands.cancel("a", shard=0))
-    assert told.value.shard_map == later
+    assert raised.value.shard_map == later
 
 
 def test_of_two_shard_maps_of_one_epoch_every_shard_and_every_process_takes_the_same(few: Shard) -> None:

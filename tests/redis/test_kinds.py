@@ -124,7 +124,7 @@ async def test_each_kind_runs_its_function_with_its_policy(client: Client, redis
     assert ran.count(("refund", 7)) == 1
 
 
-async def test_an_occurrence_that_no_worker_knows_is_no_run_until_one_does(
+async def test_an_occurrence_of_an_unknown_kind_is_no_run_until_a_worker_has_it(
     client: Client, redis_url: str
 ) -> None:
     meta = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelaySchedule", "metadata": {"name": "nightly"}}
@@ -143,7 +143,7 @@ async def test_an_occurrence_that_no_worker_knows_is_no_run_until_one_does(
     assert schedule.last_run.id == nominal
 
 
-async def test_a_task_that_no_worker_knows_waits_and_a_newer_worker_runs_it_uncharged(
+async def test_a_task_of_an_unknown_kind_waits_and_a_newer_worker_runs_it_uncharged(
     client: Client, redis_url: str
 ) -> None:
     """A rolling update: the old worker parks what the new one runs, whichever is first."""

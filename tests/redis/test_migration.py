@@ -127,8 +127,10 @@ def test_a_shard_that_is_dropped_keeps_the_shard_map_and_its_counters(pair: Shar
     pair.run(pair.commands.elect(1, "me", "", 9000))
     settled = ShardMap(4, 1, 1, 1, 2)
     pair.commands.use_shard_map(settled)
-    told = pair.run(pair.commands.retire_shard(1))
-    assert (told.shard_map, told.tasks, pair.redis.exists(keys.cursors)) == (settled, 1, 1), "it holds a task"
+    reported = pair.run(pair.commands.retire_shard(1))
+    assert (reported.shard_map, reported.tasks, pair.redis.exists(keys.cursors)) == (settled, 1, 1), (
+        "it holds a task"
+    )
     pair.run(pair.commands.cancel(HERE[0], shard=1))
     pair.run(pair.commands.retire_shard(1))
     assert {
@@ -140,7 +142,7 @@ def test_a_shard_that_is_dropped_keeps_the_shard_map_and_its_counters(pair: Shar
     }
 
 
-def test_a_shard_that_is_to_come_back_is_not_dropped(pair: Shard) -> None:
+def test_a_shard_that_will_come_back_is_not_dropped(pair: Shard) -> None:
     pair.run(pair.commands.sync_shard_map(1, MOVING))
     pair.redis.hset(pair.commands.keys(1).cursors, "home", 3)
     pair.commands.use_shard_map(ShardMap(1, 1, 1, 1, 2))
@@ -330,9 +332,9 @@ def test_calls_with_an_older_shard_map_are_refused_with_the_newer_one(pair: Shar
         old.migrate_done(0),
     ]
     for call in calls:
-        with pytest.raises(ShardMapOutdated) as told:
+        with pytest.raises(ShardMapOutdated) as raised:
             pair.run(call)
-        assert told.value.shard_map == MOVING
+        assert raised.value.shard_map == MOVING
     assert at(pair, 0).delayed == {AWAY[0]: FAR}
 
 

@@ -122,7 +122,7 @@ def test_tls_on_one_side_only_is_a_silence_or_a_closed_connection(
         plain = secure.url.partition("?")[0].replace("rediss://", "redis://")
         assert refused(make, plain).outage == "closed"
     for cause in ("timeout", "closed"):
-        assert "spec.redis.tls (rediss://) is set exactly if that port speaks TLS" in remedy(cause).cure
+        assert "spec.redis.tls (rediss://) fits the port" in remedy(cause).cure
 
 
 def test_what_is_wrong_with_a_certificate_is_named(make: Make, tmp_path: Path) -> None:

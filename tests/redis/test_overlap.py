@@ -214,8 +214,8 @@ async def test_overlaps_are_suspended_while_the_connection_that_they_need_cannot
             await finish(loop, group_state)
             assert second_of(loop).connects == 1
     assert shard.whole().stats["acked"] == 1000
-    [told] = [vars(record)["fields"] for record in caplog.records if record.message == "overlap_stopped"]
-    assert "max number of clients reached" in told["error"]
+    [reported] = [vars(record)["fields"] for record in caplog.records if record.message == "overlap_stopped"]
+    assert "max number of clients reached" in reported["error"]
 
 
 @pytest.mark.usefixtures("long_pause")

@@ -211,7 +211,7 @@ async def test_leases_that_a_fail_over_left_in_a_dropped_shard_are_reclaimed(
         assert not redis.exists(shards.commands.shards[1].cursors), "an empty one stays empty"
 
 
-async def test_one_pass_does_all_there_is_to_do_and_ends(shard: Shard, redis_url: str) -> None:
+async def test_one_pass_does_all_the_work_and_ends(shard: Shard, redis_url: str) -> None:
     """More leases than a call takes back, more dead letters than a page, and a task that is in no index."""
     leases = {f"leased-{n}:{n + 1}": NOW - 1 for n in range(250)}
     letters = dead({f"dead-{n:04}": NOW - 2000 + n for n in range(BATCH + 50)})

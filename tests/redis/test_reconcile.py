@@ -86,7 +86,7 @@ EVERY_COMBINATION = [
 ]
 
 
-def test_whatever_the_damage_each_task_ends_with_one_home(shard: Shard) -> None:
+def test_after_any_damage_each_task_is_in_one_index(shard: Shard) -> None:
     """What has an envelope is kept, and not a byte of it changes; what has none is forgotten, once its lease expired.
 
     Page by page: enough ids that no index fits into one page, whatever Redis keeps it in.

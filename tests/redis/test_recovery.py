@@ -285,8 +285,8 @@ async def test_checks_that_hang_decide_only_on_the_tasks_they_were_called_for(
         assert shard.whole().stats == {"completed": asked, "checks_failed": asked}
         assert len(shard.whole().processing) == others
         assert (counters.loop_errors["recovery"], loop.ready(60)) == (1, False)
-        told = [record for record in caplog.records if record.message == "step_failed"]
-        assert [record.fields["loop"] for record in told] == ["recovery"]  # type: ignore[attr-defined]  # ours
+        reported = [record for record in caplog.records if record.message == "step_failed"]
+        assert [record.fields["loop"] for record in reported] == ["recovery"]  # type: ignore[attr-defined]  # ours
         RELEASE.set()  # given back, the threads serve again
         await until(lambda: not shard.redis.zcard(shard.keys.processing))
         await until(lambda: loop.ready(60))

@@ -107,8 +107,8 @@ class Resharding(RuleBasedStateMachine):
         self.places: dict[str, Place] = {}
 
     @initialize(before=st.integers(1, MOST), after=st.integers(1, MOST), ids=st.lists(ID, unique=True, min_size=2),
-                told=st.sets(SHARD))  # fmt: skip
-    def begin_in_the_middle(self, before: int, after: int, ids: list[str], told: set[int]) -> None:
+                reported=st.sets(SHARD))  # fmt: skip
+    def begin_in_the_middle(self, before: int, after: int, ids: list[str], reported: set[int]) -> None:
         """Tasks are in their old shards, the shard map says that they migrate, and only some shards have it."""
         settled = ShardMap.first(before)
         self.run(self.worker.sync_shard_map(0, settled))
@@ -120,7 +120,7 @@ class Resharding(RuleBasedStateMachine):
         moving_ = announced.next_step()
         assert moving_ is not None
         for shard_map in (announced, moving_):
-            for shard in {0, *told}:
+            for shard in {0, *reported}:
                 self.run(self.worker.sync_shard_map(shard, shard_map))
         self.clients[1].use_shard_map(moving_)
         self.migrators += [self.migrator(shard) for shard in range(min(before, 3))]
@@ -230,12 +230,12 @@ class Resharding(RuleBasedStateMachine):
         if kind == "get":
             assert (INDEX_OF[result.state] if result else "") == index
         elif kind == "cancel":
-            told = {
+            reported = {
                 "": {Cancelled.NOT_FOUND},
                 "dlq": {Cancelled.DEAD},
                 "processing": {Cancelled.IN_FLIGHT, Cancelled.FOLLOW_UP_CANCELLED},
             }
-            assert result in told.get(index, {Cancelled.CANCELLED})
+            assert result in reported.get(index, {Cancelled.CANCELLED})
         elif kind == "reschedule":
             told_ = {"": "not_found", "dlq": "dead", "processing": "in_flight"}
             assert result.outcome == told_.get(index, "rescheduled")
@@ -370,9 +370,9 @@ class Resharding(RuleBasedStateMachine):
         move = ShardMigration(shard, commands, connection, near_ms=NEAR_MS)
 
         async def step() -> float:
-            told = await connection.one(commands.sync_shard_map(0))
-            if told.shard_map is not None:
-                commands.apply_shard_map(told.shard_map)
+            reported = await connection.one(commands.sync_shard_map(0))
+            if reported.shard_map is not None:
+                commands.apply_shard_map(reported.shard_map)
             return await stepped(move, commands, scans=commands.shard_map.moves, refusals=PerShard("move"))
 
         return Stepping(self.run, step)

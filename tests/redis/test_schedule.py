@@ -117,7 +117,7 @@ def test_four_thousand_tasks_in_one_call(shard: Shard) -> None:
 
 @pytest.mark.parametrize("due_ms", [NOW + 3_600_000, NOW - 3_600_000])
 @pytest.mark.parametrize(("if_exists", "outcome"), [("reject", Outcome.EXISTS), ("keep", Outcome.KEPT)])
-def test_a_repeated_call_knows_an_older_task_with_the_same_payload(
+def test_a_repeated_call_recognises_an_older_task_with_the_same_payload(
     shard: Shard, due_ms: int, if_exists: str, outcome: Outcome
 ) -> None:
     """What a first try stored was due within the time of a few tries, not an hour away."""

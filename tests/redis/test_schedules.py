@@ -137,7 +137,7 @@ def test_occurrences_are_created_ahead_as_tasks_and_the_cursor_moves_with_them(s
     )
 
 
-def test_whoever_has_seen_another_cursor_or_definition_creates_nothing(shard: Shard) -> None:
+def test_a_scanner_with_another_cursor_or_definition_creates_nothing(shard: Shard) -> None:
     put(shard, schedule())
     first = record(shard)
     assert create(shard, [NOW + MINUTE], seen=first) == 1
@@ -312,7 +312,7 @@ def test_an_occurrence_that_comes_too_late_is_deleted_and_counted_unless_it_has_
     assert "orphans" not in state.stats
 
 
-def test_the_scanner_ends_occurrences_that_nobody_claims(shard: Shard) -> None:
+def test_the_scanner_ends_occurrences_that_no_worker_claims(shard: Shard) -> None:
     put(shard, schedule())
     create(shard, [NOW, NOW + MINUTE], within_ms=999)
     shard.clock(NOW + 1000)

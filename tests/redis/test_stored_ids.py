@@ -90,8 +90,8 @@ def test_commands_store_and_find_the_same_task_and_print_its_stored_id(orders: S
         assert result.stdout.split()[1] == "push:a,"
     assert orders.whole().delayed.keys() == {"push:a"}
     assert answer(orders, "task", "get", "orders", "a", "--kind", "push")["id"] == "push:a"
-    told = answer(orders, "task", "reschedule", "orders", "a", *hour)
-    assert (told["id"], told["outcome"]) == ("push:a", "rescheduled")
+    reported = answer(orders, "task", "reschedule", "orders", "a", *hour)
+    assert (reported["id"], reported["outcome"]) == ("push:a", "rescheduled")
     assert on(orders, "task", "get", "orders", "b", "--kind", "push").stderr.startswith(
         "error: task push:b is not"
     )

@@ -244,7 +244,7 @@ def calls_of(client: Any) -> int:  # noqa: ANN401  a client without types
     return int(client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"])
 
 
-async def test_whoever_was_idle_asks_who_the_master_is_before_the_next_call(
+async def test_an_idle_client_looks_up_the_master_before_the_next_call(
     aof_server: RedisServer, flavour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A master that was replaced meanwhile goes on answering, and what it was told is lost."""
@@ -306,7 +306,7 @@ async def test_no_script_is_torn_by_a_move_that_it_empties_a_key_under(cluster: 
     blocking.close()
 
 
-async def test_a_slot_that_nobody_serves_is_told_and_costs_no_other_shard(
+async def test_a_slot_without_a_server_is_reported_and_costs_no_other_shard(
     flavour: str, tmp_path: Path
 ) -> None:
     commands = Commands("orders", shards=SHARDS)

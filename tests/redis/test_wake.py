@@ -22,7 +22,7 @@ def test_what_is_due_wakes_one_worker(shard: Shard, home: str) -> None:
 
 @pytest.mark.parametrize("overdue", [{}, {"o": NOW - 9}], ids=["", "overdue"])
 @pytest.mark.parametrize("home", ["delayed", "retry"])
-def test_the_next_due_time_is_exact_whatever_is_due_already(
+def test_the_next_due_time_is_exact_with_any_number_of_due_tasks(
     shard: Shard, home: str, overdue: dict[str, int]
 ) -> None:
     before = State().but(**{home: {"a": NOW + 250, "b": NOW + 900} | overdue}, wake=len(overdue), tasks=None)

@@ -92,7 +92,7 @@ def test_a_reminder_of_30_days_with_three_retries_takes_less_than_a_second(queue
     assert time.monotonic() - began < 20, "seconds of a busy machine, and not days"
 
 
-def test_what_is_scheduled_is_told_when_it_is_not_what_was_expected(queue: Queue) -> None:
+def test_a_failed_expectation_lists_the_scheduled_tasks(queue: Queue) -> None:
     report.schedule_sync("a", order=1)
     report.options(delay="1d").schedule_sync("b", order=1)
     assert [each.arguments["what"] for each in queue.scheduled()] == ["a", "b"]
@@ -107,7 +107,7 @@ def test_what_is_scheduled_is_told_when_it_is_not_what_was_expected(queue: Queue
         queue.assert_scheduled(remind)
 
 
-def test_tasks_run_in_due_order_and_each_outcome_is_told(queue: Queue) -> None:
+def test_tasks_run_in_due_order_and_each_outcome_is_reported(queue: Queue) -> None:
     report.options(delay="2s", id="later").schedule_sync("b", order=1)
     report.options(delay="1s", id="sooner").schedule_sync("a", order=-1)
     queue.client.schedule({}, delay_ms=1500, kind="unheard", task_id="x")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.1
 STOP_SECONDS: Final = 60.0
 KILLED_SECONDS: Final = 10.0
-TELL_SECONDS: Final = 10.0
+REPORT_SECONDS: Final = 10.0
 
 
 class KeeperError(Exception):
@@ -65,7 +65,7 @@ def _spawn(state: State, *, bare: bool) -> None:
         )
     while state.keeper() is None and popen.poll() is None:
         time.sleep(POLL_SECONDS)
-    popen.returncode = popen.returncode or 0  # it stays when we go, and nobody is to warn of that
+    popen.returncode = popen.returncode or 0  # it outlives this process, and Popen must not warn of that
 
 
 def _follow(state: State) -> None:
@@ -114,10 +114,10 @@ def _end(keeper: Keeper) -> None:
 def _ended(keeper: Keeper, number: signal.Signals, within: float) -> bool:
     with suppress(ProcessLookupError):  # it ended meanwhile
         os.kill(keeper.pid, number)
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     while keeper.alive and (now := time.monotonic()) < began + within:
-        if now - told > TELL_SECONDS:
-            told = now
+        if now - reported > REPORT_SECONDS:
+            reported = now
             tell(f"still stopping after {now - began:.0f} s: {waiting(keeper.pid)}")
         time.sleep(POLL_SECONDS)
     return not keeper.alive
@@ -158,7 +158,7 @@ def _only_one(lock: IO[str], directory: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise KeeperError(f"{directory}: somebody else is bringing a cluster up there") from None
+        raise KeeperError(f"{directory}: another process is starting a cluster there") from None
 
 
 def _offer(state: State, node: Node) -> None:

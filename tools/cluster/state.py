@@ -53,7 +53,7 @@ class State:
         new.replace(self.dir / "keeper.json")
 
     def keeper(self) -> Keeper | None:
-        """Who keeps it; None when nobody does, or no longer."""
+        """The process that keeps it; None if there is none."""
         try:
             found = Keeper(**json.loads((self.dir / "keeper.json").read_text()))
         except FileNotFoundError:

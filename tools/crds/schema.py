@@ -144,12 +144,12 @@ def _default(field: Declared) -> Schema:
 
 def _explained(field: Declared) -> str:
     """Return the sentence of a field, its bounds and its default: `kubectl explain` shows no others."""
-    told = [field.doc]
+    sentences = [field.doc]
     if bounds := _bounds(field.kind):
-        told.append(_sentence(bounds))
+        sentences.append(_sentence(bounds))
     if field.default is not None and not _is_section_of_defaults(field):
-        told.append(f"Default: {json.dumps(field.kind.write(field.default))}.")
-    return " ".join(told)
+        sentences.append(f"Default: {json.dumps(field.kind.write(field.default))}.")
+    return " ".join(sentences)
 
 
 def _sentence(words: str) -> str:

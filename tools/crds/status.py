@@ -103,7 +103,7 @@ QUEUE: Final = Part(
             "integer",
             wide=True,
         ),
-        column("Parked", ".status.backlog.parked", "Tasks whose kind or version no worker knows.", "integer"),
+        column("Parked", ".status.backlog.parked", "Tasks whose kind or version no worker has.", "integer"),
         column("Dead", ".status.backlog.dead", "Dead letters.", "integer"),
         column("Workers", ".status.readyReplicas", "Worker pods that are ready.", "integer"),
         column("Desired", ".status.desiredReplicas", "Worker pods that there should be.", "integer"),

@@ -38,7 +38,7 @@ def sources(folder: Path) -> Iterator[Path]:
 
 
 def counts(bytecode: Path, source: Path) -> bool:
-    """Whether Python would take it: the ordinary kind knows its source's time and size."""
+    """Whether Python would use it: the ordinary format has its source's time and size."""
     if not bytecode.exists():
         return False
     magic, by_hash, seconds, size = unpack("<4sIII", bytecode.read_bytes()[:16])

@@ -27,7 +27,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     exits.NOT_CONFIRMED: "Stored, but not confirmed in time by what `durability` names.",
     exits.INTERRUPTED: "Interrupted by Ctrl-C; `run`, `scanner`, `worker` and `reaper` end with 0 instead.",
     exits.PIPE_CLOSED: "The reader of the output closed the pipe.",
-    exits.TERMINATED: "Ended by SIGTERM in a container, before the command had begun.",
+    exits.TERMINATED: "Ended by SIGTERM in a container, before the command had started.",
 }
 MADE: Final = (
     "<!-- Made by `python -m tools.reference.commands docs/reference`; change the commands instead. -->"

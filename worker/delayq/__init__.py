@@ -150,7 +150,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- any object of the module
     """Import on first use: the operator imports delayq.contract, and must not load Redis' client for it."""
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415 -- slow to import, and seldom wanted

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 Duration = str | timedelta
-"""Text such as "30m", or a timedelta. No number: nobody could see whether it means seconds or milliseconds."""
+"""Text such as "30m", or a timedelta. Not a number, because its unit would be unclear: seconds or milliseconds."""
 
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PIECES = re.compile(

@@ -58,7 +58,7 @@ class Api:
         self._queues = f"/apis/delayq.dev/v1alpha1/namespaces/{self.namespace}/delayqueues"
 
     def create(self, document: Document) -> Document | None:
-        """None: the API server knows no such kind."""
+        """None: the API server does not serve this kind."""
         return self._call("POST", self._queues, document)
 
     def get(self, name: str) -> Document | None:
@@ -85,7 +85,7 @@ class Api:
                 found: Document = json.load(answer)
                 return found
         except HTTPError as error:
-            if error.code == 404:  # noqa: PLR2004 -- as everybody knows
+            if error.code == 404:  # noqa: PLR2004 -- the status of a missing object
                 return None
             raise Failed(f"{verb} {self._url}{path}: {error.code} {error.read().decode()[:1000]}") from error
         except URLError as error:
@@ -120,7 +120,7 @@ def arguments() -> argparse.Namespace:
 
 
 def redis_in(file: Path) -> Document:
-    """Read the spec.redis; the chart leaves it empty when it knows of none."""
+    """Read the spec.redis; empty if the chart has none."""
     redis: Document = json.loads(file.read_text(encoding="utf-8"))
     return redis or sys.exit(f"FAILED: {NO_REDIS}")
 
@@ -159,7 +159,7 @@ def run(api: Api, wanted: Document, deadline: float) -> None:
     created = api.create(with_secrets(wanted, copies))
     if created is None:
         raise Failed(
-            "the API server knows no DelayQueue. Is its CRD there? kubectl get crd delayqueues.delayq.dev"
+            "the API server does not serve DelayQueues. Is its CRD there? kubectl get crd delayqueues.delayq.dev"
         )
     for name_here, name_there in copies.items():
         api.create_secret(copied(name_here, name_there, created))

@@ -25,7 +25,7 @@ QUEUE_DEPTH: Final = Gauge("delayq_operator_workqueue_depth", "DelayQueues that 
 LIST_AGE: Final = Gauge("delayq_operator_list_age_seconds", "Time since all kinds were last listed.")
 WATCH_ANSWER_AGE: Final = Gauge(
     "delayq_operator_watch_answer_age_seconds",
-    "Time since the API server last answered a watch. Each watch begins anew every 300 s.",
+    "Time since the API server last answered a watch. Each watch starts anew every 300 s.",
 )
 API_WRITES: Final = Counter(
     "delayq_operator_api_writes",

@@ -37,13 +37,13 @@ PLACES: Final = f"{GROUP}/places"
 """Annotation of a queue's ConfigMap: where the tasks are, so that another Redis is noticed."""
 
 CHECKSUM: Final = f"{GROUP}/checksum"
-"""Annotation of a pod template: a hash of what pods read when they start. When it changes, they are replaced."""
+"""Annotation of a pod template: a hash of what pods read at their start. When it changes, they are replaced."""
 
 INPUTS: Final = f"{GROUP}/inputs"
 """Annotation of a Deployment: the hash of each part of the checksum, so that an event can name what changed."""
 
 APPLIED: Final = f"{GROUP}/applied"
-"""Annotation of every child: a hash of what was applied, so that what is wanted can be compared without asking."""
+"""Annotation of every child: a hash of the applied object, to compare it with the desired one without a request."""
 
 INSTALLATION: Final = f"{GROUP}/installation"
 """Annotation of a queue's ConfigMap: the age and the name of the Lease of the installation that serves the queue."""
@@ -71,7 +71,7 @@ HORIZONS_PORT: Final = 18080
 """Where scanners answer the horizons that the operator asks for, and a NetworkPolicy admits only the operator."""
 HORIZONS_VARIABLE: Final = "DELAYQ_HORIZONS_PORT"
 REAPER_VARIABLE: Final = "DELAYQ_REAPER"
-"""`delayq doctor` knows by it which mounted files the pod should have."""
+"""`delayq doctor` reads there which mounted files the pod should have."""
 
 LONGEST_LABEL = 63
 LONGEST_NAME = 253
@@ -204,7 +204,7 @@ def metrics_service(queue_name: str) -> str:
 
 
 def pods(queue_name: str) -> str:
-    """Name of what concerns all pods of a queue: ServiceAccount, NetworkPolicy, PodMonitor, PrometheusRule."""
+    """Name of the objects for all pods of a queue: ServiceAccount, NetworkPolicy, PodMonitor, PrometheusRule."""
     return _child(queue_name, "delayq", LONGEST_NAME)
 
 

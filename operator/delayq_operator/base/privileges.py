@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delayq.kube.objects import Object
 
 _ANY: Final = object()
-"""Whatever is there, but nothing."""
+"""Any value that is present and not empty."""
 
 _SECURITY: Final[Mapping[str, object]] = {
     "securityContext.runAsNonRoot": False,

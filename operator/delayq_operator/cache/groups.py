@@ -45,7 +45,7 @@ class Groups(ABC, Generic[Item]):
         """Return the group of an object, and what to store; None if it belongs to no DelayQueue."""
 
     def replaced(self, group: Key, before: Item | None, now: Item | None) -> None:
-        """Take note of what is stored, for a cache that counts."""
+        """Record the stored object, for a cache that counts."""
 
     def seen(self, kind: Kind, body: Object) -> None:
         """Take an object; it may belong to another DelayQueue than before."""

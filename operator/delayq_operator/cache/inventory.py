@@ -1,4 +1,4 @@
-"""What the operator knows of the cluster. kopf's events, lists, and responses to writes come in here.
+"""The operator's cache of the cluster. kopf's events, lists, and responses to writes come in here.
 
 They overtake each other, so versions decide: only a newer version replaces one, an object is dropped only if the
 deletion, or the list that lacks it, is not older than what is known, and nothing older brings it back.
@@ -45,7 +45,7 @@ class Inventory:
         self.rivals = Rivals()
         self._known: dict[Kind, dict[Name, _Known]] = defaultdict(dict)
         self._gone: dict[Kind, OrderedDict[str, int]] = defaultdict(OrderedDict)
-        """UIDs of what went last, and with which version: it can come back with its labels."""
+        """UIDs of the last deleted objects, with their versions: one can come back with its labels."""
 
     def take(self, kind: Kind, event: Mapping[str, Any]) -> None:
         """Take an event of kopf: ADDED, MODIFIED or DELETED."""

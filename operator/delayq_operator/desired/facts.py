@@ -20,7 +20,7 @@ class Setting:
     scanner_role: str = "delayq-scanner"
     """Name of the role with what scanners may do that watch DelaySchedules."""
     scanner_role_kind: str = "ClusterRole"
-    """Role, if the operator serves only some namespaces: whoever installs it may lack rights in the whole cluster."""
+    """Role, if the operator serves only some namespaces: its installer may lack permissions in the whole cluster."""
     image_pull_policy: str | None = None
     """None: Kubernetes' default."""
     image_pull_secrets: tuple[str, ...] = ()

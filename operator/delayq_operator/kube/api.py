@@ -1,7 +1,7 @@
 """The Kubernetes API, as much of it as the operator needs: read, apply, delete, list. JSON in, JSON out.
 
 The only module that imports the Kubernetes client. Its dynamic client is used without discovery and without models:
-the operator knows the paths of its kinds, and models cost memory for each object.
+the operator has the paths of its kinds, and models cost memory for each object.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Api:
         configuration.retries = None  # the caller decides what to retry
         configuration.connection_pool_maxsize = UNLIMITED
         configuration.disable_strict_ssl_verification = (
-            True  # only of what Python 3.13 adds; many authorities lack it
+            True  # without the checks that Python 3.13 adds; many authorities fail them
         )
         try:
             if os.environ.get("KUBERNETES_SERVICE_HOST"):

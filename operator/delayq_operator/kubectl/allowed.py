@@ -1,6 +1,6 @@
 """Allow-list of the fields that a report shows. Pure.
 
-A report shows numbers and booleans, and the strings of listed fields, whatever their content. It cuts messages at the
+A report shows numbers and booleans, and the strings of listed fields, with any content. It cuts messages at the
 first colon: the rest can quote an error, a log or a handler.
 """
 

@@ -1,6 +1,6 @@
 """Commands of `delayq` that run in a scanner pod, which has the document, the Secrets and the way to Redis.
 
-Their options go there unread, but for what only this machine knows: its files, and whether there is a terminal.
+Their options go there unread, except for what concerns this machine: its files, and whether there is a terminal.
 """
 
 from __future__ import annotations

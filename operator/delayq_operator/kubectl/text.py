@@ -154,7 +154,7 @@ def _cells(queue: Object, now: float) -> dict[str, str]:
 
 
 def _why(queue: Object, ready: Object) -> str:
-    """Return the reason of Ready, or of Degraded if that is all there is to say; a dash if all is well."""
+    """Return the reason of Ready, or of Degraded if Ready is True; a dash if both are as expected."""
     degraded = _true(queue, "Degraded") if ready["status"] == "True" else None
     reason: str = (degraded or ready).get("reason", "")
     return "-" if reason == "AsExpected" else reason

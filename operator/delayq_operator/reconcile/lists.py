@@ -36,7 +36,7 @@ PATIENCE_SECONDS: Final = 20.0
 
 
 class Lists:
-    """Lists all kinds, and knows which of the optional ones are served."""
+    """Lists all kinds, and records which of the optional ones are served."""
 
     def __init__(
         self,

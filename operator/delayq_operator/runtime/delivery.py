@@ -94,7 +94,7 @@ class Delivery:
         self._soon.set()
 
     async def _keep_kopf(self) -> None:
-        """Begin kopf, or begin it anew if it has ended or is to watch other kinds."""
+        """Start kopf, or restart it if it has ended or must watch other kinds."""
         kinds = self._lists.watchable
         if self._kopf is not None and not self._kopf.done() and kinds == self._kinds:
             return

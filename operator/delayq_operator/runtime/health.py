@@ -65,7 +65,7 @@ class Health:
         return found
 
     def unready(self) -> list[str]:
-        """Return why the operator is not ready. A standby is ready when it knows the leader."""
+        """Return why the operator is not ready. A standby is ready when it has read the Lease."""
         if self.leadership.unanswered_seconds > STUCK_SECONDS:
             return ["the Lease could not be read"]
         if self.leadership.leads and not self.delivery.synced.is_set():

@@ -23,7 +23,7 @@ class Suspension(NamedTuple):
     message: str
     """Empty if nothing does."""
     drains: bool
-    """Whether the workers are to end."""
+    """Whether the workers must end."""
 
 
 def suspension(spec: Spec, command: SuspendCommand | None) -> Suspension:

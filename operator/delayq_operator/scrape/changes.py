@@ -1,4 +1,4 @@
-"""When a change of what was read of a queue enqueues a reconciliation. Pure.
+"""When a changed reading of a queue enqueues a reconciliation. Pure.
 
 A change of facts does at once. A significant change of numbers alone does at most every NUMBERS_SECONDS.
 """

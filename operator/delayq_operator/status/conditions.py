@@ -142,7 +142,7 @@ def _guards_store(guard: Guard) -> str:
 
 
 def _parked(view: View) -> str:
-    """Name the tasks that wait for a worker that knows their kind and version.
+    """Name the tasks that wait for a worker that has their kind and version.
 
     The message has rounded numbers and times, not ages: it changes only if the tasks do.
     """
@@ -150,7 +150,7 @@ def _parked(view: View) -> str:
         return ""
     kinds = listed([_unknown_kind(each) for each in view.backlog.unknown_kinds])
     message = f"No worker knew the kind or version of {counted(bucket(view.backlog.parked), 'task')}"
-    cure = "They wait, uncharged, until a worker that knows them runs: deploy one, or cancel them."
+    cure = "They wait, uncharged, until a worker that has their kind runs: deploy one, or cancel them."
     return f"{message}{f': {kinds}' if kinds else ''}. {cure}"
 
 
@@ -200,7 +200,7 @@ CONFLICTS: Final[Mapping[str, str]] = {
     ),
     "QueueConflict": (
         "Scanners of {} serve the same queue in the same Redis: give each a spec.queueName, keyPrefix or "
-        "database of its own, unless one code is to handle both's tasks."
+        "database of its own, unless one handler runs the tasks of both."
     ),
     "UnmanagedFields": "Another client added {}: remove it, or add it to the template in the spec.",
 }

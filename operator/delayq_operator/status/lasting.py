@@ -1,6 +1,6 @@
 """Finds what has lasted for so long in a DelayQueue that a person must know. Pure.
 
-A rollout parks tasks for a moment: workers of the earlier image claim some of a kind that only the later one knows. A
+A rollout parks tasks for a moment: workers of the earlier image claim some of a kind that only the later one has. A
 new queue is not ready for a moment; if it never is, no change of a condition posts an event.
 """
 

@@ -69,7 +69,7 @@ def capacity_shortfall_expected(view: View) -> Condition | None:
     if rush is None:
         return None
     message = (
-        f"From {clock(rush.at)} on tasks begin up to {seconds(rush.late_seconds)} late, even with maxReplicas:"
+        f"From {clock(rush.at)} on tasks start up to {seconds(rush.late_seconds)} late, even with maxReplicas:"
         f" {counted(rush.needed, 'worker')} would start them in time."
     )
     return condition("CapacityShortfallExpected", "MaxReplicas", message)

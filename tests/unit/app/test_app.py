@@ -137,7 +137,7 @@ def test_arguments_that_do_not_fit_are_refused_when_scheduled(
 @pytest.mark.parametrize(
     "body", [b"[]", b"7", b"{", b"\xff", b'{"order": "x"}', b'{"order": 1, "more": 2}', b"{}"]
 )
-def test_a_payload_that_does_not_fit_is_told_when_it_runs(body: bytes) -> None:
+def test_a_payload_that_does_not_fit_is_reported_when_it_runs(body: bytes) -> None:
     with pytest.raises(arguments.InvalidArguments):
         cancel_unpaid.arguments.decode(body)
 
@@ -557,7 +557,7 @@ class TestWithoutPydantic:
             App().task(one(Any, value))
 
     @pytest.mark.parametrize("body", [b"[]", b"{", b"\xff", b"{}", b'{"value": 1, "more": 2}'])
-    def test_a_payload_that_does_not_fit_is_told_when_it_runs(self, body: bytes) -> None:
+    def test_a_payload_that_does_not_fit_is_reported_when_it_runs(self, body: bytes) -> None:
         with pytest.raises(arguments.InvalidArguments):
             App().task(one(int)).arguments.decode(body)
 

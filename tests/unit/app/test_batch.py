@@ -52,7 +52,7 @@ def test_an_item_that_does_not_fit_is_refused_when_scheduled(args: tuple[object,
 
 
 @pytest.mark.parametrize("body", [b"", b"7", b"{}", b'{"order": 1, "day": 2}', b'{"item": 7}', b'7,"more":1'])
-def test_a_payload_that_does_not_fit_is_told_when_it_runs(body: bytes) -> None:
+def test_a_payload_that_does_not_fit_is_reported_when_it_runs(body: bytes) -> None:
     with pytest.raises(arguments.InvalidArguments):
         insert.arguments.decode(body)
 

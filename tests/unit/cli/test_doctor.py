@@ -41,7 +41,7 @@ ON = {"aof_enabled": "1"}
 EVERYSEC = {"appendfsync": "everysec"}
 
 
-def test_every_risk_of_a_file_is_told_and_the_gravest_first() -> None:
+def test_every_risk_of_a_file_is_reported_and_the_gravest_first() -> None:
     [fine] = server.persistence(ServerInfo(ON))
     assert fine.level is Level.OK
     assert "not known: on the server, redis-cli CONFIG GET appendfsync" in fine.message
@@ -65,7 +65,7 @@ CONFIRMING = ServerInfo(ON, EVERYSEC, waitaof=True)
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted", "level", "said"),
+    ("reported", "wanted", "level", "said"),
     [
         (ServerInfo(ON, EVERYSEC, waitaof=False), FSYNCED, Level.FAILED, "cannot confirm"),
         (ServerInfo(ON, {"appendfsync": "always"}, waitaof=True), FSYNCED, Level.OK, "Fsynced"),
@@ -74,9 +74,9 @@ CONFIRMING = ServerInfo(ON, EVERYSEC, waitaof=True)
     ],
 )
 def test_what_the_document_wants_confirmed_has_to_be_possible(
-    told: ServerInfo, wanted: dict[str, Any], level: Level, said: str
+    reported: ServerInfo, wanted: dict[str, Any], level: Level, said: str
 ) -> None:
-    found = server.confirmed(told, DurabilitySpec(**wanted))
+    found = server.confirmed(reported, DurabilitySpec(**wanted))
     assert (found.level, said in found.message) == (level, True)
 
 
@@ -97,7 +97,7 @@ LAGGING = {"connected_slaves": "2", "slave1": "state=online,lag=60", **REPLICA}
         (server.role, LAGGING, Level.OK, "master, 1 replica, and 1 lagging behind"),
     ],
 )
-def test_a_fact_is_compared_with_what_delayq_needs_and_its_consequence_is_told(
+def test_a_fact_is_compared_with_what_delayq_needs_and_its_consequence_is_reported(
     check: Callable[[Any], Finding], facts: Mapping[str, str], level: Level, said: str
 ) -> None:
     found = check(facts if check in {server.version, server.memory} else ServerInfo(facts))

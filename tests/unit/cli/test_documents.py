@@ -267,7 +267,7 @@ def test_a_misspelt_kind_of_the_guard_is_named(here: Path) -> None:
         assert "takes tasks without a kind only: got pussh\n" in run(command, "queue.yaml").stdout
 
 
-def test_an_expression_without_quotes_is_to_be_quoted(here: Path) -> None:
+def test_an_expression_without_quotes_is_an_error_that_asks_for_them(here: Path) -> None:
     (here / "queue.yaml").write_text("kind: DelaySchedule\nspec:\n  cron: * 3 * * *\n")
     assert "; quote a value that begins with *, as in cron: " in run("validate", "queue.yaml").stdout
 

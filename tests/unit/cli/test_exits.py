@@ -22,12 +22,12 @@ DOCTOR = "delayq doctor orders checks each requirement"
 def test_a_right_that_lacks_names_the_rule_and_who_says_which(
     capsys: pytest.CaptureFixture[str], why: str
 ) -> None:
-    for hint, told in ((DOCTOR, DOCTOR), ("", "delayq doctor QUEUE names the missing ones")):
+    for hint, reported in ((DOCTOR, DOCTOR), ("", "delayq doctor QUEUE names the missing ones")):
         with pytest.raises(SystemExit) as exited, errors_as_exits(hint):
             raise translated(ResponseError(why), "redis:6379", "claim")
         assert exited.value.code == 1
         said = capsys.readouterr().err.splitlines()
-        assert said[1] == f"hint:  delayq acl prints the rights that the user needs; {told}"
+        assert said[1] == f"hint:  delayq acl prints the rights that the user needs; {reported}"
 
 
 def test_a_schedule_with_an_invalid_field_exits_as_an_invalid_document(

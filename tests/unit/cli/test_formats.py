@@ -86,15 +86,15 @@ def test_a_rate_has_a_unit(text: str, rate: float) -> None:
         (9 * 86400000, "9d"),
     ],
 )
-def test_a_length_is_told_in_one_unit(ms: int, said: str) -> None:
+def test_a_length_is_reported_in_one_unit(ms: int, said: str) -> None:
     assert length(ms) == said
 
 
-def test_instants_are_told_relative_to_now() -> None:
+def test_instants_are_reported_relative_to_now() -> None:
     assert [relative(at, 200_000) for at in (200_000, 380_000, 80_000)] == ["now", "in 3m", "2m ago"]
 
 
-def test_a_spread_is_told_as_in_the_words_of_redrive() -> None:
+def test_a_spread_is_written_as_for_redrive() -> None:
     assert [seconds(each) for each in (0, 0.2, 4.24)] == ["at once", "in under 1 s", "in about 4 s"]
 
 

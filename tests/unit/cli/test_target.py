@@ -84,7 +84,7 @@ def test_a_name_and_a_url_keep_the_shards_of_the_document_beside_it(here: Path) 
         resolve("orders")
 
 
-def test_a_name_alone_is_told_the_ways(here: Path) -> None:  # noqa: ARG001  an empty directory
+def test_the_error_of_a_name_alone_has_the_alternatives(here: Path) -> None:  # noqa: ARG001  an empty directory
     result = run("status", "orders")
     assert result.exit_code == 2
     assert result.stderr.startswith(
@@ -151,7 +151,7 @@ def test_a_missing_secret_is_named(here: Path) -> None:
         ("127.0.0.1, port: 1", False, False),
     ],
 )
-def test_without_its_redis_a_document_that_delayq_run_serves_is_told_of_it(
+def test_without_its_redis_a_document_of_delayq_run_gets_a_hint(
     tmp_path: Path, *, host: str, beside: bool, says: bool
 ) -> None:
     path = tmp_path / "queue.yaml"

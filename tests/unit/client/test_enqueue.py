@@ -56,7 +56,7 @@ def checked_and_stored(operation: Generator[Any, Any, Any], learn: Callable[[], 
 @each_way
 @pytest.mark.parametrize("durability", [None, Durability("Replicated")])
 @pytest.mark.parametrize("apart", [False, True])
-def test_what_somebody_learned_meanwhile_counts(
+def test_a_shard_map_learned_meanwhile_counts(
     begin: Begin,
     durability: Durability | None,
     apart: bool,  # noqa: FBT001

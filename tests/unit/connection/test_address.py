@@ -133,7 +133,7 @@ def test_the_authority_may_be_in_a_config_map_beside_a_secret_of_the_same_name(t
 
 
 @pytest.mark.parametrize("gone", ["password", "user", "ca.crt"])
-def test_what_is_gone_later_is_told_by_each_connect(tmp_path: Path, gone: str) -> None:
+def test_a_file_that_disappears_is_reported_by_each_connect(tmp_path: Path, gone: str) -> None:
     mount(tmp_path, "shop-redis", user=b"shop", password=b"one", ca_crt=trustme.CA().cert_pem.bytes())
     tls = {} if gone != "ca.crt" else {"tls": {"caSecretRef": {"name": "shop-redis"}}}
     listening = {"standalone": {"host": "127.0.0.1"}}

@@ -61,7 +61,7 @@ def one_is_stale(monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
         yield watched_by([stack.enter_context(telling(each)) for each in replies])
 
 
-async def told(directory: Discovery) -> Place:
+async def reported(directory: Discovery) -> Place:
     await directory.query()
     return await directory.holder()
 
@@ -70,7 +70,7 @@ async def test_a_sentinel_that_missed_a_fail_over_is_not_believed_while_others_k
     one_is_stale: Address,
 ) -> None:
     directory = discovery_of(one_is_stale)
-    assert [await told(directory) for _ in range(2)] == [NEW, NEW]
+    assert [await reported(directory) for _ in range(2)] == [NEW, NEW]
     await directory.unsubscribe(Told())
     with closing(BlockingDiscovery(one_is_stale)) as blocking:
         for _ in range(2):
@@ -106,11 +106,11 @@ async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_do
         address = watched_by([*hung, one])
         directory = discovery_of(address)
         async with asyncio.timeout(30):  # each that hangs has a minute to answer
-            assert await told(directory) == NEW
+            assert await reported(directory) == NEW
         await directory.unsubscribe(Told())
 
 
-async def test_who_waits_for_an_answer_while_nobody_wants_it_any_more_finds_nobody_available() -> None:
+async def test_an_abandoned_call_finds_no_server_available() -> None:
     with silent() as hung:
         directory = discovery_of(watched_by(hung))
         waiting = asyncio.create_task(directory.holder())
@@ -120,7 +120,7 @@ async def test_who_waits_for_an_answer_while_nobody_wants_it_any_more_finds_nobo
             await waiting
 
 
-async def test_one_who_fails_when_told_does_not_keep_it_from_others_and_all_are_told_once() -> None:
+async def test_a_failing_subscriber_does_not_stop_the_others_and_all_are_called_once() -> None:
     found = list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context["exception"]))
     with telling(said(NEW, 1)) as one:
@@ -134,7 +134,7 @@ async def test_one_who_fails_when_told_does_not_keep_it_from_others_and_all_are_
             await directory.unsubscribe(each)
 
 
-async def test_a_slot_that_moved_is_news_though_nobody_can_be_asked_about_it() -> None:
+async def test_a_slot_that_moved_is_news_even_if_no_node_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     directory, watching = discovery_of(Address.from_url(f"redis+cluster://127.0.0.1:{port}")), Told()
@@ -160,7 +160,7 @@ async def test_connections_that_share_a_directory_have_their_own_patience() -> N
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
-def test_a_call_by_a_thread_takes_no_longer_than_its_time_out_whoever_never_answers(kind: str) -> None:
+def test_a_call_by_a_thread_takes_no_longer_than_its_time_out_with_any_silent_server(kind: str) -> None:
     with silent(8) as hung:
         path = "/mymaster" if kind == "sentinel" else ""
         address = Address.from_url(f"redis+{kind}://{','.join(hung)}{path}")
@@ -182,7 +182,7 @@ def test_a_call_by_a_thread_to_a_master_that_never_answers_takes_one_time_out() 
             assert time.monotonic() - began < 3.9, "a second time-out would make it 4 s"
 
 
-def test_what_a_sentinel_says_and_nobody_can_read_is_no_answer() -> None:
+def test_an_unreadable_reply_of_a_sentinel_is_no_answer() -> None:
     with (
         telling(reply("127.0.0.1", "abc", 1)) as one,
         closing(SyncConnection(watched_by([one]))) as connection,

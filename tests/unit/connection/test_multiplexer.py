@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def at_its_end(timeout: asyncio.Timeout, told: Callable[[], None]) -> asyncio.Future[None]:
+def at_its_end(timeout: asyncio.Timeout, reported: Callable[[], None]) -> asyncio.Future[None]:
     """Tell right behind the time-out, before anybody has noticed it."""
     loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
@@ -29,7 +29,7 @@ def at_its_end(timeout: asyncio.Timeout, told: Callable[[], None]) -> asyncio.Fu
             loop.call_soon(tell)
             return
         try:
-            told()
+            reported()
             done.set_result(None)
         except RuntimeError as error:
             done.set_exception(error)

@@ -86,7 +86,7 @@ def test_only_what_was_redirected_is_sent_again_and_each_server_says_what_it_has
     assert played.result == ([b"1", b"2"], [[1], [0]])
 
 
-def test_a_tail_behind_what_was_done_is_asked_again_of_the_same_server_and_nobody_else() -> None:
+def test_a_tail_behind_what_was_done_is_asked_again_only_of_the_same_server() -> None:
     """The mark may have been in another's slot, which has moved."""
     played = Played([ONE], [MARK, TAIL])
     assert played.answer(b"1", moved(), 1) == Send([MARK, TAIL], HERE, same=True)
@@ -95,7 +95,7 @@ def test_a_tail_behind_what_was_done_is_asked_again_of_the_same_server_and_nobod
     assert played.learnt == []
 
 
-def test_what_was_done_by_a_server_that_lost_its_slot_since_is_confirmed_by_nobody() -> None:
+def test_work_of_a_server_that_lost_its_slot_since_is_not_confirmed() -> None:
     """Else who was promoted would confirm what it never had."""
     played, refusal = Played([ONE], [MARK, TAIL]), moved()
     played.answer(b"1", moved(), 1)
@@ -118,7 +118,7 @@ def test_a_tail_behind_what_was_not_done_is_not_asked_again() -> None:
     assert played.result == ([b"1"], [[7, 1]])
 
 
-def test_a_tail_behind_nothing_goes_to_whoever_holds_its_slot() -> None:
+def test_a_tail_behind_nothing_goes_to_the_owner_of_its_slot() -> None:
     played = Played([], [MARK, TAIL])
     assert played.answer(moved(), 1) == Send([])
     assert played.answer(7, 1, by=THERE) is None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_everything_is_verified_unless_told_and_nothing_older_than_tls_1_2_is_spoken() -> None:
+def test_everything_is_verified_by_default_and_nothing_older_than_tls_1_2_is_spoken() -> None:
     for tls, verified, named in (
         (Tls(), ssl.CERT_REQUIRED, True),
         (Tls(named=False), ssl.CERT_REQUIRED, False),
@@ -38,7 +38,7 @@ def test_a_context_is_made_anew_only_when_a_file_says_something_else(tmp_path: P
     assert tls.context() is not first
 
 
-def test_a_key_with_a_password_is_refused_and_asks_nobody_at_the_terminal(tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_refused_without_a_prompt_at_the_terminal(tmp_path: Path) -> None:
     pair = trustme.CA().issue_cert("a")
     key = serialization.load_pem_private_key(pair.private_key_pem.bytes(), None)
     locked = key.private_bytes(

@@ -43,7 +43,7 @@ def test_a_redirection_is_read_as_it_was_said(text: str, said: Redirect | None) 
     assert redirect(text, ASKED) == said
 
 
-def test_what_may_be_answered_in_a_moment_is_told_from_what_is_refused() -> None:
+def test_a_temporary_error_differs_from_a_refusal() -> None:
     assert is_transient("TRYAGAIN Multiple keys request during rehashing of slot")
     assert is_transient("CLUSTERDOWN Hash slot not served")
     assert is_transient("ERR Error running script (call to f_ab): 1: -TRYAGAIN Multiple keys")
@@ -54,7 +54,7 @@ def test_what_may_be_answered_in_a_moment_is_told_from_what_is_refused() -> None
     assert is_unblocked("UNBLOCKED force unblock from blocking operation, instance state changed")
 
 
-def test_slots_are_read_with_their_masters_and_everybody_to_ask() -> None:
+def test_slots_are_read_with_their_masters_and_all_nodes() -> None:
     found = slots.parse([HEALTHY, HALVES], ASKED)
     assert found is not None
     assert (found.holders[0], found.holders[8191], found.holders[8192]) == (ASKED, ASKED, OTHER)
@@ -103,7 +103,7 @@ def view(epoch: int, holder: Place, *, state: str = "ok") -> list[Any]:
     return [info, [[0, 16383, [holder.host.encode(), holder.port, b"id"]]]]
 
 
-def test_a_node_that_is_cut_off_is_not_believed_while_another_knows_better() -> None:
+def test_a_node_that_is_cut_off_is_not_believed_while_another_has_newer_slots() -> None:
     topology = cluster()
     assert topology.add_reply(ASKED, view(7, OTHER))
     topology.begin_round()
@@ -150,7 +150,7 @@ def test_a_cluster_without_slots_was_reached() -> None:
     assert str(error).endswith("does not serve (CLUSTERDOWN no node serves the slot)")
 
 
-def test_a_cluster_that_nobody_told_of_is_not_known() -> None:
+def test_a_cluster_without_known_nodes_is_an_error() -> None:
     refused = Unavailable("a:7000", "connection refused", outage="refused")
     error = no_master(CLUSTER, cluster(), refused)
     assert (str(error), getattr(error, "outage", "")) == (
@@ -172,7 +172,7 @@ def named(place: Place, epoch: int) -> list[Any]:
     return [said, [b"name", b"mymaster", b"config-epoch", str(epoch).encode()]]
 
 
-def test_every_sentinel_is_asked_and_the_first_that_answers_is_believed_until_another_knows_better() -> None:
+def test_every_sentinel_is_asked_and_the_first_answer_is_used_until_a_newer_one() -> None:
     topology = sentinel()
     assert [address.places[0] for address in topology.candidates()] == SENTINELS
     assert topology.add_reply(SENTINELS[0], named(OTHER, 1))
@@ -183,7 +183,7 @@ def test_every_sentinel_is_asked_and_the_first_that_answers_is_believed_until_an
     assert topology.holder(0) == ASKED
 
 
-def test_a_sentinel_that_knows_no_such_master_or_refuses_is_not_the_last_to_be_asked() -> None:
+def test_a_sentinel_without_such_a_master_or_that_refuses_is_not_the_last_to_be_asked() -> None:
     topology = sentinel()
     assert not topology.add_reply(SENTINELS[0], [None, ResponseError("No such master with that name")])
     assert topology.why == "Sentinel 10.0.1.1:26379: it has no such master; check masterName"

@@ -74,7 +74,7 @@ def test_the_servers_of_a_topology_are_reached_alike(url: str) -> None:
         whole.connection()
 
 
-def test_a_second_s_means_tls_which_is_told_what_to_trust_and_what_to_show() -> None:
+def test_a_second_s_means_tls_with_its_ca_and_client_certificate() -> None:
     for url in ("rediss://a", "rediss+cluster://a,b", "rediss+sentinel://a/shop"):
         plain = Address.from_url(url).tls
         assert plain is not None

@@ -60,12 +60,12 @@ WRONG: dict[Any, str] = {
 
 @pytest.mark.parametrize("payload", WRONG, ids=range(len(WRONG)))
 def test_what_is_no_json_text_is_refused_by_one_sentence(payload: object) -> None:
-    with pytest.raises(SpecError) as told:
+    with pytest.raises(SpecError) as raised:
         task(payload)
-    assert str(told.value) == f"spec.task.payload: expected JSON as text, {WRONG[payload]}"
+    assert str(raised.value) == f"spec.task.payload: expected JSON as text, {WRONG[payload]}"
 
 
-def test_the_old_form_is_told_the_new_one() -> None:
+def test_the_error_of_the_old_form_has_the_new_one() -> None:
     with pytest.raises(
         SpecError, match=r"payload: expected JSON as text, got a mapping: write `\|`, and the JSON"
     ):

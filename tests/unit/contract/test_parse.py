@@ -96,7 +96,7 @@ def test_a_percentile_is_a_decimal_number_as_text(percentile: object) -> None:
     assert problems(document(objective={"percentile": percentile}))[0].startswith(expected)
 
 
-def test_all_problems_are_told_together_in_the_order_of_the_fields() -> None:
+def test_all_problems_are_reported_together_in_the_order_of_the_fields() -> None:
     spec = {
         "handler": {"http": {"url": "ftp://x", "headers": {"X": "a\nb"}}},
         "worker": {"concurrency": 0, "terminationGracePeriodSeconds": 5},
@@ -141,7 +141,7 @@ def test_null_is_as_good_as_absent_as_on_kubernetes() -> None:
     assert problems(document(guard={"redisLock": None, "redlock": None}))[0].endswith("got nothing")
 
 
-def test_whatever_kubernetes_adds_is_left_alone() -> None:
+def test_fields_that_kubernetes_adds_are_left_alone() -> None:
     stored = document()
     stored["metadata"] |= {"namespace": "shop", "labels": {"a": "b"}, "uid": "1", "managedFields": [{}]}
     stored["status"] = {"conditions": ["anything", 1]}

@@ -66,9 +66,9 @@ SUPPLIES = some.builds(
 
 @given(LOADS, SUPPLIES)
 def test_lateness_is_what_it_comes_to_but_for_a_handler_or_two(due_ms: list[int], supply: Supply) -> None:
-    told = max(each.late_seconds for each in forecast(due_ms, supply))
+    reported = max(each.late_seconds for each in forecast(due_ms, supply))
     real = latest(due_ms, supply.workers, supply)
-    assert told == pytest.approx(real, abs=3 * supply.handler_seconds + supply.short_ms / 1000, rel=0.1)
+    assert reported == pytest.approx(real, abs=3 * supply.handler_seconds + supply.short_ms / 1000, rel=0.1)
 
 
 # The forecast sees the first of these groups up to `short_ms` too early, and the second one in time.

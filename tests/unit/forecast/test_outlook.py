@@ -27,7 +27,7 @@ def flow(hour: int, tasks: int) -> Bin:
     return Bin(hour * HOUR, (hour + 1) * HOUR, tasks)
 
 
-def told(*bins: Bin, now: Now = NOW, supply: Supply = SUPPLY) -> list[tuple[int, int, object]]:
+def reported(*bins: Bin, now: Now = NOW, supply: Supply = SUPPLY) -> list[tuple[int, int, object]]:
     found = outlook(bins, HOURS, now, supply)
     return [(each.tasks, each.workers, pytest.approx(each.late_seconds)) for each in found]
 
@@ -37,7 +37,7 @@ NOTHING = (0, 0, 0)
 
 def test_a_rush_takes_as_many_workers_as_begin_it_in_time_and_is_late_with_fewer() -> None:
     """6,000 tasks: 60 workers of 100 each; the 200 slots of 20 workers need 30 rounds, the last begins after 29 s."""
-    assert told(rush(2, 6000)) == [NOTHING, NOTHING, (6000, 60, 29), NOTHING]
+    assert reported(rush(2, 6000)) == [NOTHING, NOTHING, (6000, 60, 29), NOTHING]
 
 
 def test_a_rush_late_in_the_hour_does_not_make_what_is_due_before_it_late() -> None:
@@ -50,8 +50,8 @@ def test_a_rush_late_in_the_hour_does_not_make_what_is_due_before_it_late() -> N
 
 def test_overdue_tasks_are_due_now_and_as_late_as_they_are() -> None:
     now = Now(0, overdue=100, oldest_overdue_ms=90_000)
-    assert told(now=now)[0] == (100, 1, 90)
-    assert told(now=now, supply=replace(SUPPLY, lead_seconds=15))[0] == (100, 1, 105)
+    assert reported(now=now)[0] == (100, 1, 90)
+    assert reported(now=now, supply=replace(SUPPLY, lead_seconds=15))[0] == (100, 1, 105)
 
 
 def test_overdue_tasks_may_be_told_in_a_span_of_no_length_before_all_others() -> None:
@@ -65,8 +65,8 @@ def test_overdue_tasks_may_be_told_in_a_span_of_no_length_before_all_others() ->
 
 def test_workers_that_hold_leases_are_there_and_need_no_start() -> None:
     slow = replace(SUPPLY, lead_seconds=60)
-    assert told(rush(0, 10), supply=slow)[0] == (10, 1, 60)
-    assert told(rush(0, 10), now=Now(0, processing=10), supply=slow)[0] == (10, 1, 1)
+    assert reported(rush(0, 10), supply=slow)[0] == (10, 1, 60)
+    assert reported(rush(0, 10), now=Now(0, processing=10), supply=slow)[0] == (10, 1, 1)
 
 
 def test_what_runs_on_keeps_its_workers() -> None:
@@ -79,8 +79,8 @@ def test_what_runs_on_keeps_its_workers() -> None:
 
 def test_without_any_worker_no_task_begins() -> None:
     none = replace(SUPPLY, workers=0)
-    assert told(rush(1, 5), supply=none) == [NOTHING, (5, 1, inf), NOTHING, NOTHING]
-    assert told(now=Now(0, overdue=1), supply=none)[0] == (1, 1, inf)
+    assert reported(rush(1, 5), supply=none) == [NOTHING, (5, 1, inf), NOTHING, NOTHING]
+    assert reported(now=Now(0, overdue=1), supply=none)[0] == (1, 1, inf)
 
 
 BINS = some.lists(
@@ -113,7 +113,7 @@ NOWS = some.builds(
 
 
 @given(BINS, NOWS, SUPPLIES)
-def test_every_task_is_told_and_workers_are_needed_where_tasks_are(
+def test_every_task_is_reported_and_workers_are_needed_where_tasks_are(
     bins: list[Bin], now: Now, supply: Supply
 ) -> None:
     found = outlook(bins, HOURS, now, supply)

@@ -140,7 +140,7 @@ async def test_both_tries_share_one_time_limit() -> None:
     assert (service.requests, service.connections) == (3, 2)
 
 
-async def test_an_answer_that_nobody_asked_for_is_not_the_next_tasks() -> None:
+async def test_an_unsolicited_answer_is_not_the_next_tasks() -> None:
     """A service that answers twice, or says 408 as it closes an idle connection."""
     service = Service(answers=2)
     async with service.listening(), http_handler(service.url) as handler:

@@ -178,8 +178,8 @@ async def test_cancelled_calls_end_while_their_threads_go_on_and_these_are_bound
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    told = events("handler_thread_abandoned")
-    assert told == [{"task_id": "order-7", "abandoned": abandoned} for abandoned in (1, 2)]
+    reported = events("handler_thread_abandoned")
+    assert reported == [{"task_id": "order-7", "abandoned": abandoned} for abandoned in (1, 2)]
     with pytest.raises(Retry) as handed_back:
         await in_thread(plain, threads)(a_task())
     assert handed_back.value.charge is False
@@ -199,7 +199,7 @@ async def test_a_thread_that_returned_as_its_task_was_cancelled_is_not_left_over
     await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     real = loop.call_soon_threadsafe
-    told = threading.Event()
+    reported = threading.Event()
 
     def tell(deliver: Callable[..., object], *args: object) -> None:
         """Cancel and deliver in one tick of the loop, before the task wakes up."""
@@ -212,12 +212,12 @@ async def test_a_thread_that_returned_as_its_task_was_cancelled_is_not_left_over
                 running.cancel()
 
         real(both)
-        told.set()
+        reported.set()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "call_soon_threadsafe", tell)
         proceed.set()
-        while not told.is_set():  # noqa: ASYNC110 -- set in a thread
+        while not reported.is_set():  # noqa: ASYNC110 -- set in a thread
             await asyncio.sleep(0.001)
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -171,7 +171,7 @@ def test_a_parameter_named_connection_takes_part_in_the_guards_transaction(
     assert PythonHandler(path, concurrency=1, transactions=True).joins is joins
 
 
-def test_a_second_parameter_of_another_name_is_told_what_it_could_be(module: Callable[[str], str]) -> None:
+def test_a_second_parameter_of_another_name_gets_a_suggestion(module: Callable[[str], str]) -> None:
     path = f"{module('def conn(task, conn): ...')}:conn"
     said = r"callable with one argument, the task, or with two, \(task, connection\): missing .* 'conn'"
     with pytest.raises(HandlerSetupError, match=said):

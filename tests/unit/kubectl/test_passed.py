@@ -144,12 +144,12 @@ def test_options_of_kubectl_are_taken_wherever_they_are(words: str, options: str
 def test_lead_and_handler_time_of_a_forecast_are_those_that_were_learnt() -> None:
     queue = {"spec": {"autoscaling": {"leadTimeSeconds": "auto"}}, "status": LEARNT}
     assert measured(queue) == ["--handler-time=480ms", "--lead=11s"]
-    told = {"spec": {"autoscaling": {"leadTimeSeconds": 60}}, "status": LEARNT}
-    assert measured(told) == ["--handler-time=480ms"], "the one of the document is in force"
+    reported = {"spec": {"autoscaling": {"leadTimeSeconds": 60}}, "status": LEARNT}
+    assert measured(reported) == ["--handler-time=480ms"], "the one of the document is in force"
     assert measured({"spec": {}}) == []
 
 
-def test_a_fixed_number_of_workers_is_told_which_the_pods_do_not_know() -> None:
+def test_a_fixed_number_of_workers_is_shown_which_the_pods_do_not_have() -> None:
     """The document in the pods leaves spec.worker.replicas out."""
     assert measured({"spec": {"worker": {"replicas": 4}}}) == ["--max=4"]
     assert measured({"spec": {"worker": {"replicas": 4}, "autoscaling": {}}}) == []

@@ -107,7 +107,7 @@ def test_output_without_a_line_break_arrives_in_parts_and_whole(
     assert max(map(len, wrote)) <= remote.LINE_CHARACTERS
 
 
-def test_of_the_errors_of_a_pod_that_prints_many_the_last_are_told(
+def test_the_last_errors_of_a_pod_that_prints_many_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "kubectl"

@@ -16,7 +16,7 @@ METADATA = {"namespace": "shop", "name": "orders"}
 SINCE = {"lastTransitionTime": "1970-01-01T00:00:00Z"}
 
 
-def told(status: dict[str, Any]) -> list[str]:
+def reported(status: dict[str, Any]) -> list[str]:
     queue = {"metadata": METADATA, "status": status}
     return "\n".join(lines(queue, None, 100.0)).splitlines()
 
@@ -43,7 +43,7 @@ def test_a_condition_is_marked_by_whether_all_is_well() -> None:
                 or (type_, status) == ("GuardAvailable", "True")
             )
             mark = "?" if status == "Unknown" else "✓" if fine else "!"
-            shown = told(
+            shown = reported(
                 status={"conditions": [{"type": type_, "status": status, "reason": reason, **SINCE}]}
             )
             assert [each for each in shown if each.startswith(f"{mark}  {type_} ")], (type_, reason)
@@ -101,7 +101,7 @@ def test_the_overview_has_a_column_and_the_reason_of_parked_tasks_if_a_queue_has
         (None, None, "The operator does not run: it does not hold Lease system/delayq. "),
     ],
 )
-def test_the_age_of_the_operators_lease_is_told(
+def test_the_age_of_the_operators_lease_is_reported(
     renew_time: str | None, age: str | None, sentence: str
 ) -> None:
     """The operator writes nothing while nothing changes, so only its Lease shows whether it still decides."""
@@ -109,8 +109,8 @@ def test_the_age_of_the_operators_lease_is_told(
     found = "\n".join(lines({"metadata": METADATA}, lease, 100.0)).splitlines()
     assert found[1].startswith(sentence)
     assert bool(found[1]) == bool(sentence)
-    told = f"renewed Lease system/delayq {age}" if age else "does not hold Lease system/delayq"
-    assert f"operator  {told}" in found
+    reported = f"renewed Lease system/delayq {age}" if age else "does not hold Lease system/delayq"
+    assert f"operator  {reported}" in found
 
 
 def test_a_name_of_a_lease_that_is_none_reaches_no_kubectl() -> None:
@@ -133,11 +133,11 @@ def test_a_name_of_a_lease_that_is_none_reaches_no_kubectl() -> None:
 def line(name: str, **status: dict[str, Any]) -> str:
     """What follows a name, among the facts; ready comes first, or there are none."""
     ready = {"conditions": [{"type": "Ready", "status": "True", **SINCE}]}
-    found = [each for each in told(ready | status) if each.startswith(f"{name} ")]
+    found = [each for each in reported(ready | status) if each.startswith(f"{name} ")]
     return found[0].partition(" ")[2].strip() if found else ""
 
 
-def test_how_far_tasks_have_moved_is_told_while_they_do() -> None:
+def test_the_progress_of_a_migration_is_shown() -> None:
     assert line("resharding") == ""
     moving = {"fromShards": 4, "toShards": 8, "checkedTasks": 1200}
     assert line("resharding", resharding=moving) == "fromShards 4, toShards 8, checkedTasks 1200"

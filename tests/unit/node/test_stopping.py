@@ -26,7 +26,7 @@ def test_what_takes_long_is_named_before_it_is_killed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`make cluster-down` was silent for a minute, and what it had waited for was gone with the process."""
-    monkeypatch.setattr(keeper, "TELL_SECONDS", 0.3)
+    monkeypatch.setattr(keeper, "REPORT_SECONDS", 0.3)
     monkeypatch.setattr(keeper, "STOP_SECONDS", 1.0)
     with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

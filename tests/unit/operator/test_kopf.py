@@ -88,7 +88,7 @@ async def test_a_list_after_410_does_not_tell_what_was_deleted_meanwhile(operato
     story = await operator.tell_all()
     assert operator.api.asked[:4] == ["list", "watch from 7", "list", "watch from 9"]
     assert story.count("None b") == 2
-    assert [told for told in story if told.endswith(" a")] == ["None a"]
+    assert [reported for reported in story if reported.endswith(" a")] == ["None a"]
     assert names[-1] == {"a", "b", LAST}
 
 

@@ -6,7 +6,7 @@ import pytest
 from delayq.protocol.due_histogram import ALWAYS, asked
 
 
-def test_who_asks_for_none_is_told_all_that_there_are() -> None:
+def test_a_scrape_without_horizons_gets_all() -> None:
     nothing_falls_due = dict.fromkeys(ALWAYS.ms.values(), 0)
     assert dict(ALWAYS.samples(nothing_falls_due)) == dict.fromkeys(
         ("10", "30", "60", "300", "900", "3600"), 0
@@ -32,7 +32,7 @@ def test_what_is_counted_is_what_the_label_says() -> None:
 @pytest.mark.parametrize(
     "word", ["", "0", "-1", "+1", " 1", "1_0", "nan", "inf", "1e400", "31622401", "1h", "\u0661", "0x10", "."]
 )
-def test_what_is_no_horizon_is_told_with_what_was_expected(word: str) -> None:
+def test_a_wrong_horizon_is_reported_with_what_was_expected(word: str) -> None:
     with pytest.raises(ValueError, match="horizon: expected seconds above 0 and not above 31622400, got "):
         asked(["10", word])
 

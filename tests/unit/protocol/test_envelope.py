@@ -133,14 +133,14 @@ def test_what_is_not_json_is_refused(payload: object) -> None:
 
 
 @pytest.mark.parametrize("head", range(0x30, 0x100, 0x10))
-def test_a_newer_version_is_told_from_garbage(head: int) -> None:
+def test_a_newer_version_differs_from_garbage(head: int) -> None:
     """Such a task is left alone for a newer delayq, where garbage would be buried."""
     with pytest.raises(EnvelopeTooNew, match=f"version {head >> 4}"):
         decode(bytes([head]) + bytes(6))
 
 
 @pytest.mark.parametrize("fields", [0x20, 0x40, 0x80, 0x8F, 0xFF])
-def test_fields_that_only_a_newer_delayq_knows_are_left_to_it(fields: int) -> None:
+def test_fields_that_only_a_newer_delayq_has_are_left_to_it(fields: int) -> None:
     with pytest.raises(EnvelopeTooNew, match=f"unknown fields 0x{fields & 0xE0:02x}"):
         decode(bytes([0x21, fields]) + b"\x01k\x00\x01{}" + bytes(6))
 

@@ -27,7 +27,7 @@ def test_the_rates_of_all_shards_add_up_to_the_rate(rate: int, shards: int) -> N
     assert sum(int(each["burst"]) for each in quotas) == max(rate, shards)
 
 
-def test_what_is_not_limited_is_told_as_nothing() -> None:
+def test_an_absent_limit_is_absent() -> None:
     nothing = {"interval_us": "0", "burst": 0, "most": 0}
     assert quota(None, 0, 4) == quota(Limits(), 3, 4) == nothing
     assert quota(Limits(max_in_flight=9), 0, 4) == nothing | {"most": 3}

@@ -97,7 +97,7 @@ def test_limits_are_the_documents_before_and_after_a_change_and_less_than_twice_
         ("u:1", "v:1", "u:1", False, "of uid v, asked later"),  # a pod of a deleted DelayQueue
     ],
 )
-def test_only_a_newer_document_may_ask_and_another_is_told_why(
+def test_only_a_newer_document_may_ask_and_another_gets_the_reason(
     *, stamp: str, asked: str, found: str, may: bool, why: str
 ) -> None:
     wish = DesiredShards(8, stamp)

@@ -77,13 +77,13 @@ SECRET = {"name": "keys", "key": "key"}
         (python(f"{__name__}:state_on"), CALLABLE, "takes a connection: a check is given the task alone"),
     ],
 )
-async def test_a_check_that_cannot_be_asked_is_told_with_the_field(
+async def test_a_check_that_cannot_be_asked_is_reported_with_the_field(
     tmp_path: Path, check: dict[str, object], field: str, why: str
 ) -> None:
-    with pytest.raises(InvalidDocument) as told:
+    with pytest.raises(InvalidDocument) as raised:
         await build(check, tmp_path).start()
-    assert str(told.value).startswith(field)
-    assert why in str(told.value)
+    assert str(raised.value).startswith(field)
+    assert why in str(raised.value)
 
 
 def answered(body: bytes, status: int = 200) -> Response:
@@ -118,9 +118,9 @@ def test_what_a_service_answers_is_read(body: bytes, expected: tuple[Verdict, st
     ],
 )  # fmt: skip
 def test_anything_else_that_a_service_answers_is_no_verdict(response: Response, why: str) -> None:
-    with pytest.raises(checks.CheckFailed) as told:
+    with pytest.raises(checks.CheckFailed) as raised:
         read(response)
-    assert why in str(told.value)
+    assert why in str(raised.value)
 
 
 def test_a_secret_that_a_service_repeats_is_in_no_reason_and_changes_no_verdict() -> None:
@@ -135,9 +135,9 @@ def test_a_secret_that_a_service_repeats_is_in_no_reason_and_changes_no_verdict(
     assert read(said(f'{{"verdict": "complete", {reason}}}')) == (Verdict.COMPLETE, "for [redacted]: w")
     assert read(said(f'{{"verdict": "wait", {reason}}}')) == (Verdict.WAIT, "for [redacted]: w")
     for response in (said('{"verdict": "s3cret/key"}'), said(f"{{{reason}}}"), said(reason, 500)):
-        with pytest.raises(checks.CheckFailed, match=r"\[redacted\]") as told:
+        with pytest.raises(checks.CheckFailed, match=r"\[redacted\]") as raised:
             read(response)
-        assert "s3cret" not in str(told.value)
+        assert "s3cret" not in str(raised.value)
 
 
 def spec(seconds: int = 30, on_failure: Any = "Requeue") -> Spec:  # noqa: ANN401  a word of the contract

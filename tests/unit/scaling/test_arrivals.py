@@ -23,7 +23,7 @@ def unforeseen_of(rate: float, *, known: bool, lead_seconds: float, looks: int =
 
 
 @pytest.mark.parametrize("lead_seconds", [1.0, 2.0, 15.0, 90.0])
-def test_a_flow_that_was_seen_coming_is_not_counted_again_and_one_that_nothing_foretold_is_told_whole(
+def test_an_expected_flow_is_not_counted_again_and_an_unexpected_one_is_counted_whole(
     lead_seconds: float,
 ) -> None:
     assert unforeseen_of(100.0, known=True, lead_seconds=lead_seconds) == pytest.approx(0.0, abs=1.0)

@@ -34,7 +34,7 @@ NEVER_FEWER = policy(behavior=Behavior(scale_down=ScaleDown(select_policy="Disab
         (sample((12.0, 640), whole=False, ready=5), 5, None, 10, "None", 10),
     ],
 )
-def test_what_there_is_to_do_decides_within_the_bounds(
+def test_the_work_decides_within_the_bounds(
     *, look: Sample, before: int, rules: Policy | None, replicas: int, limited_by: str, wanted: int
 ) -> None:
     decision = decided(look, before=before, rules=rules, active_at=0.0)
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_not_zero_and_after_too_many_failures_the_fallbac
     assert (third.replicas, third.reason) == (6, "FallbackActive")
 
 
-def test_a_rush_beyond_all_workers_is_told_an_hour_ahead() -> None:
+def test_a_rush_beyond_all_workers_is_reported_an_hour_ahead() -> None:
     shortfall = decided(sample((1800.0, 200_000))).shortfall
     assert shortfall is not None
     assert 1700 < shortfall.in_seconds < 1860
@@ -140,7 +140,7 @@ def test_tasks_that_no_look_ahead_could_see_are_expected_again() -> None:
 FEW_A_MINUTE = ScaleUp(policies=(ScalingPolicy(type="Pods", value=4, period_seconds=60),))
 
 
-def test_a_policy_for_adding_removes_nobody_that_came_another_way() -> None:
+def test_a_scale_up_policy_removes_no_worker_that_another_client_added() -> None:
     """The fallback brought eighteen in a period that allows four: they stay while they are needed."""
     rules = policy(behavior=Behavior(scale_up=FEW_A_MINUTE), max_replicas=40)
     past = {"changes": (Change(NOW - 6, 2, 20),), "active_at": NOW}
@@ -152,7 +152,7 @@ def test_a_policy_for_adding_removes_nobody_that_came_another_way() -> None:
     assert (more.replicas, more.limited_by) == (20, "ScaleUpPolicy")
 
 
-def test_a_policy_for_removing_adds_nobody_that_an_edit_took() -> None:
+def test_a_scale_down_policy_adds_no_worker_that_an_edit_removed() -> None:
     """maxReplicas was five for a moment: a policy of one a minute does not bring the other fifteen back."""
     slow = ScaleDown(policies=(ScalingPolicy(type="Pods", value=1, period_seconds=60),))
     past: dict[str, Any] = {"changes": (Change(NOW - 6, 20, 5),), "active_at": NOW}

@@ -12,7 +12,7 @@ Told = tuple[str, float, float]  # a worker's counters: seconds in handlers, han
 
 
 @pytest.mark.parametrize(
-    ("since", "told", "seconds"),
+    ("since", "reported", "seconds"),
     [
         (None, [], None),
         (None, [("one", 10.0, 10), ("two", 6.0, 30)], 0.4),  # the mean is of all workers
@@ -34,10 +34,10 @@ Told = tuple[str, float, float]  # a worker's counters: seconds in handlers, han
     ],
 )
 def test_the_mean_time_of_handlers_is_learnt_from_counters(
-    since: float | None, told: list[Told], seconds: float | None
+    since: float | None, reported: list[Told], seconds: float | None
 ) -> None:
     learnt = HandlerTime(since=since)
-    for each in told:
+    for each in reported:
         learnt.take(*each)
     assert learnt.seconds == (None if seconds is None else pytest.approx(seconds))
 
@@ -74,12 +74,12 @@ counters = st.tuples(
 
 @given(st.lists(counters, max_size=30), st.booleans())
 def test_each_kind_has_the_mean_that_it_would_have_alone(
-    told: list[tuple[str, str, float, int]],
+    reported: list[tuple[str, str, float, int]],
     older: bool,  # noqa: FBT001 -- drawn
 ) -> None:
     """And none of them matters if no two differ by a factor of two."""
     kinds, alone = KindTimes(), {kind: HandlerTime() for kind in "abc"}
-    for number, (kind, worker, seconds, tasks) in enumerate(told):
+    for number, (kind, worker, seconds, tasks) in enumerate(reported):
         kinds.take(kind, worker, seconds, tasks, older=older)
         alone[kind].take(worker, seconds, tasks, older=older)
         if number % 7 == 0:

@@ -131,7 +131,7 @@ def test_one_kind_is_as_none(seconds: float) -> None:
         assert one == none
 
 
-def test_what_fading_leaves_over_makes_nobody_late_and_asks_for_nobody() -> None:
+def test_the_rest_of_a_fading_rate_makes_no_task_late_and_needs_no_worker() -> None:
     """After half a minute 1e-25 of a task is still there: with a full load on top, one slot would be too few."""
     assert late_seconds(Moment(0, 10 + 1e-9, 10), H) == 0
     load = Load(present=32, inflows=[Inflow(30, 30, 64)], handler_seconds=H)

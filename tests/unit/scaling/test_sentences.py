@@ -28,7 +28,7 @@ FALLS_BACK = policy(fallback=Fallback(after_seconds=15, replicas=5))
             decided(sample((12.0, 2000), handler_seconds=0.1, ready=4), before=4),
             (
                 "4 → 7 workers: 2,000 due within 15 s; 7 × 32 slots of 0.1 s a task "
-                "begin them up to 0.8 s late (objective 1 s)"
+                "start them up to 0.8 s late (objective 1 s)"
             ),
         ),
         (
@@ -48,7 +48,7 @@ FALLS_BACK = policy(fallback=Fallback(after_seconds=15, replicas=5))
     ],
     ids=lambda value: "" if isinstance(value, str) else value.reason,
 )
-def test_a_decision_is_told_with_its_inputs(decision: Decision, says: str) -> None:
+def test_a_decision_is_reported_with_its_inputs(decision: Decision, says: str) -> None:
     assert says in sentence(decision)
 
 
@@ -67,22 +67,22 @@ def test_the_lateness_is_that_of_workers_that_start_as_they_did() -> None:
     assert cautious.late_seconds == pytest.approx(5.0)
     assert found.late_seconds == pytest.approx(1.0)
     assert replayed(recorded(found)) == found
-    told = replace(found, policy=replace(rules, lead_seconds=15.0))
-    assert told.late_seconds == cautious.late_seconds, "leadTimeSeconds says how long it takes"
+    reported = replace(found, policy=replace(rules, lead_seconds=15.0))
+    assert reported.late_seconds == cautious.late_seconds, "leadTimeSeconds says how long it takes"
 
 
-def test_of_kinds_no_lateness_is_told() -> None:
+def test_with_kinds_no_lateness_is_named() -> None:
     """A message that gives all tasks the mean of their kinds would be wrong."""
     found = decided(sample((12.0, 200), handler_seconds=0.01, kinds=((0.5, 60.0), (0.5, 0.01))))
     assert sentence(found).endswith(" 4 × 32 slots of 30 s a task (weighted by kind)")
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [(0.0, "0 s"), (0.0042, "4.2 ms"), (0.53, "0.53 s"), (90, "90 s"), (660, "11 min"), (10_800, "3 h")],
 )
-def test_times_are_told_as_people_say_them(value: float, told: str) -> None:
-    assert seconds(value) == told
+def test_times_are_written_as_people_say_them(value: float, reported: str) -> None:
+    assert seconds(value) == reported
 
 
 @pytest.mark.parametrize(

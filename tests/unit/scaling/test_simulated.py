@@ -90,7 +90,7 @@ def begins(decision: Decision, stage: float = 1.0) -> float:
 
 def claimed(text: str) -> float | None:
     """Read how late tasks begin at the most; None where nothing is said."""
-    if "begin them on time" in text:
+    if "start them on time" in text:
         return 0.0
     if "begin none of them" in text:
         return inf

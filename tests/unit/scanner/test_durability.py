@@ -93,10 +93,10 @@ def test_a_disk_that_confirms_nothing_is_a_risk_where_it_is_asked_to(
     *,
     confirms: bool,
 ) -> None:
-    told = ServerInfo(facts, settings, waitaof)
-    found = durability.risks(told, DurabilitySpec(confirm="Fsynced"))
+    reported = ServerInfo(facts, settings, waitaof)
+    found = durability.risks(reported, DurabilitySpec(confirm="Fsynced"))
     assert ("fsync_unconfirmed" in found) is not confirms
-    assert "fsync_unconfirmed" not in durability.risks(told, BARE)
+    assert "fsync_unconfirmed" not in durability.risks(reported, BARE)
 
 
 def test_what_redis_tells_is_read_and_a_refusal_tells_nothing() -> None:

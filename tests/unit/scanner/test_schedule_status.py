@@ -18,7 +18,7 @@ NOW_MS = 1_772_000_000_000
 RECORD = ScheduleRecord("@poll", b"", 3, "on", "kubernetes", NOW_MS, missed=2, skipped=1)
 
 
-def told(**more: Any) -> dict[str, tuple[str, str]]:  # noqa: ANN401 -- parts of a status
+def reported(**more: Any) -> dict[str, tuple[str, str]]:  # noqa: ANN401 -- parts of a status
     made = status(1, {}, NOW_MS, **more)
     return {each["type"]: (each["status"], each["reason"]) for each in made["conditions"]}
 
@@ -29,13 +29,13 @@ def poll(**spec: Any) -> Any:  # noqa: ANN401 -- parts of a document
 
 def test_every_reason_is_on_the_page_with_its_status() -> None:
     made = [
-        told(schedule=poll(), times_ms=[1]),
-        told(schedule=poll(suspend=True), suspended=True),
-        told(schedule=poll()),
-        told(refusal=Refusal("InvalidSpec", "spec.cron: no")),
-        told(refusal=Refusal("NameConflict", "schedule poll belongs to a client")),
-        told(refusal=Refusal("QueueFull", "schedule poll: it does not fit")),
-        told(schedule=poll(), record=replace(RECORD, cursor_ms=NOW_MS - 180_000), times_ms=[1]),
+        reported(schedule=poll(), times_ms=[1]),
+        reported(schedule=poll(suspend=True), suspended=True),
+        reported(schedule=poll()),
+        reported(refusal=Refusal("InvalidSpec", "spec.cron: no")),
+        reported(refusal=Refusal("NameConflict", "schedule poll belongs to a client")),
+        reported(refusal=Refusal("QueueFull", "schedule poll: it does not fit")),
+        reported(schedule=poll(), record=replace(RECORD, cursor_ms=NOW_MS - 180_000), times_ms=[1]),
         *({"Accepted": (state, reason), "Ready": ("False", reason)} for reason, state in REASONS.items()),
     ]
     found = {(kind, reason, state) for each in made for kind, (state, reason) in each.items()}

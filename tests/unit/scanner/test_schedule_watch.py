@@ -187,7 +187,7 @@ async def test_what_is_new_is_applied_and_what_is_gone_is_deleted_once() -> None
     assert world.deleted == ["a", "c"]
 
 
-async def test_one_that_cannot_be_does_not_hold_up_others_and_is_told_once() -> None:
+async def test_an_impossible_one_does_not_delay_others_and_is_reported_once() -> None:
     world = World()
     world.error = {"full": ScheduleRefused("no room", "QueueFull")}
     world.see(body("never", everySeconds=None, cron="0 0 31 2 *"), body("full"), body("a"))
@@ -277,7 +277,7 @@ async def test_an_edit_while_its_status_is_written_is_applied_and_not_undone_by_
     assert world.watch._objects["a"].generation == 2
 
 
-async def test_deletions_that_nobody_saw_and_records_that_redis_lost_are_found() -> None:
+async def test_missed_deletions_and_records_that_redis_lost_are_found() -> None:
     world = World()
     world.see(body("a"), body("c"))
     await world.settle()
@@ -312,7 +312,7 @@ async def test_a_copy_that_is_behind_does_not_undo_what_another_scanner_has_appl
 
 
 @pytest.mark.parametrize("reason", ["Scheduled", "InvalidSpec"])
-async def test_a_status_of_somebody_else_is_corrected(reason: str) -> None:
+async def test_a_foreign_status_is_corrected(reason: str) -> None:
     """The operator writes one while no scanner is ready, which may be a moment ago."""
     world = World()
     world.error = {"a": SpecError(())} if reason == "InvalidSpec" else {}
@@ -366,7 +366,7 @@ async def test_only_schedules_of_led_shards_are_applied_and_those_of_new_ones_at
     assert world.applied == ["x-a", "x-b"]
 
 
-async def test_runs_are_told_when_they_change_and_nothing_is_written_before() -> None:
+async def test_runs_are_reported_when_they_change_and_nothing_is_written_before() -> None:
     world = World()
     world.see(body("a"))
     await world.settle()
@@ -417,9 +417,9 @@ async def test_specs_beyond_what_fits_into_memory_are_asked_for(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("task", "parked", "cause"),
     [
-        ({"kind": "mail", "version": 2}, ("mail", 2), "no worker knows the kind mail, version 2"),
-        ({"kind": "mail"}, ("mail", 1), "no worker knows the kind mail, version 1"),
-        ({}, ("", 0), "no worker knows tasks without a kind"),
+        ({"kind": "mail", "version": 2}, ("mail", 2), "no worker runs the kind mail, version 2"),
+        ({"kind": "mail"}, ("mail", 1), "no worker runs the kind mail, version 1"),
+        ({}, ("", 0), "no worker runs tasks without a kind"),
         ({"kind": "mail"}, ("mail", 2), "see spec.misfire"),
     ],
 )

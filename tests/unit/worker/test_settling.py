@@ -153,7 +153,7 @@ def broken(*_: object) -> None:
         ("timeout", None, "retry", "handlerTimeoutSeconds (60)"),
     ],
 )
-async def test_the_reason_of_a_cancellation_decides_whatever_the_handler_makes_of_it(
+async def test_the_reason_of_a_cancellation_decides_not_the_handlers_reaction(
     *,
     reason: CancelReason,
     raised: BaseException | None,
@@ -239,7 +239,7 @@ async def test_the_log_says_where_a_handler_was_that_ran_too_long(caplog: pytest
     assert any("# here" in frame for frame in frames)
 
 
-async def test_the_last_attempt_is_told_as_such_and_its_dead_letter_says_where_it_failed(
+async def test_the_last_attempt_is_logged_as_such_and_its_dead_letter_says_where_it_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Attempts before keep no frames, which would cost memory. Backoff grows with failures, and not with crashes."""

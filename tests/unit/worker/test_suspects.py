@@ -14,7 +14,7 @@ def known(*shards: int, at: float = 10.0) -> Suspects:
     return suspects
 
 
-def test_a_worker_with_nothing_to_do_takes_those_it_knows_of_for_longest() -> None:
+def test_an_idle_worker_takes_the_oldest_known_first() -> None:
     suspects = known(3, 1)
     assert suspects.group_of(ALL, 10.5, hinted=False) == 3
     assert suspects.group_of([1, 2], 10.5, hinted=False) == 1

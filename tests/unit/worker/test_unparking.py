@@ -65,7 +65,7 @@ async def test_without_an_app_it_looks_once_a_minute(kinds: object) -> None:
     assert 45 <= pause <= 60
 
 
-async def test_an_error_is_told_and_many_slots_are_one_batch() -> None:
+async def test_an_error_is_reported_and_many_slots_are_one_batch() -> None:
     redis = Redis((250, 9000), Unavailable("redis", "gone"))
     service = unparking(redis, free=1000)
     assert await pauses(service, 1) == [0.02]

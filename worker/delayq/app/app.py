@@ -158,7 +158,7 @@ class App:
         """Make a function a kind of task: `@app.task`, or `@app.task(max_attempts=8, timeout="2m")`.
 
         `name` is the function's by default. A new `version` separates tasks whose arguments changed: a worker runs
-        only tasks of versions that it knows. `retry_delays` are the waits after the first failure, the second, …; the
+        only tasks of versions that it has. `retry_delays` are the waits after the first failure, the second, …; the
         last one repeats. A task does not start later than `deadline` after its due time. What is not given is as in
         spec.delivery. `guard=True` runs the tasks under the document's guard also if spec.guard.kinds does not name
         the kind. TypeError or ValueError for what cannot be a kind. A function of the same module and qualified name
@@ -329,7 +329,7 @@ class App:
         queue: str | None = None,
         url: str | Address | None = None,
     ) -> Self:
-        """Schedule into the queue of this document, None: of no one. A worker binds the App to its own queue.
+        """Schedule into the queue of this document; None: unbind it. A worker binds the App to its own queue.
 
         Another document closes the client of schedule_sync() and drops clients of bind(). RuntimeError inside
         `async with app`, which has a client open for the earlier document.

@@ -240,8 +240,8 @@ class Call(Generic[P]):
         """Return the task as schedule_many takes it. InvalidTask when the arguments or the options do not fit."""
         # `debounce` implies "debounce"; schedule_many has to say the same, or it refuses the task.
         if self.options.if_exists not in ("reject", "debounce"):
-            told = "schedule_many(tasks, if_exists=…) says it for all of its tasks"
-            raise InvalidTask("", f"task {self.kind.name}: if_exists: {told}; leave it out of options()")
+            reason = "schedule_many(tasks, if_exists=…) says it for all of its tasks"
+            raise InvalidTask("", f"task {self.kind.name}: if_exists: {reason}; leave it out of options()")
         with self._made(args, kwargs) as task:
             return task
 

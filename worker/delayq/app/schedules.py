@@ -62,7 +62,7 @@ FIELDS: Final = {
 _DURATIONS: Final = ("every", "deadline", "jitter", "max_lateness")
 _INSTANTS: Final = ("start_time", "end_time")
 _ANY_QUEUE: Final = "queue"
-"""In place of the name of the queue, which an App knows when it is bound to it."""
+"""Placeholder for the name of the queue, which is known when the App is bound."""
 
 
 def defined(kind: TaskKind[..., Any], options: Mapping[str, Any]) -> DelaySchedule:

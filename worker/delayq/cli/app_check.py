@@ -44,7 +44,7 @@ def checker(document: DelayQueue | None, file: Path | None) -> TaskCheck:
     """Import the App, and return what raises InvalidTask for arguments that do not fit a kind of it.
 
     `file`: of the document, beside which the App may be; None: do not import it. Without the App's module here, as in
-    the pod of a scanner, nothing is checked. An App that is here and cannot be loaded is told.
+    the pod of a scanner, nothing is checked. An App that is here and cannot be loaded is reported.
     """
     python = None if document is None else document.spec.handler.python
     path = python.app if python else None

@@ -66,7 +66,7 @@ class Table:
         return Group(text)  # printing a bare Text would reset no_wrap
 
 
-def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN401 -- whatever JSON can hold
+def emit(output: Output, value: Any, table: Table | str) -> None:  # noqa: ANN401 -- any JSON value
     """Write a result: `value` for programs, `table` or a sentence for people."""
     if output != "table":
         click.echo(serialized(output, value))

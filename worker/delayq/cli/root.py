@@ -45,7 +45,7 @@ class Root(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an error of a wrong name has the nearest ones. Click knows only those that are loaded."""
+        """Find the command; an error of a wrong name has the nearest ones. Click has only those that are loaded."""
         name = args[0]
         if not (name in self.list_commands(ctx) or name.startswith("-") or ctx.resilient_parsing):
             if name == "schedules":

@@ -214,7 +214,7 @@ class RecurringSchedules:
     def backfill(
         self, name: str, since_ms: int | None, before_ms: int | None, *, dry_run: bool
     ) -> Operation[Backfilled]:
-        """Create the occurrences of a range. They run beside each other, whatever concurrencyPolicy says.
+        """Create the occurrences of a range. They run beside each other: concurrencyPolicy does not apply.
 
         Times that are not past, or that the scanner has still to create, are not among them.
         """

@@ -1,6 +1,6 @@
 """Which tasks the handler of a document takes. A task that it does not take would be parked, maybe for ever.
 
-Not here: arguments, which an App checks, and the parking of what other clients store (0052).
+Not here: arguments, which an App checks, and the parking of tasks that other clients store (0052).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TakenKinds:
         return cls(handler, anyway) if handler.python else None
 
     def check(self, task_id: str, kind: object, version: object) -> None:
-        """Raise InvalidTask for a task that no worker of this document runs, as far as this process knows."""
+        """Raise InvalidTask for a task that no worker of this document runs, by the kinds known in this process."""
         if kind is None:
             if self._app:
                 why = f"required, but missing: each task of the App {self._app} has a kind"
@@ -51,7 +51,7 @@ class TakenKinds:
 
     @property
     def names(self) -> list[str]:
-        """The names of the kinds that this process knows."""
+        """The names of the kinds known in this process."""
         app = app_of(self._app)
         return sorted({*self._routed, *((each.name for each in app) if app is not None else ())})
 

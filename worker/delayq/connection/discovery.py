@@ -208,7 +208,7 @@ class Discovery:
 
 
 def discovery_of(address: Address) -> Discovery:
-    """Return the discovery that all connections of this event loop to a topology share, whatever their timeouts."""
+    """Return the discovery that all connections of this event loop to a topology share, with any timeouts."""
     found = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     same = replace(
         address,

@@ -84,7 +84,7 @@ class Text(Kind):
     """Text of a bounded length, of a pattern when one is given.
 
     A `quiet` text may contain a secret by mistake: errors name only its type. `hint` says what to do about an invalid
-    value that it knows, and that is no secret; it returns "" for others.
+    value that it allows, and that is no secret; it returns "" for others.
     """
 
     expected: str

@@ -47,7 +47,7 @@ OUTCOMES: Final = ("acked", "retried", "buried", "released", "parked", "lease_lo
 """Values of the label `outcome`."""
 
 MOST_KINDS: Final = 64
-"""Values of the label `kind` of one worker; a handler that knows more kinds has all of them."""
+"""Values of the label `kind` of one worker; a handler with more kinds has all of them."""
 OTHER_KINDS: Final = "other"
 """All further kinds together."""
 
@@ -124,7 +124,7 @@ def _queue_counter(stat: str, about: str, name: str = "") -> Metric:
 
 TASKS: Final = _gauge(
     "tasks",
-    "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying, parked (no worker knows the kind), dead.",
+    "Tasks by state: scheduled, due (not claimed yet), in_flight, retrying, parked (no worker has the kind), dead.",
     "shard",
     "state",
 )
@@ -253,16 +253,16 @@ QUEUE_COUNTERS: Final = tuple(
         ("retried", "Failed attempts scheduled for a retry"),
         ("buried", "Tasks buried as dead letters"),
         ("expired", "Tasks that missed their deadline"),
-        ("missed", "Occurrences of schedules that did not begin in time", "occurrences_missed"),
+        ("missed", "Occurrences of schedules that did not start in time", "occurrences_missed"),
         (
             "skipped",
-            "Occurrences of schedules that did not begin because another one ran",
+            "Occurrences of schedules that did not start because another one ran",
             "occurrences_skipped",
         ),
         ("dropped", "Tasks that missed their deadline and were deleted, as spec.delivery.onExpired asks"),
         ("released", "Tasks released without charging an attempt"),
         ("parked", "Tasks parked, because a worker did not know their kind or version"),
-        ("unparked", "Parked tasks returned to the queue by a worker that knows them"),
+        ("unparked", "Parked tasks returned to the queue by a worker of their kind"),
         ("reclaimed", "Expired leases reclaimed"),
         ("completed", "Expired leases whose task the check reported as done", "check_completed"),
         ("waited", "Expired leases whose recovery the check deferred", "recovery_deferred"),

@@ -22,7 +22,7 @@ class Remedy(NamedTuple):
         return f"{self.what}; {self.cure}"
 
 
-_TLS: Final = "whether spec.redis.tls (rediss://) is set exactly if that port speaks TLS"
+_TLS: Final = "whether spec.redis.tls (rediss://) fits the port"
 _NAMED: Final = "correct the cause that it names: docs/reference/redis-errors.md"
 
 REMEDIES: Final[Mapping[str, Remedy]] = {

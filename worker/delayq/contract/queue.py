@@ -50,7 +50,7 @@ def _no_code_beside_the_token(schedules: Schedules | None, recovery: Recovery) -
 
 
 def _kinds_not_run(handler: Handler, guard: Guard | None) -> list[str]:
-    # Tasks of other kinds wait for a worker that knows them; an App is known only where it can be imported.
+    # Tasks of other kinds wait for a worker that has them; the kinds of an App are known only where it can be imported.
     if guard is None or not handler.python or handler.python.app:
         return []
     return [kind for kind in guard.kinds or () if kind not in (handler.kinds or ())]
@@ -176,7 +176,7 @@ class Spec:
     schedules: Schedules | None = section(
         Schedules,
         default=None,
-        doc="Accept DelaySchedules of the namespace: whoever may create one has any task run here. Absent: none.",
+        doc="Accept DelaySchedules of the namespace: a user who may create one can run any task here. Absent: none.",
     )
     recovery: Recovery = section(
         Recovery, default=Recovery(), doc="How tasks whose lease expired are recovered."
@@ -207,7 +207,7 @@ class Spec:
 
     @property
     def drains(self) -> bool:
-        """Whether it is suspended, and its workers are to end."""
+        """Whether it is suspended, and its workers end."""
         return self.suspend and self.suspend_policy == "Drain"
 
     @property

@@ -53,7 +53,7 @@ class SentinelNode(Node):
 class Sentinel:
     """A master that Sentinels watch and replace when it fails."""
 
-    master_name: str = text(MASTER_NAME, doc="Name the Sentinels know the master by.")
+    master_name: str = text(MASTER_NAME, doc="Name of the master in the configuration of Sentinel.")
     nodes: tuple[SentinelNode, ...] = sections(
         SentinelNode, least=1, most=16, doc="The Sentinels; any one that answers is enough to start."
     )

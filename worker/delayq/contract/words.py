@@ -46,7 +46,7 @@ HOST: Final = Text(
     ),
 )
 MASTER_NAME: Final = Text(
-    expected="the name Sentinel knows the master by", max_length=253, pattern="^[A-Za-z0-9._-]+$"
+    expected="the name of the master in Sentinel", max_length=253, pattern="^[A-Za-z0-9._-]+$"
 )
 SECRET_NAME: Final = Text(
     expected="the name of a Secret", max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$", quiet=True

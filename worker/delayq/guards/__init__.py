@@ -79,7 +79,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- any object of the module
     """Import on first use: see above."""
     for field, kind in {**_KINDS, "sql.settings": "SqlLimits"}.items():
         if kind == name:

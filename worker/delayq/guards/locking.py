@@ -126,7 +126,7 @@ class LockGuard(Guard[LockHold]):
                 await asyncio.sleep(max(0.0, min(pause, hold.until - time.monotonic())))
                 confirmed = await self._try(hold)
                 pause = self._ttl_seconds / (RENEWALS if confirmed else TRIES)
-        except Exception as error:  # noqa: BLE001 -- a hold without renewal is lost, whatever the reason
+        except Exception as error:  # noqa: BLE001 -- a hold without renewal is lost, for any reason
             hold.lose(f"the task's lock cannot be renewed: {type(error).__name__}")
 
     async def _try(self, hold: LockHold) -> bool:

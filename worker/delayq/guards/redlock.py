@@ -3,7 +3,7 @@
 The algorithm is Redlock, from Redis' documentation ("Distributed Locks with Redis"): set the same key to the same value
 on all servers at once. The lock is held if a majority has set it before its time limit. Otherwise, and at the end of
 the run, the key is deleted on all servers. After a third of the time limit, a majority must confirm a renewal. The keys
-are those of redis-lock on shard 0, whatever the task's shard, so the queue's own Redis may be one of the servers.
+are those of redis-lock on shard 0, for tasks of any shard, so the queue's own Redis may be one of the servers.
 
 A minority of the servers may be down, slow, or restarted empty. A server that lost a lock gets it back after the next
 confirmed renewal. While a majority is unavailable, so is the guard, and holds are lost when their time limit expires.

@@ -27,7 +27,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- any object of the module
     """Import on first use: a worker without HTTP needs no HMAC."""
     if name in __all__:
         from delayq.handlers import signature  # noqa: PLC0415

@@ -55,7 +55,7 @@ class Pool(aiohttp.TCPConnector):
 
 
 class Request(aiohttp.ClientRequest):
-    """A request that knows the connection on which it was sent last."""
+    """A request with the connection on which it was last sent."""
 
     protocol: _Protocol | None = None
 

@@ -100,7 +100,7 @@ class _Job:
         self.done: asyncio.Future[tuple[object, BaseException | None]] = self._loop.create_future()
 
     def run(self) -> None:
-        """Run in the thread, whatever the user's function raises."""
+        """Run in the thread, and catch all that the user's function raises."""
         _current.job = self
         outcome: tuple[object, BaseException | None]
         try:

@@ -1,7 +1,7 @@
 """A process that kills the running commands of a worker that was killed.
 
 SIGKILL leaves the worker no time to do so itself, and a process group does not end with its creator. The worker sends
-the IDs of running groups over a pipe (`+123`, `-123`). The pipe closes when the worker ends, for whatever reason. The
+the IDs of running groups over a pipe (`+123`, `-123`). The pipe closes when the worker ends, for any reason. The
 warden runs as a script, without site-packages, to save memory. It cannot kill descendants of a command that created
 their own session.
 """

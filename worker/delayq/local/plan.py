@@ -227,6 +227,6 @@ def check_files(documents: Iterable[Document]) -> None:
 
 
 def where(document: Document) -> tuple[object, ...]:
-    """Return what identifies the Redis of spec.redis: its servers, whatever the login."""
+    """Return what identifies the Redis of spec.redis: its servers, without the login."""
     address = Address.of(document.queue.spec.redis, secrets_dir(), url=None)
     return address.kind, address.master_name, address.places

@@ -111,7 +111,7 @@ class Opened(NamedTuple):
 
 
 def counted(families: Callable[[], Iterable[Family]]) -> Families:
-    """Return metrics that take no call of Redis, whatever horizons a scrape asks for."""
+    """Return metrics that take no call of Redis, with any horizons of the scrape."""
 
     async def whatever_is_asked(_horizons: DueHistogram) -> Iterable[Family]:
         return families()

@@ -76,7 +76,7 @@ class Keys:
     parked = _Key()
     """Sorted set: `kind version due id` of tasks whose kind or version no worker here knew, all with score 0.
 
-    In lexical order, so tasks of one kind and version are neighbours, the earliest due first. A worker that knows the
+    In lexical order, so tasks of one kind and version are neighbours, the earliest due first. A worker that has the
     kind returns them to `delayed`, `retry` or `suspect`. limits.maxLength counts them.
     """
     deadlines = _Key()

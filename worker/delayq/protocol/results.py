@@ -24,7 +24,7 @@ class State(StrEnum):
     RETRYING = "retrying"  # an attempt failed: it runs again
     SUSPECT = "suspect"  # its lease expired: it runs again, isolated from healthy tasks
     IN_FLIGHT = "in_flight"
-    PARKED = "parked"  # it waits for a worker that knows its kind and version
+    PARKED = "parked"  # it waits for a worker that has its kind and version
     DEAD = "dead"
     ORPHAN = "orphan"  # in no index, after a crash of Redis; the reaper repairs it
     DONE = "done"  # it does not exist any more, and is in the history of spec.retention.finished

@@ -89,7 +89,7 @@ def script(name: str, body: str) -> Script:
 
 @cache
 def prelude() -> str:
-    """Return what scripts share. A block ends at an empty line; it knows the blocks before it."""
+    """Return what scripts share. A block ends at an empty line, and may use the blocks before it."""
     return "\n".join(_files()[f"prelude/{part}"] for part in PRELUDE)
 
 

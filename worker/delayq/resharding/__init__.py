@@ -37,7 +37,7 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- any object of the module
     """Import on first use: a worker follows the shard map, and loads nothing that moves tasks."""
     if name in _MODULES:
         return getattr(import_module(f"delayq.resharding.{_MODULES[name]}"), name)

@@ -153,7 +153,7 @@ def _allowed(wanted: int, policy: Policy, previous: Memory, now: float) -> tuple
 
 
 def _unseeing(policy: Policy, previous: Memory, now: float) -> Decision:
-    """Hold, and once nothing was to be seen too often, fall back; never to fewer workers than there are."""
+    """Hold, and fall back after too many failed readings; never to fewer workers than there are."""
     failures = previous.failures + 1
     replicas, reason = _fallen_back(policy.clamped(previous.replicas), policy, failures)
     memory = replace(

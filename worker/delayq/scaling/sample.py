@@ -40,7 +40,7 @@ class Sample:
     parked: int = 0
     """Tasks of kinds that no worker knew. They are no demand, but one worker stays for them.
 
-    They wait for a version of it that knows them, which a queue without workers would never start.
+    They wait for a version of it that has them, which a queue without workers would never start.
     """
     due_within: tuple[tuple[float, int], ...] = ()
     """Seconds from now, ascending → tasks that fall due by then; each includes those before it."""

@@ -76,9 +76,9 @@ def _claim(decision: Decision) -> str:
     if late == inf:
         return " begin none of them until more workers are ready"
     if not late:
-        return " begin them on time"
+        return " start them on time"
     allowed = seconds(decision.policy.lateness_seconds)
-    return f" begin them up to {seconds(late)} late (objective {allowed})"
+    return f" start them up to {seconds(late)} late (objective {allowed})"
 
 
 def _blind(decision: Decision) -> str:

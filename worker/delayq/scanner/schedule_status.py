@@ -90,7 +90,7 @@ def unknown_kind(schedule: DelaySchedule) -> str:
     """Return why occurrences did not start that were parked."""
     task = schedule.spec.task
     kind = f"the kind {task.kind}, version {task.version or 1}" if task.kind else "tasks without a kind"
-    return f"could not start in time, as no worker knows {kind}: see spec.task.kind, and the DelayQueue"
+    return f"could not start in time, as no worker runs {kind}: see spec.task.kind, and the DelayQueue"
 
 
 def _last_run(record: ScheduleRecord | None) -> dict[str, Any] | None:

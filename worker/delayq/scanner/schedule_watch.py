@@ -112,7 +112,7 @@ class ScheduleWatch:
         if before is None or before.notes != known.notes:
             self._change(name)
         elif before.written != known.written:
-            self._reported.pop(name, None)  # somebody else has written the status
+            self._reported.pop(name, None)  # another client has written the status
             if (refused := self._refused.get(name)) is not None:
                 self._refused[name] = refused._replace(written=False, until=0.0)
 

@@ -70,7 +70,7 @@ async def planned(
 
 
 def planned_at_once(schedule: DelaySchedule, cursor_ms: int, now_ms: int) -> Plan:
-    """Return the same where nobody waits, and nothing is created ahead."""
+    """Return the same for callers that do not wait, without occurrences created ahead."""
     steps = _planning(schedule, cursor_ms, now_ms, ahead_ms=0, most=MOST)
     while (plan := _continued(steps)) is None:
         pass

@@ -108,7 +108,7 @@ def checking(schedule: DelaySchedule) -> Generator[None, None, Calendar]:
 
 
 def checked(schedule: DelaySchedule) -> Calendar:
-    """Return the same where nobody waits."""
+    """Return the same for callers that do not wait."""
     steps = checking(schedule)
     while True:
         try:

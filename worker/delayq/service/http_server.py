@@ -52,7 +52,7 @@ class Response(NamedTuple):
     content_type: str = TEXT
 
     def encoded(self, *, head_only: bool, keep: bool) -> bytes:
-        """Return the bytes to send; a HEAD request gets the head of what GET would return."""
+        """Return the bytes to send; a HEAD request gets the head of the reply to GET."""
         body = self.body.encode() if isinstance(self.body, str) else self.body
         head = (
             f"HTTP/1.1 {self.status} {PHRASES[self.status]}\r\n"

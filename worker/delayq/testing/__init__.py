@@ -20,7 +20,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the module holds
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- any object of the module
     """Import on first use: pytest loads the plugin in this package at each start, and most runs need no queue."""
     if name in _MODULES:
         return getattr(import_module(f"delayq.testing.{_MODULES[name]}"), name)

@@ -2,7 +2,7 @@
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
 -- KEYS dlq       zset  id -> time of death
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS tasks     hash  id -> envelope
 -- KEYS attempts  hash  id -> failures, crashes, due ms, last error
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended

@@ -141,7 +141,7 @@ class BackupRenewal:
         self._count(self._count_settled, batch, outcomes)
 
     def _unclaims(self, now: float) -> Iterator[Request]:
-        """Yield what returns the tasks of claims whose answers the loop has not read: no one can renew their leases."""
+        """Yield requests that return the tasks of claims with unread answers, whose leases nothing renews."""
         half = now - self._lease_seconds / 2
         lease_ms = self._lease_seconds * 1000
         for state in list(self._slots.group_states):

@@ -31,7 +31,7 @@ class ClaimBackoff:
         One worker claims again when the rate allows more: the one whose claim exhausted it, even if it claims in vain
         before that time. Other workers need no timer: they poll, and the scanner wakes them if that worker has no free
         slot. maxInFlight needs no timer either: the worker that ends a task claims again, or wakes another. If the rate
-        stops that claim (`made_room`), no one else would come, so the worker waits for the rate.
+        stops that claim (`made_room`), no other hint would come, so the worker waits for the rate.
         """
         waits = self._held_until.pop(shard, None) is not None
         self._refused.pop(shard, None)

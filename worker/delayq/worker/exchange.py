@@ -77,12 +77,12 @@ class Claim(NamedTuple):
 
 @dataclass(slots=True)
 class Leased:
-    """The tasks of an answered claim, which are to be started; `isolated`: they are suspects."""
+    """The tasks of an answered claim, not yet started; `isolated`: they are suspects."""
 
     answer: Claimed
     sent_at: float  # monotonic seconds
     isolated: bool
-    done: int = 0  # tasks that were started, or are to be released
+    done: int = 0  # tasks that were started, or will be released
 
 
 class LostClaim(NamedTuple):

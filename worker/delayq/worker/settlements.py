@@ -102,8 +102,8 @@ def of_refused(lease: Lease, why: str) -> tuple[int, str] | None:
     if waited_ms >= REFUSED_MS:
         return None
     delay_ms = _pause_ms(waited_ms)
-    told = f"{REFUSED}, for {waited_ms // 1000} s of {REFUSED_MS // 1000} s so far"
-    return delay_ms, f"{told}, and for {delay_ms // 1000} s more: {why}"
+    waited = f"{REFUSED}, for {waited_ms // 1000} s of {REFUSED_MS // 1000} s so far"
+    return delay_ms, f"{waited}, and for {delay_ms // 1000} s more: {why}"
 
 
 def of_unreadable(claimed: Claimed) -> Iterator[Settlement]:

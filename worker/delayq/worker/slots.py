@@ -298,7 +298,7 @@ class GroupState:
 
     @property
     def exchanging(self) -> bool:
-        """Whether a claim may be under way, or its tasks are to be started."""
+        """Whether a claim may be under way, or its tasks wait for their start."""
         return bool(self._reservations or self.unstarted)
 
     @property

@@ -1,4 +1,4 @@
-"""Returns parked tasks to their index once a worker knows their kind and version.
+"""Returns parked tasks to their index once a worker has their kind and version.
 
 During a rolling update, older workers park them again. So a worker returns no more than it has free slots for, and
 waits longer each time that tasks were parked since its last look: the older workers have other tasks to claim.

@@ -37,7 +37,7 @@ class Line:
             await asyncio.sleep(0)
 
 
-async def test_no_owner_has_more_than_its_share_and_the_next_place_goes_to_whoever_has_the_fewest() -> None:
+async def test_no_owner_has_more_than_its_share_and_the_next_place_goes_to_the_one_with_the_fewest() -> None:
     line = Line(3, each=2)
     await line.wants("shop", "s1", "s2", "s3", "s4")
     await line.wants("mail", "m1", "m2")
@@ -47,7 +47,7 @@ async def test_no_owner_has_more_than_its_share_and_the_next_place_goes_to_whoev
     assert line.got == ["s1", "s2", "m1", "s3", "m2", "s4"]
 
 
-async def test_who_waits_for_too_long_gets_none_and_is_in_nobodys_way() -> None:
+async def test_an_owner_that_waits_for_too_long_gets_none_and_blocks_no_other() -> None:
     places = Limiter(1, each=1)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(places.place("shop", 1))

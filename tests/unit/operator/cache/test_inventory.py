@@ -117,7 +117,7 @@ def test_a_list_does_not_bring_back_what_went_while_it_was_read(enqueued: Enqueu
     assert list(inventory.children.of(ORDERS)) == [REFERENCE]
 
 
-def test_a_child_that_went_before_anything_told_of_it_is_missed(enqueued: Enqueued) -> None:
+def test_a_child_that_was_deleted_before_it_was_seen_is_missed(enqueued: Enqueued) -> None:
     """The operator has made it: kopf lists again after a 410, or its kind is only listed."""
     inventory = Inventory(enqueued)
     inventory.seen(names.POD_MONITOR, child("orders-delayq", version=5))
@@ -253,7 +253,7 @@ def test_a_child_that_we_deleted_is_gone_at_once_but_not_another_of_its_name(
     assert list(inventory.children.of(ORDERS)) == left
 
 
-def test_of_what_only_carries_our_labels_the_body_is_not_kept(children: Children) -> None:
+def test_the_body_of_a_foreign_object_with_our_labels_is_not_kept(children: Children) -> None:
     """Any client that can write ConfigMaps can write any number of them."""
     data = {"a": "x" * 1_000_000}
     whose = [(owner, label) for owner in ("orders", "unknown", None) for label in ("orders", "unknown")]

@@ -314,17 +314,17 @@ def test_others_run_ours(image: str | None, check: Object | None, limit: str) ->
         assert container(made[component])["resources"]["limits"] == {"memory": limit}
 
 
-def test_problems_of_all_templates_are_told_at_once_and_each_once() -> None:
+def test_problems_of_all_templates_are_reported_at_once_and_each_once() -> None:
     """Scanners take a part of the workers' template."""
     spec = {"imagePullSecrets": [{"name": "a"}] * 2}
     broken = {"template": {"spec": {"restartPolicy": "Never"}}}
     worker = {"image": "shop:7", "template": {"spec": spec}}
     of = queue(worker=worker, scanner=broken, reaper=broken, recovery={"check": CODE})
-    with pytest.raises(SpecError) as told:
+    with pytest.raises(SpecError) as raised:
         desired(of, SETTING, facts(of))
-    found = [problem.path for problem in told.value.problems]
+    found = [problem.path for problem in raised.value.problems]
     assert {path.split(".")[1] for path in found} == {"scanner", "worker", "reaper"}
-    assert len(set(told.value.problems)) == len(found)
+    assert len(set(raised.value.problems)) == len(found)
 
 
 # --- The NetworkPolicy.

@@ -38,9 +38,9 @@ def laid(base: Object, over: Object) -> object:
 
 
 def refused(template: Object, component: str = "worker") -> list[str]:
-    with pytest.raises(SpecError) as told:
+    with pytest.raises(SpecError) as raised:
         made(template, component)
-    return [str(problem) for problem in told.value.problems]
+    return [str(problem) for problem in raised.value.problems]
 
 
 def ours(**fields: object) -> Object:
@@ -218,7 +218,7 @@ def test_what_is_refused_is_named_by_its_path(problem: str) -> None:
     assert refused(REFUSALS[problem]) == [f"spec.worker.template.{problem}"]
 
 
-def test_all_problems_are_told_at_once_and_no_value_is_quoted() -> None:
-    told = refused(ours(env=[{"value": "hunter2"}], command="hunter2", volumeMounts="hunter2"))
-    assert len(told) == 3
-    assert "hunter2" not in "\n".join(told)
+def test_all_problems_are_reported_at_once_and_no_value_is_quoted() -> None:
+    reported = refused(ours(env=[{"value": "hunter2"}], command="hunter2", volumeMounts="hunter2"))
+    assert len(reported) == 3
+    assert "hunter2" not in "\n".join(reported)

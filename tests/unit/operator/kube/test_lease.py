@@ -98,7 +98,7 @@ async def test_leadership_counts_from_before_the_question(
     assert not a.leads
 
 
-async def test_an_outage_longer_than_the_lease_deposes_nobody(
+async def test_an_outage_longer_than_the_lease_deposes_no_leader(
     a: Leadership, b: Leadership, clock: Clock, api: Objects
 ) -> None:
     """It does not lead meanwhile, so it writes nothing; then it goes on, without starting anew."""

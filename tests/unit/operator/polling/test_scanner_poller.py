@@ -119,7 +119,7 @@ async def read(scraper: ScannerPoller, answers: Answers) -> list[str]:
     return answers.asked
 
 
-async def test_scanners_are_asked_until_every_shard_was_told_of_and_the_leader_first(
+async def test_scanners_are_scraped_until_every_shard_has_a_reading_and_the_leader_first(
     scraper: ScannerPoller,
 ) -> None:
     steps = [
@@ -140,8 +140,8 @@ async def test_the_bound_of_an_answer_is_what_the_spec_or_the_last_answer_asks_f
     scraper: ScannerPoller,
 ) -> None:
     """While shards become fewer, the spec says 1 already; after a restart in the middle, nothing says how many."""
-    eight = leads(*range(8), of=8, told=shard_map(3, 1, 8, 1))
-    one = leads(0, of=1, told=shard_map(4, 1, 1, 1))
+    eight = leads(*range(8), of=8, reported=shard_map(3, 1, 8, 1))
+    one = leads(0, of=1, reported=shard_map(4, 1, 1, 1))
     too_much = "a answers more than it can have to say"
     said: list[tuple[list[Sample] | str, int]] = [
         (too_much, 1),
@@ -202,7 +202,7 @@ async def test_a_suspension_is_reconciled_and_outlasts_readings_that_fail(
 
 
 @pytest.mark.parametrize("command", [SuspendCommand(1_800_000_000.0), SuspendCommand(5.0, drains=True)])
-async def test_a_new_operator_knows_a_suspension_from_the_status_until_it_has_read_a_scanner(
+async def test_a_new_operator_takes_a_suspension_from_the_status_until_it_has_read_a_scanner(
     scraper: ScannerPoller, command: SuspendCommand
 ) -> None:
     """Else its start would give a drained queue its workers back."""
@@ -236,7 +236,7 @@ async def test_a_queue_that_is_scaled_is_asked_for_what_a_decision_needs(scraper
     asked = answers.questions["a"]
     assert (asked.horizons[0], asked.horizons[-1], asked.shards) == (0.5, 3600, 2)
     assert 20 in asked.horizons
-    assert [told for told, _ in evaluations.of] == [True]
+    assert [reported for reported, _ in evaluations.of] == [True]
     kinds_seconds = []
     for kind, seconds in (("mail", 1.0), ("push", 1.9), ("report", 2.0)):
         scraper.workers.stats(ORDERS).kinds.take(kind, "w", seconds, 1)
@@ -259,7 +259,7 @@ async def test_a_poll_without_a_slot_in_time_evaluates_all_the_same(
     """Scanners of others that hang, with as many shards: a decision has to know that nothing is known."""
     monkeypatch.setattr(scanner_poller, "PLACE_SECONDS", 0.05)
     evaluations = scale(scraper)
-    await read(scraper, Answers(a=leads(*range(8), of=8, told=shard_map(3, 8, 8, 8))))
+    await read(scraper, Answers(a=leads(*range(8), of=8, reported=shard_map(3, 8, 8, 8))))
     evaluations.of.clear()
     clock.now += 5
     most, each = scanner_poller.LARGE_AT_ONCE
@@ -268,4 +268,4 @@ async def test_a_poll_without_a_slot_in_time_evaluates_all_the_same(
             await stack.enter_async_context(scraper._large.place(f"namespace-{n // each}", 0))
         assert await read(scraper, Answers()) == []
     assert scraper.read_error(ORDERS) == "the operator was busy reading other queues"
-    assert [told for told, _ in evaluations.of] == [False]
+    assert [reported for reported, _ in evaluations.of] == [False]

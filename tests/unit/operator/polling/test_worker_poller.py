@@ -118,7 +118,9 @@ async def test_those_that_hang_are_given_up_soon(monkeypatch: pytest.MonkeyPatch
     assert world.stats.lead.seconds is None
 
 
-async def test_a_queue_that_somebody_else_scales_is_visited_less_often_and_teaches_no_lead_time() -> None:
+async def test_a_queue_that_another_autoscaler_scales_is_visited_less_often_and_measures_no_lead_time() -> (
+    None
+):
     world = World(W, w=WORKER)
     world.queues.seen(known(ORDERS, 10, version=101))
     assert await world.visit() == worker_poller.IDLE_SECONDS

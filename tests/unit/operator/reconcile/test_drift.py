@@ -161,11 +161,11 @@ def add(to: Object, extra: Object) -> None:
             to[key] = [*to.get(key, ()), *value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize(("extra", "told"), PRIVILEGES)
-def test_a_privilege_that_another_client_adds_is_reported(extra: Object, told: str) -> None:
+@pytest.mark.parametrize(("extra", "reported"), PRIVILEGES)
+def test_a_privilege_that_another_client_adds_is_reported(extra: Object, reported: str) -> None:
     body, live = worker_with(extra)
-    assert foreign(body, live) == ([told] if told else [])
-    assert not differs(body, live) or not told
+    assert foreign(body, live) == ([reported] if reported else [])
+    assert not differs(body, live) or not reported
 
 
 def test_containers_that_the_spec_does_not_have_are_named() -> None:

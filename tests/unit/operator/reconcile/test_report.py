@@ -164,28 +164,28 @@ class Told:
 async def test_a_queue_that_never_becomes_ready_has_an_event_after_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = Told(monkeypatch)
-    assert await told.at(0, STARTS) == []
-    assert 60 in told.again
-    assert await told.at(59, STARTS) == []
-    [event] = await told.at(60, STARTS)
+    reported = Told(monkeypatch)
+    assert await reported.at(0, STARTS) == []
+    assert 60 in reported.again
+    assert await reported.at(59, STARTS) == []
+    [event] = await reported.at(60, STARTS)
     assert event.startswith("NotReady: ScannersNotReady: ")
-    assert await told.at(120, STARTS) == []
+    assert await reported.at(120, STARTS) == []
 
 
 async def test_tasks_that_stay_parked_for_two_minutes_have_an_event_and_degrade_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told, parked = Told(monkeypatch), view(backlog=replace(HEALTHY, parked=3))
+    reported, parked = Told(monkeypatch), view(backlog=replace(HEALTHY, parked=3))
 
     def degraded() -> dict[str, Any]:
-        return next(each for each in told.status["conditions"] if each["type"] == "Degraded")
+        return next(each for each in reported.status["conditions"] if each["type"] == "Degraded")
 
-    await told.at(0, parked)
-    assert (120 in told.again, degraded()["status"]) == (True, "False")
-    assert await told.at(119, parked) == []
-    [event] = await told.at(120, parked)
+    await reported.at(0, parked)
+    assert (120 in reported.again, degraded()["status"]) == (True, "False")
+    assert await reported.at(119, parked) == []
+    [event] = await reported.at(120, parked)
     assert event.startswith("TasksParked: ")
     assert degraded()["reason"] == "TasksParked"
-    assert await told.at(180, FINE) == []
+    assert await reported.at(180, FINE) == []
     assert degraded()["reason"] == "AsExpected"

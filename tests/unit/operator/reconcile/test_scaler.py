@@ -31,22 +31,22 @@ BUSY, IDLE = Sample(overdue=5_000), Sample()
 async def test_more_workers_come_at_once_and_fewer_once_it_is_settled_which_go(
     before: int, sample: Sample, *, taken: bool, prepared: bool, calls: list[str]
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def write(_kind: object, body: Any, **_: object) -> None:  # noqa: ANN401
-        told.append(f"written {body['spec']['replicas']}")
+        reported.append(f"written {body['spec']['replicas']}")
         if not taken:
             raise Invalid(422, "Invalid", "replicas")
 
     def prepare(_key: object, replicas: int) -> bool:
-        told.append(f"prepared {replicas}")
+        reported.append(f"prepared {replicas}")
         return prepared
 
     parts: Any = SimpleNamespace(
         apply=write,
         seen=lambda *_: None,
-        carried_out=lambda *_: told.append("carried out"),
-        refused=lambda _key, replicas: told.append(f"refused {replicas}"),
+        carried_out=lambda *_: reported.append("carried out"),
+        refused=lambda _key, replicas: reported.append(f"refused {replicas}"),
         prepared=prepare,
         forget=lambda _key: None,
     )
@@ -54,6 +54,6 @@ async def test_more_workers_come_at_once_and_fewer_once_it_is_settled_which_go(
     wanted = scale(queue(autoscaling={"maxReplicas": 10}), before, decided(sample, replicas=before))
     outcome = Outcome()
     await Scaler(parts, parts, parts, parts).scale(resource(), worker, wanted, outcome)
-    assert told == calls
+    assert reported == calls
     assert (outcome.scaled is not None) == ("carried out" in calls)
     assert bool(outcome.failures) is ("written" in calls[-1] or "refused" in calls[-1])

@@ -40,7 +40,7 @@ def probe(**seen: Any) -> Health:  # noqa: ANN401 -- any attribute
         ({"longest_seconds": HUNG_SECONDS + 1}, "a reconciliation has gone on for 601 s"),
     ],
 )
-def test_what_a_restart_would_mend_ends_it(seen: dict[str, float], why: str) -> None:
+def test_what_a_restart_would_repair_ends_it(seen: dict[str, float], why: str) -> None:
     assert probe(**seen).failures() == [why]
 
 

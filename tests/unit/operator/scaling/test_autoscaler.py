@@ -154,7 +154,7 @@ def test_a_scanner_that_starts_anew_is_no_failure_and_one_that_stays_away_is(rea
     assert world.evaluate(NOW + 18).reason == "ValidMetricFound"
 
 
-def test_a_new_leader_knows_that_the_first_workers_are_starting() -> None:
+def test_a_new_leader_counts_the_first_workers_as_starting() -> None:
     """Else it would say that none is ready, in the middle of a start from zero."""
     scaled = {"lastScaleTime": timestamp(NOW - 3), "leadTimeSeconds": 8}
     ready = [{"type": "Ready", "status": "True"}]
@@ -265,7 +265,7 @@ def test_workers_that_have_become_ready_are_in_the_next_message_without_another_
     world.carry_out(before)
     world.pods = [replace(pod, ready=True) for pod in world.pods]
     after = world.decision(NOW + 1)
-    assert "begin them on time" in sentence(after)
+    assert "start them on time" in sentence(after)
     assert replace(after, sample=before.sample) == before, "the number is decided from the next reading"
 
 
@@ -291,7 +291,7 @@ def test_workers_on_their_way_from_none_are_waited_for_as_long_as_they_usually_t
     assert world.later[60.0] == 1, "then the queue is reconciled"
 
 
-def test_what_is_only_told_is_told_now_and_then() -> None:
+def test_a_number_that_only_informs_is_written_now_and_then() -> None:
     """Limited or not with every look: no more than a number that moves."""
     world = World(replicas=10)
     for n in range(20):

@@ -187,7 +187,7 @@ def test_what_is_old_and_those_that_are_gone_count_for_nothing(clock: Clock) -> 
     assert world.guard == GuardCounts(), "the spec has no guard any more"
 
 
-def test_changes_are_told_and_one_worker_does_not_speak_for_those_that_could(clock: Clock) -> None:
+def test_changes_are_reported_and_one_worker_does_not_speak_for_those_that_could(clock: Clock) -> None:
     """It may be on a node that resolves no names: were the number held then, no other worker would ever start."""
     world, found = World(W, replace(W, name="v"), replace(W, name="u"), **GUARD), []
     for name, value in (("w", 1), ("w", 1), ("w", 0), ("w", 0), ("v", 0), ("v", 0), ("u", 1)):
@@ -228,7 +228,7 @@ def test_keys_that_workers_wait_for_count_while_they_are_news_and_in_the_spec(cl
     assert world.workers.seen(ORDERS).missing == ()
 
 
-def test_a_missed_objective_is_told_when_it_is_missed_and_when_that_is_over(clock: Clock) -> None:
+def test_a_missed_objective_is_reported_when_it_is_missed_and_when_that_is_over(clock: Clock) -> None:
     world = World(worker("w", -1), objective={"latenessMilliseconds": 1000})
     world.take("w", began(98, late=1))
     assert (world.workers.seen(ORDERS).started, world.waits) == (StartedTasks(99, 1), [0])

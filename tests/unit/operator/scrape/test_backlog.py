@@ -161,7 +161,7 @@ def test_a_scanner_exports_the_most_frequent_of_many_unknown_kinds() -> None:
     assert exported == [f"kind-{number}" for number in range(16)]
 
 
-def test_why_redis_does_not_serve_is_told_unless_it_serves_another_scanner() -> None:
+def test_why_redis_does_not_serve_is_reported_unless_it_serves_another_scanner() -> None:
     """A shard without a leader makes the reading incomplete: fewer numbers must not look like fewer tasks."""
     lost, fine = scanner({0: True}, risks=None, outage="auth", **BUSY), scanner({1: True}, **BUSY)
     assert read(lost) == Backlog(read_at=NOW, outage="auth", shards=Shards(leaderless=(0,)))
@@ -189,7 +189,7 @@ def test_lines_without_the_labels_they_should_have_and_what_is_no_number_count_f
 
 
 @pytest.mark.parametrize("value", [1e300, 2.0**63])
-def test_whatever_a_scanner_says_status_can_be_written(value: float) -> None:
+def test_status_can_be_written_after_any_reply_of_a_scanner(value: float) -> None:
     """Its numbers are int64, its times have four digits for the year."""
     many = dict.fromkeys(range(3), True)
     huge = [

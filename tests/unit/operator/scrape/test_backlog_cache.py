@@ -38,14 +38,14 @@ def test_numbers_alone_wake_once_in_a_while(news: BacklogCache) -> None:
     assert heard(news, -3600, due=900) == NUMBERS_SECONDS, "a clock that is put back"
 
 
-def test_a_slow_drift_is_told_in_the_end_and_each_erased_shard_at_once(news: BacklogCache) -> None:
+def test_a_slow_drift_is_reported_in_the_end_and_each_erased_shard_at_once(news: BacklogCache) -> None:
     waits = [heard(news, 5.0 * n, oldest_due_at=NOW - 1 + 2 * n) for n in range(1, 5)]
     assert waits == [None, None, 0.0, None]
     assert [heard(news, 21, 3), heard(news, 22, 3), heard(news, 23, 0)] == [0, None, None]
     assert news.erased == 3
 
 
-def test_other_kinds_of_as_many_parked_tasks_are_told_as_seldom_as_numbers(news: BacklogCache) -> None:
+def test_other_kinds_of_as_many_parked_tasks_are_reported_as_seldom_as_numbers(news: BacklogCache) -> None:
     one, other = UnknownKind("push", 1, 9, None), UnknownKind("push", 2, 9, None)
     waits = [
         heard(news, at, parked=9, unknown_kinds=(kind,)) for at, kind in enumerate((one, one, other, other))
@@ -83,7 +83,7 @@ def test_a_number_counts_as_another_when_a_person_would_say_so(
         {"shards": Shards(down=(Down(1, "timeout", ""),))},
     ],
 )
-def test_what_people_are_told_in_words_wakes_at_once_and_once(
+def test_a_change_that_a_message_shows_wakes_at_once_and_once(
     news: BacklogCache, change: dict[str, Any]
 ) -> None:
     assert heard(news, 2, **change) == 0
@@ -114,7 +114,7 @@ def test_a_queue_near_its_objective_does_not_turn_with_every_reading(news: Backl
     assert found == [True] * 14 + [False] * 5, "the last late one was at 18 s"
 
 
-def test_a_failure_wakes_nobody_before_the_last_reading_is_too_old(news: BacklogCache) -> None:
+def test_a_failure_wakes_no_reconciliation_before_the_last_reading_is_too_old(news: BacklogCache) -> None:
     assert news.fail("refused", NOW + 5) is None
     assert news.fresh(NOW + 5) is not None
     assert news.fail("refused", NOW + FRESH_SECONDS + 1) == 0

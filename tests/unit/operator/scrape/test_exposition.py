@@ -208,7 +208,7 @@ async def test_what_is_no_exposition_is_called_so_and_not_repeated(answer: bytes
 
 
 @pytest.mark.parametrize("status", [b"302 " + WORDS.encode(), b"404 X", b"500 X"])
-async def test_a_status_is_told_by_its_number_and_a_redirect_is_not_followed(status: bytes) -> None:
+async def test_a_status_is_named_by_its_number_and_a_redirect_is_not_followed(status: bytes) -> None:
     """It could lead to what only the operator can reach, such as the node's or the cloud's own addresses."""
     asked_there = []
 

@@ -97,7 +97,7 @@ def test_kinds_count_with_their_own_handler_time_and_others_with_that_of_all() -
     assert kinds() == ()
 
 
-def test_a_shard_that_nobody_leads_makes_a_look_partial_and_hides_what_ever_fell_due() -> None:
+def test_a_shard_without_a_leader_makes_a_reading_partial_and_hides_what_ever_fell_due() -> None:
     """Another sum than before would look like tasks that fell due, or did not."""
     found = sampled(scanner({0: True, 1: False}, **busy()))
     assert (found.whole, found.fallen_due, found.overdue) == (False, None, 5)
@@ -110,7 +110,7 @@ def test_tasks_that_wait_for_a_verdict_need_no_worker() -> None:
     assert found.in_flight == 2, "what a worker holds counts still"
 
 
-def test_a_due_time_is_within_what_people_can_be_told() -> None:
+def test_a_due_time_is_within_the_range_of_datetimes() -> None:
     lines = [line for line in scanner({0: True}, **busy()) if line[0] != "delayq_next_due_seconds"]
     found = sampled([*lines, ("delayq_next_due_seconds", {"queue": "orders", "shard": "0"}, 1e300)])
     decision = decide(

@@ -100,7 +100,7 @@ def test_workers_teach_of_each_kind_and_those_of_an_earlier_operator_once() -> N
         {"leadTimeSeconds": 10**400, "handlerMilliseconds": 10**400},
     ],
 )
-def test_a_status_that_somebody_has_edited_is_not_believed(status: dict[str, object]) -> None:
+def test_an_edited_status_is_not_believed(status: dict[str, object]) -> None:
     assert (WorkerStats(status).lead.seconds, WorkerStats(status).handler.seconds) == (None, None)
 
 

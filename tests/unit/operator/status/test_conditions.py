@@ -307,7 +307,7 @@ ABSENT = [
 ]
 
 
-def told(seen: View, kind: str) -> Condition:
+def reported(seen: View, kind: str) -> Condition:
     return next(each for each in readiness.everything(seen) if each.type == kind)
 
 
@@ -317,7 +317,7 @@ def told(seen: View, kind: str) -> Condition:
 def test_a_condition_has_the_reason_that_the_view_calls_for_and_a_sentence(
     kind: str, reason: str, seen: View
 ) -> None:
-    found = told(seen, kind)
+    found = reported(seen, kind)
     assert (found.reason, found.status) == (reason, REASONS[kind][reason])
     assert found.message.strip() == found.message
     assert found.message.endswith((".", "?"))
@@ -342,7 +342,7 @@ def test_ready_names_the_first_cause_and_not_what_follows_from_it() -> None:
     for first, (reason, _) in enumerate(OBSTACLES):
         after = [seen for _, seen in reversed(OBSTACLES[first:])]
         made = view(**{name: value for seen in after for name, value in seen.items()})
-        assert told(made, "Ready").reason == reason
+        assert reported(made, "Ready").reason == reason
 
 
 # --- What messages say.
@@ -445,14 +445,14 @@ MESSAGES: list[tuple[str, View, str]] = [
     (
         "CapacityShortfallExpected",
         view(observed=Observed(rush=COMING)),
-        "From 2027-01-15 08:10:00 UTC on tasks begin up to 11 min late, even with maxReplicas: 63 workers",
+        "From 2027-01-15 08:10:00 UTC on tasks start up to 11 min late, even with maxReplicas: 63 workers",
     ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "seen", "words"), MESSAGES)
 def test_a_message_says_what_is_wrong_and_what_helps(kind: str, seen: View, words: str) -> None:
-    assert words in told(seen, kind).message
+    assert words in reported(seen, kind).message
 
 
 @pytest.mark.parametrize("kind", ["Ready", "Degraded"])
@@ -460,7 +460,7 @@ def test_an_image_is_asked_for_only_where_code_is_missing_and_none_was_given(kin
     """The operator's image may have the code, or a volume of the template: only a failure tells."""
     theirs = view(queue=queue(worker={"image": "shop:1"}), worker=STARTING, troubles=NO_CODE)
     for seen in (theirs, view(worker=STARTING, troubles={"worker": "orders-worker-1: OOMKilled"})):
-        assert SET_IMAGE not in told(seen, kind).message
+        assert SET_IMAGE not in reported(seen, kind).message
 
 
 def test_there_are_words_for_every_risk_that_scanners_tell_of() -> None:
@@ -468,8 +468,8 @@ def test_there_are_words_for_every_risk_that_scanners_tell_of() -> None:
 
 
 def test_a_check_without_its_key_is_named_with_what_decides_meanwhile_and_what_to_do() -> None:
-    [told] = [each for each in readiness.everything(view(**AWAITS_A_KEY)) if each.type == "Degraded"]
-    assert told.message == (
+    [reported] = [each for each in readiness.everything(view(**AWAITS_A_KEY)) if each.type == "Degraded"]
+    assert reported.message == (
         "key token of Secret shop not found, or not usable, in namespace shop. Create or correct it: the pods that "
         "wait for it read it within two minutes, without a restart. spec.recovery.check cannot be called without it: "
         "until then, onFailure (Wait) decides about each task whose lease expires."

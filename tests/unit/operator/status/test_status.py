@@ -44,7 +44,7 @@ def entry(made: dict[str, Any], kind: str) -> dict[str, Any]:
     return found
 
 
-def test_a_status_says_all_there_is_to_say() -> None:
+def test_a_status_has_every_field() -> None:
     scanner = Workload(exists=True, wanted=3, pods=1, ready=1, current=True)
     seen = view(
         scanner=scanner, backlog=BUSY, reaper={"lastScheduleTime": "2026-01-01T00:00:00Z", "active": []}
@@ -244,7 +244,7 @@ def test_a_bucket_is_within_five_percent_and_exact_for_small_numbers(number: int
 # --- What the operator decides on the number of workers.
 
 
-def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
+def test_a_decision_is_reported_with_its_sentence_and_what_was_learnt() -> None:
     made = status(view(**scaled(WAKES), observed=LEARNT), {}, NOW)["scaling"]
     assert made == {
         "leadTimeSeconds": 8,
@@ -262,11 +262,11 @@ def test_a_decision_is_told_with_its_sentence_and_what_was_learnt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.2, 1), (8, 8), (8.01, 9), (99.5, 100), (101, 110), (1234, 1300)]
+    ("seconds", "reported"), [(0.2, 1), (8, 8), (8.01, 9), (99.5, 100), (101, 110), (1234, 1300)]
 )
-def test_a_start_up_time_is_rounded_up(seconds: float, told: int) -> None:
+def test_a_start_up_time_is_rounded_up(seconds: float, reported: int) -> None:
     seen = view(**scaled(WAKES), observed=replace(LEARNT, lead_seconds=seconds))
-    assert status(seen, {}, NOW)["scaling"]["leadTimeSeconds"] == told
+    assert status(seen, {}, NOW)["scaling"]["leadTimeSeconds"] == reported
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e300, 2.0**63])

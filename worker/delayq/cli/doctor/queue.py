@@ -66,7 +66,7 @@ def queue(
 def parked(
     connection: SyncConnection, commands: Commands, target: Target, served: Sequence[int], *, found: Counts
 ) -> Iterator[Finding]:
-    """Report tasks that no worker runs, because none knows their kind or version."""
+    """Report tasks that no worker runs, because none has their kind or version."""
     if not found.parked:
         return
     answers = connection.answers([commands.parked(shard) for shard in served])

@@ -4,7 +4,7 @@
 -- KEYS attempts   hash  id -> failures, crashes, due ms, last error; of a record, its state
 -- KEYS tags       zset  tag and id
 -- KEYS delayed    zset  id -> due ms
--- KEYS parked     zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked     zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS followups  hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS moving     zset  id -> token of tasks in migration to another shard

@@ -4,7 +4,7 @@
 -- KEYS suspect     zset  id -> token of the run whose group it belongs to
 -- KEYS processing  zset  id:token -> lease expiry ms
 -- KEYS dlq         zset  id -> time of death
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS stats       hash  monotonic counters
 -- ARGV when ...     "+delay" or an instant, in ms
 -- RETURNS now ms, delayed, retry, suspect, processing, lapsed, dlq, due, of these retries, earliest due ms (-1: none), next due ms after now (-1: none), due by each time, stats, parked

@@ -21,14 +21,14 @@
 -- KEYS moving_info  hash  id -> shard, index and score of the destination
 -- KEYS arrived     hash    batches that have migrated here
 -- KEYS rate        string  time from which the next claim is within the rate
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags      zset  tag and id
 -- KEYS finished  zset  id -> time at which the task was done, ms
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV gone_ms  how long to remember until when shard maps are those of a queue that is no more
--- ARGV uid     of the DelayQueue that is deleted; empty: whoever else uses the queue
+-- ARGV uid     of the DelayQueue that is deleted; empty: not checked
 -- ARGV uid_ms  how long a DelayQueue counts as serving this queue
 -- RETURNS how many keys there were, how many tasks they held, the UID of another DelayQueue that serves it: nothing is deleted
 local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake = unpack(KEYS)

@@ -3,7 +3,7 @@
 -- KEYS delayed    zset  id -> due ms
 -- KEYS retry      zset  id -> due ms of the next attempt
 -- KEYS suspect    zset  id -> token of the run whose group it belongs to
--- KEYS parked     zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked     zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS tasks      hash  id -> envelope
 -- KEYS attempts   hash  id -> failures, crashes, due ms, last error
 -- KEYS dlq        zset  id -> time of death

@@ -10,7 +10,7 @@
 -- KEYS moving      zset  id -> token of tasks in migration to another shard
 -- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS shard_map   string  newest shard map that this shard has received
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS finished  zset  id -> time at which the task was done, ms
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- KEYS stats  hash  monotonic counters

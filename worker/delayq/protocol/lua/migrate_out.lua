@@ -12,7 +12,7 @@
 -- KEYS followups    hash    id -> envelope that takes the place of a task when it has ended
 -- KEYS stats        hash    monotonic counters
 -- KEYS shard_map    string  newest shard map that this shard has received
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- KEYS tags    zset  tag and id
 -- KEYS lock ...     string  run that holds the task's lock

@@ -8,7 +8,7 @@
 -- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
 -- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- ARGV interval_us  of spec.limits.ratePerSecond: parked tasks take no start of it; 0: no limit
 -- ARGV member run ...  lease id:token, and the run that the record of its schedule named before
 -- RETURNS positions of the leases that were lost

@@ -1,5 +1,5 @@
 -- parked: the kinds and versions of parked tasks, and how many tasks each has
--- KEYS parked  zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked  zset  kind, version, due ms and id of parked tasks, in this order
 -- ARGV limit  how many kinds and versions at most
 -- RETURNS of each: kind ('-': none), version, how many tasks, due ms of the earliest
 local parked, found, low = KEYS[1], {}, '-'

@@ -13,7 +13,7 @@
 -- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
 -- KEYS cursors     hash  index name -> where the last page ended
 -- KEYS stats       hash  monotonic counters
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV name    of the index
 -- ARGV scan    HSCAN or ZSCAN, as the index needs

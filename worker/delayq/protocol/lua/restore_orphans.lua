@@ -11,7 +11,7 @@
 -- KEYS wake        list  token that wakes an idle worker
 -- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- ARGV cursor  where to continue in the leases; 0 starts
 -- ARGV count   about how many leases to scan

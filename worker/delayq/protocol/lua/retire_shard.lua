@@ -15,7 +15,7 @@
 -- KEYS isolation   string  worker that stops claiming in order to run suspects
 -- KEYS rate        string  time at which the bucket of spec.limits.ratePerSecond is empty, µs
 -- KEYS stats       hash    monotonic counters
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags      zset  tag and id
 -- KEYS finished  zset  id -> time at which the task was done, ms

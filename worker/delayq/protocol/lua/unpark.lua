@@ -1,5 +1,5 @@
 -- unpark: return parked tasks of the given kinds and versions to their index
--- KEYS parked    zset  kind, version, due ms and id of tasks that no worker knows, in this order
+-- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
 -- KEYS suspect   zset  id -> token of the run whose group it belongs to
@@ -8,7 +8,7 @@
 -- KEYS alarm     list  token that wakes the sleeping scanner
 -- KEYS stats     hash  monotonic counters
 -- ARGV limit             how many tasks at most
--- ARGV prefix ...  of `parked`: the kinds that the caller knows, with or without a version; none: all tasks
+-- ARGV prefix ...  of `parked`: the kinds of the caller, with or without a version; none: all tasks
 -- RETURNS how many were returned, how many tasks remain parked
 local parked, delayed, retry, suspect, attempts, wake, alarm, stats = unpack(KEYS)
 check_format(stats)

@@ -53,15 +53,15 @@ def test_the_schedules_of_the_pages_are_checked_run_and_filled(tmp_path: Path) -
             "report": "app/reports:app",
         }
         here = program.replace('"queue.yaml"', f'"queue.yaml", url="{url(tmp_path)}"')
-        said = done("python", "-c", here, cwd=tmp_path).splitlines()
-        assert said[0] == "nightly-report 0 3 * * * Europe/Lisbon report {'region': 'eu'} file"
-        assert said[1].count("zoneinfo.ZoneInfo(key='Europe/Lisbon')") == 3
-        assert [each.split()[0] for each in said[2::2]] == ["poll", "report", said[-1]]
-        assert said[-1].startswith("@nightly-report@")
+        lines = done("python", "-c", here, cwd=tmp_path).splitlines()
+        assert lines[0] == "nightly-report 0 3 * * * Europe/Lisbon report {'region': 'eu'} file"
+        assert lines[1].count("zoneinfo.ZoneInfo(key='Europe/Lisbon')") == 3
+        assert [each.split()[0] for each in lines[2::2]] == ["poll", "report", lines[-1]]
+        assert lines[-1].startswith("@nightly-report@")
     (tmp_path / "reports.py").write_text(
         re.sub(r"^@app.schedule\(every.*\n", "", reports, flags=re.MULTILINE)
     )
     with served(tmp_path) as run_:
         run_.wait_line("queue.yaml: schedules of reports:app: poll deleted.*; report unchanged")
-        said = done(DELAYQ, "cron", "apply", "queue.yaml", cwd=tmp_path).splitlines()
-        assert said[-1] == "report: unchanged"
+        lines = done(DELAYQ, "cron", "apply", "queue.yaml", cwd=tmp_path).splitlines()
+        assert lines[-1] == "report: unchanged"

@@ -111,7 +111,7 @@ async def test_sqlite_without_asyncio_runs_in_threads_and_a_handler_that_no_driv
     find, missing = importlib.util.find_spec, {"aiosqlite"}
     present = {"psycopg2": "json"}  # which is not called
     monkeypatch.setattr(
-        urls, "find_spec", lambda name: None if name in missing else find(present.get(name, name))
+        urls, "find_spec", lambda name: None if name in missing else find(str(present.get(name, name)))
     )
     handlers = [PythonHandler(f"{__name__}:{each.__name__}", concurrency=1, transactions=True)
                 for each in (coroutine, plain)]  # fmt: skip

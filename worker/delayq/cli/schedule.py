@@ -9,7 +9,7 @@ import click
 
 from delayq.cli import app_check, inputs, many, views
 from delayq.cli.exits import FAILED, CommandError
-from delayq.cli.formats import clean, iso, length
+from delayq.cli.formats import iso, length
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
 from delayq.client.encoding import NewTask
@@ -135,7 +135,7 @@ def schedule(
         )
     if file is None:
         _check_debounce(if_exists, task["task_id"], task["debounce_ms"])
-    unknown = "" if yes or client.documented is not None else _unknown(client)
+    unknown = "" if yes else client.unused()
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
         raise CommandError("nothing was stored", code=FAILED)
     check = app_check.checker(client.target.document, client.target.path)
@@ -157,14 +157,6 @@ def _check_debounce(if_exists: IfExists, task_id: str | None, debounce_ms: int |
         raise CommandError(
             "--if-exists debounce: expected --id beside it, which repeated calls have in common"
         )
-
-
-def _unknown(client: TargetClient) -> str:
-    """Return a warning if the queue was never used: a misspelt name creates keys that no process reads."""
-    if client.used():
-        return ""
-    where = client.address.where
-    return clean(f"queue {client.queue} was never used before in Redis at {where}, and no document names it")
 
 
 def _one(  # noqa: PLR0913 -- one parameter for each option that is not the client's

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from delayq.cli.exits import INVALID, CommandError
+from delayq.cli.formats import clean
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
 from delayq.client.document import read, read_all
@@ -122,6 +123,15 @@ class TargetClient(SyncClient):
         """Whether a client or a scanner has ever used this queue."""
         self._do(self._operations.homes.fetch_shard_map())
         return self.shard_map.epoch > 0
+
+    def unused(self) -> str:
+        """Return a warning if the queue was never used: a misspelt name creates keys that no process reads."""
+        if self.documented is not None or self.used():
+            return ""
+        where = self.address.where
+        return clean(
+            f"queue {self.queue} was never used before in Redis at {where}, and no document names it"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -344,7 +344,7 @@ class Queue:
         kind = self.app.find(view.kind, view.kind_version)
         if kind is not None:
             with suppress(InvalidArguments):
-                return kind.arguments.decode(view.body)
+                return kind.codec.decode(view.body)
         found = json.loads(view.body)
         return found if isinstance(found, dict) else {"": found}
 

@@ -133,6 +133,21 @@ def test_the_api_policy_lists_the_public_names() -> None:
     }
 
 
+def test_the_members_that_the_site_hides_exist_and_no_guide_names_them() -> None:
+    [listed] = re.findall(r'^ *- "!\^\(([\w|]+)\)\$"$', (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    hidden, classes = set(listed.split("|")), [each for each in EXPORTED.values() if inspect.isclass(each)]
+    sources = {inspect.getsource(base) for each in classes for base in each.__mro__[:-1] if own(base)}
+    made = {name for source in sources for name in re.findall(r"\bself\.(\w+)", source)}
+    assert hidden <= made.union(*map(dir, classes))
+    owners = "|".join({each.__name__ for each in classes} | {"app", "client", "queue", "guard"})
+    guides = {page: re.findall(rf"\b(?:{owners})\.(\w+)", page.read_text()) for page in PAGES}
+    assert {(page.name, name) for page, names in guides.items() for name in names if name in hidden} == set()
+
+
+def own(kind: type) -> bool:
+    return kind.__module__.startswith("delayq")
+
+
 def test_a_page_beside_the_list_explains_each_public_name() -> None:
     words = {word for page in PAGES if page != POLICY for word in re.findall(r"\w+", page.read_text())}
     assert {name for name in EXPORTED if name.rpartition(".")[2] not in words} == set()

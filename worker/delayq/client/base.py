@@ -89,8 +89,11 @@ class QueueClient:
                 raise ValueError(f"{name}: expected {kind.expected}, got {given!r}")
         confirmed = Durability.parse(durability)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
+        """Where Redis is."""
         self.queue = queue
+        """The name of the queue."""
         self.limits = limits or Limits()
+        """The limits that this client checks: spec.limits."""
         deadline_ms = exact_span(deadline, deadline_ms, "deadline")
         commands = Commands(queue, prefix=key_prefix, shards=shards, limits=limits)
         self._operations = Operations(commands, self.limits, confirmed, deadline_ms=deadline_ms)

@@ -1,4 +1,4 @@
-"""Two operators at once, with a Lease and without; leaders that are killed, stopped for a while, or told to go."""
+"""Two operators at once, with a Lease and without; leaders that are killed, paused, or ended by a signal."""
 
 from __future__ import annotations
 

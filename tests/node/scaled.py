@@ -24,7 +24,7 @@ SOON: Final = {
     "cooldownSeconds": 10,
     "behavior": {"scaleDown": {"stabilizationWindowSeconds": 10}},
 }
-"""An autoscaling that comes back to zero while a test waits, and takes nobody away who has just been asked for."""
+"""An autoscaling that returns to zero while a test waits, and stops no worker that was just requested."""
 
 
 @dataclass

@@ -112,7 +112,7 @@ def test_a_replica_that_hangs_confirms_nothing_and_the_task_is_stored(
     again = make(aof_server.url, durability=replicated(SHORT))
     with pytest.raises(NotConfirmed) as raised:
         again.schedule(1, delay_ms=60_000, task_id="b", if_exists="keep")
-    assert raised.value.scheduled[0].outcome is Outcome.KEPT  # type: ignore[attr-defined]  # the exception knows no Scheduled
+    assert raised.value.scheduled[0].outcome is Outcome.KEPT  # type: ignore[attr-defined]  # the exception's type has no Scheduled
     # A confirmation may take longer than any other answer: Redis answers, so the time-out of calls does not count.
     hasty = replace(Address.from_url(aof_server.url), timeout_seconds=1.0)
     with pytest.raises(NotConfirmed):
@@ -233,7 +233,7 @@ def test_a_disk_confirms_only_where_redis_waits_for_it(make: Make, fsyncing: Red
 async def test_scanner_and_doctor_find_out_what_a_client_does(
     fsyncing: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the server's version says: at risk is what a client refuses, and no more."""
+    """The risk does not depend on the server's version: it is reported exactly where a client refuses."""
     caplog.set_level(logging.INFO)
     path = document(tmp_path, fsyncing.port, "  durability: {confirm: Fsynced, timeoutMilliseconds: 30000}\n")
     queue = read(path)

@@ -88,7 +88,7 @@ def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Clus
 
 
 def test_slots_that_no_server_has_are_reported_with_their_shards_and_a_remedy(tmp_path: Path) -> None:
-    whole = {"cluster-require-full-coverage": "yes"}  # as Redis has it unless told
+    whole = {"cluster-require-full-coverage": "yes"}  # the default of Redis
     used = [keys.slot for keys in Commands("orders", shards=SHARDS).shards]
     with stopping(Cluster.start(PREFERRED, dir=tmp_path, replicas=False, config=whole)) as cluster:
         cluster.lose(next(slot for slot in range(SLOTS) if slot not in used))

@@ -132,7 +132,7 @@ async def test_a_missing_right_to_watch_ends_the_operator(monkeypatch: pytest.Mo
 async def test_a_metric_tells_that_no_watch_is_answered_while_lists_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else nobody would learn of it: lists find every change, up to a minute late."""
+    """Otherwise it would be missed: lists find every change, up to a minute late."""
 
     def age() -> float:
         return REGISTRY.get_sample_value("delayq_operator_watch_answer_age_seconds") or 0.0

@@ -39,7 +39,7 @@ def database(tmp_path: Path) -> Iterator[Postgres]:
 
 
 def kept(world: World) -> bool:
-    """Whether the number of workers is kept, whatever the work needs."""
+    """Whether the number of workers is kept, independent of the work."""
     reported = world.until("ScalingActive", "False", "GuardUnreachable")["message"]
     workers = int(world.get("deployments", "orders-worker")["spec"]["replicas"])
     assert reported.startswith(f"{workers} worker"), (reported, workers)

@@ -56,7 +56,7 @@ def test_sentinels_and_their_master_are_checked(sentinels: Sentinels) -> None:
     assert found["redis"]["message"].startswith("sentinel mymaster at 127.0.0.1:")
 
     found = findings(sentinels.url.replace("/mymaster/", "/other/"), code=4)
-    assert "knows no other" in found["sentinels"]["message"]
+    assert "has no master other" in found["sentinels"]["message"]
     assert "masterName" in found["sentinels"]["hint"]
     assert "scripts" not in found
     away = sentinels.sentinels[2]

@@ -56,7 +56,7 @@ class Stage:
         self.threads.add(threading.current_thread().name)
         self.taken.append(f"{event['type']} {event['object']['metadata']['name']}")
 
-    def knows(self, kind: Kind, body: Any) -> bool:  # noqa: ANN401 -- of an object in a list
+    def has(self, kind: Kind, body: Any) -> bool:  # noqa: ANN401 -- of an object in a list
         assert body["metadata"].keys() == set(kopf_engine.IDENTITY)
         assert not body.keys() - {"metadata", "kind", "apiVersion"}, "whole objects of lists fill the memory"
         self.take(kind, {"type": None, "object": body})
@@ -95,7 +95,7 @@ async def delivering(
             silence_seconds=30,
         )
         stage = Stage(api, lists, running)
-        inventory.take, inventory.knows = stage.take, stage.knows
+        inventory.take, inventory.has = stage.take, stage.has
         try:
             yield stage
         finally:

@@ -1,4 +1,4 @@
-"""The pages of processes, metrics and log events, and docs/explanation/guarantees.md, speak of what there is."""
+"""The pages of processes, metrics and log events, and docs/explanation/guarantees.md, describe what exists."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_what_has_effects_is_named() -> None:
 
 
 def test_the_lock_names_one_index_and_no_credentials() -> None:
-    """A lock made behind a mirror would name the mirror beside the index, and install for nobody else."""
+    """A lock made behind a mirror would name the mirror beside the index, and install nowhere else."""
     lock = (ROOT / "uv.lock").read_text()
     assert len(set(re.findall(r'registry = "([^"]+)"', lock))) == 1
     assert re.findall(r"http://\S+|https://[^/\s]*@\S+", lock) == []

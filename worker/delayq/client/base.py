@@ -115,8 +115,8 @@ class QueueClient:
 
         `queue` is the name of a queue, if the file describes several.
 
-        The client refuses tasks whose kind no handler of the document takes, unless `unknown_kinds`: a worker that
-        knows them may be coming. Kinds of an App are known where its module is imported.
+        The client refuses tasks whose kind no handler of the document takes, unless `unknown_kinds`: a worker of
+        that kind may be deployed later. Kinds of an App are known where its module is imported.
         """
         found = document if isinstance(document, DelayQueue) else read(document, queue)
         if queue not in (None, found.queue):

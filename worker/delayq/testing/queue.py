@@ -219,7 +219,7 @@ class Queue:
             now = time.monotonic()
             if (lease.task.kind, lease.task.kind_version) in batches:
                 ended = await self._run_batch(connection, executor, lease)
-            elif executor.knows(lease.task):
+            elif executor.can_run(lease.task):
                 ended = [(lease, await executor.run(Running(lease, now, now + LEASE_MS)))]
             else:
                 ended = [(lease, Settlement("park", lease))]

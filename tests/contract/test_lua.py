@@ -220,7 +220,7 @@ def test_a_call_that_forgets_or_invents_an_argument_is_refused() -> None:
 
 
 def test_the_architecture_page_names_scripts_and_functions_that_exist() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "contributing" / "architecture.md").read_text()
     arrows = re.findall(r"──([a-z]+(?:, [a-z]+)*)──", page.split("## Keys")[0])
     assert len(arrows) > 4
     assert {verb for each in arrows for verb in each.split(", ")} - {*VERBS} == set()

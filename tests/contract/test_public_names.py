@@ -38,11 +38,11 @@ EXPORTED: dict[str, Any] = {
 }
 ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "docs" / "reference" / "api-policy.md"
-FOR_CONTRIBUTORS = {ROOT / "docs" / "architecture.md", ROOT / "docs" / "testing.md"}
+FOR_CONTRIBUTORS = ROOT / "docs" / "contributing"
 PAGES = [
     page
     for page in sorted({ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")})
-    if page not in FOR_CONTRIBUTORS and page.parent.name != "decisions"
+    if FOR_CONTRIBUTORS not in page.parents
 ]
 PROGRAMS = sorted(ROOT.glob("examples/**/*.py"))
 PYTHON = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

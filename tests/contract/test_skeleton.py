@@ -75,7 +75,8 @@ def test_every_module_has_a_layer(package: str) -> None:
 
 @pytest.mark.parametrize(("package", "title"), [("delayq", "Packages"), ("delayq_operator", "The operator")])
 def test_the_architecture_has_the_same_layers_in_the_same_order(package: str, title: str) -> None:
-    section = (ROOT / "docs" / "architecture.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text()
+    section = page.split(f"## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", section, re.MULTILINE)
     assert [re.findall(r"`(\w+)`", row) for row in rows] == layers(package)
 

@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from delayq.contract.delivery import Delivery
     from delayq.testing import Queue
 
 PAGE = (HOW_TO / "retries.md").read_text()
 NO_JITTER, MOST = 0.0, 0.999_999_999
 
 
+def delivery(fields: dict[str, Any]) -> Delivery:
+    """That of a DelayQueue with these fields in its `spec`."""
+    document = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": "shop"}}
+    handler = {"python": {"app": "tasks:app"}}
+    return parse(
+        {**document, "spec": {"redis": {"standalone": {"host": "redis"}}, "handler": handler, **fields}}
+    ).spec.delivery
+
+
 def test_the_documents_of_the_page_wait_as_it_says() -> None:
-    found = []
-    for block in blocks(PAGE, "yaml"):
-        spec = {
-            "redis": {"standalone": {"host": "redis"}},
-            "handler": {"python": {"app": "tasks:app"}},
-            **yaml.safe_load(block),
-        }
-        document = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": "shop"}}
-        found.append(parse({**document, "spec": spec}).spec.delivery)
+    found = [delivery(yaml.safe_load(block)) for block in blocks(PAGE, "yaml")]
     fixed, listed, exponential = found
     waits = [[delay_ms(n, each.backoff, NO_JITTER) // 1000 for n in (1, 2, 3, 4, 11)] for each in found]
     assert waits == [[30] * 5, [10, 60, 600, 600, 600], [10, 20, 40, 80, 3600]]
     assert delay_ms(2, exponential.backoff, MOST) == pytest.approx(16_000, abs=1)
     assert [each.max_attempts for each in (fixed, listed, exponential)] == [8, 8, 12]
-    defaults = parse(
-        {**document, "spec": {**spec, "delivery": {"backoff": {"exponential": {}}}}}
-    ).spec.delivery
+    defaults = delivery({"delivery": {"backoff": {"exponential": {}}}})
     assert defaults.backoff == exponential.backoff, "the page writes out all defaults"
 
 

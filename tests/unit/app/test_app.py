@@ -144,7 +144,7 @@ def test_a_payload_that_does_not_fit_is_reported_when_it_runs(body: bytes) -> No
 
 def test_a_missing_and_an_unknown_argument_have_the_same_names_with_pydantic_and_without() -> None:
     with pytest.raises(arguments.InvalidArguments) as refused:
-        cancel_unpaid.arguments.decode(b'{"ordr": 1}')
+        cancel_unpaid.codec.decode(b'{"ordr": 1}')
     assert str(refused.value) == "order: missing argument; ordr: unknown argument"
 
 

@@ -101,6 +101,7 @@ check: $(PYTHON_READY) ## Check format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary $(SOURCES)
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python --warnings | sed '/^0 errors, 0 warnings/d'
 	@$(BIN)/lint-imports --no-logo --no-cache   # its cache misses a package that gained an __init__.py
 
 .PHONY: format

@@ -97,7 +97,7 @@ async def _measure(
     }
     head = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": QUEUE}}
     document.write_text(yaml.safe_dump({**head, "spec": spec}))
-    argv = (sys.executable, "-m", "delayq", "scanner", "--config", str(document), "--redis", server.url)
+    argv = (sys.executable, "-m", "delayq", "scanner", str(document), "--redis", server.url)
     scanner = Process.start(*argv, "--port", "0")
     apply = partial(_apply, cluster) if cluster else None
     try:

@@ -91,7 +91,7 @@ class Stage:
     @contextmanager
     def running(self, verb: str, document: Path, ledger: Path | None = None) -> Iterator[Process]:
         """Run `delayq scanner` or `delayq worker` until the block ends; SIGTERM, so that it says goodbye."""
-        options = ("--config", str(document), "--port", "0")
+        options = (str(document), "--port", "0")
         process = delayq(verb, *options, env={LEDGER: str(ledger or os.devnull)}, cwd=ROOT)
         try:
             process.wait_line('"started"')

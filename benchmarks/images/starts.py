@@ -70,7 +70,7 @@ def _each(found: Sequence[tuple[float, float, float]], index: int) -> tuple[floa
 def _start(container: Container, role: str) -> tuple[float, float, float]:
     """Return seconds until ready, until the first claim (of a worker), and of the processor until ready."""
     began = time.time()
-    arguments = (role, "--port", "0", "--config", "/etc/delayq/queue.yaml")
+    arguments = (role, "--port", "0", "/etc/delayq/queue.yaml")
     with container.running(*arguments) as process:
         port = json.loads(process.wait_line('"event": ?"started"'))["port"]
         _await_ready(process, f"http://127.0.0.1:{port}/readyz")

@@ -65,7 +65,7 @@ async def drain(
     """Let one worker handle a backlog of no-op tasks, stored while the worker is stopped (SIGSTOP)."""
     with tempfile.TemporaryDirectory() as folder:
         document = _document(server, concurrency, handler, Path(folder))
-        argv = (sys.executable, "-m", "delayq", "worker", "--config", str(document), "--port", "0")
+        argv = (sys.executable, "-m", "delayq", "worker", str(document), "--port", "0")
         worker = Process.start(*argv, env={LEDGER: "/dev/null"})
         try:
             worker.wait_line('"started"')

@@ -90,7 +90,7 @@ def _measured(role: str, document: Path, trees: dict[str, Path], runs: int) -> d
 
 
 def _once(role: str, document: Path, tree: Path) -> Memory:
-    argv = (sys.executable, "-m", "delayq", role, "--config", str(document), "--port", "0", *ROLES[role])
+    argv = (sys.executable, "-m", "delayq", role, str(document), "--port", "0", *ROLES[role])
     env = {"PYTHONPATH": str(tree / "worker"), "PYTHONDONTWRITEBYTECODE": "", LEDGER: "/dev/null"}
     with running(*argv, env=env, cwd=ROOT) as process:
         port = yaml.safe_load(process.wait_line('"started"'))["port"]

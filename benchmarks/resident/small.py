@@ -69,7 +69,7 @@ def _once(build: Build, document: Path) -> Cost:
     env = {"PYTHONPATH": str(build.tree / "worker"), "PYTHONDONTWRITEBYTECODE": "", LEDGER: "/dev/null"}
 
     def argv(*words: str) -> tuple[str, ...]:
-        return (sys.executable, "-m", "delayq", *words, "--config", str(document), "--port", "0")
+        return (sys.executable, "-m", "delayq", *words, str(document), "--port", "0")
 
     with ExitStack() as stack:
         scanners = [

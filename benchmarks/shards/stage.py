@@ -82,7 +82,7 @@ class Stage:
     @contextmanager
     def running(self, verb: str, document: Path, ledger: Path | None = None) -> Iterator[Process]:
         """Run `delayq scanner` or `delayq worker` until the block ends."""
-        options = ("--config", str(document), "--redis", self.url, "--port", "0")
+        options = (str(document), "--redis", self.url, "--port", "0")
         process = delayq(verb, *options, env={LEDGER: str(ledger or os.devnull)}, cwd=ROOT)
         try:
             process.wait_http(url_of(process, "readyz"))

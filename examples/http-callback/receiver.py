@@ -58,7 +58,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name that http.server has
         """Stay silent: answer() has said it."""
 
 

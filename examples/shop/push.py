@@ -22,7 +22,7 @@ class Push(BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.NO_CONTENT)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name that http.server has
         """Stay silent: do_POST has printed it."""
 
 

@@ -301,8 +301,8 @@ def with_token(process_node: ProcessNode) -> list[Container]:
 
 def test_the_page_shows_what_the_commands_say(world: World) -> None:
     """The documents of the page, and what kubectl and its plugin print of them."""
-    page = (ROOT / "docs/how-to/schedules.md").read_text()
-    [documents] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    page = (ROOT / "docs/how-to/schedules-operate.md").read_text()
+    [documents] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/how-to/schedules.md").read_text(), re.DOTALL)
     [shown] = [block for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL) if "kubectl" in block]
     for body in yaml.safe_load_all(documents):
         if body["kind"] == names.DELAY_SCHEDULE.kind:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from delayq.cli.validate import problems
+from delayq.cli.validate import check
 from delayq.contract import DelayQueue
 from delayq.contract.record import Section, declared, shape_of
 from delayq.contract.schedule import DelaySchedule
@@ -42,7 +42,7 @@ def blocks(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_validate_names_each_field_of_0_6_that_is_gone_and_what_to_do(tmp_path: Path) -> None:
     old, _ = blocks(tmp_path)
-    lines = [str(each) for each in problems(str(old))]
+    lines = [str(each) for each in check(str(old), apps=False).problems]
     advised = {
         match[1]: line for line in lines if (match := re.search(r"(\w+): gone since version 0\.7: \w", line))
     }
@@ -60,4 +60,4 @@ def test_validate_names_each_field_of_0_6_that_is_gone_and_what_to_do(tmp_path: 
 
 def test_the_document_for_0_7_is_valid(tmp_path: Path) -> None:
     _, new = blocks(tmp_path)
-    assert problems(str(new)) == []
+    assert check(str(new), apps=False).problems == []

@@ -35,7 +35,7 @@ def test_every_refund_is_paid_once_however_often_it_is_scheduled(tmp_path: Path)
         (example / "secrets" / "shop-db" / "url").write_text(database.url().replace("+psycopg", ""))
         for statement in (example / "schema.sql").read_text().split(";\n")[:-1]:
             database.sql(statement)
-        done(DELAYQ, "guard", "init", "--config", "queue.yaml", cwd=example, env=ENV)
+        done(DELAYQ, "guard", "init", "queue.yaml", cwd=example, env=ENV)
         with served(example, **ENV):
             for _ in range(2):
                 done("python", "schedule.py", cwd=example, env=ENV)

@@ -35,7 +35,7 @@ def handles_what_is_scheduled(
         (folder / "secrets" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "secrets" / path).write_text(text)
     patch.setenv("DELAYQ_SECRETS_DIR", str(folder / "secrets"))
-    options = ("--config", "queue.yaml", "--port", "0", "--log-level", "debug")
+    options = ("queue.yaml", "--port", "0", "--log-level", "debug")
     with (
         running(DELAYQ, "worker", *options, cwd=folder) as worker,
         running(DELAYQ, "scanner", *options, cwd=folder),

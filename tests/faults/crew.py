@@ -42,7 +42,7 @@ class Crew(Fleet):
     def start_on(self, machine: Machine, role: Role, **environment: str) -> Process:
         """Start a process there; it does not work yet."""
         redis = f"redis://{machine.redis}:{self.server.port}/0"
-        argv = ("--config", str(self.config), "--redis", redis, "--port", "0", *ENDLESS[role])
+        argv = (str(self.config), "--redis", redis, "--port", "0", *ENDLESS[role])
         process = Process.quick(
             *machine.enter,
             DELAYQ,

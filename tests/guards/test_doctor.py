@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq.guards import SqlUnique
+from delayq.guards.sql import urls
 
 from tests.guards.sql_bank import sql
 from tests.unit.cli.runner import run
@@ -28,21 +30,23 @@ class Doctor:
     def __init__(self, home: Path, server: RedisServer) -> None:
         self.home, self.server = home, server
         (home / "store").mkdir()
-        self.said = ""
+        self.handler, self.said = "json:dumps", ""
 
     def store(self, *urls: str) -> None:
         (self.home / "store" / "urls").write_text("\n".join(urls))
 
-    def ask(self, guard: dict[str, Any] | None, *args: str, port: int = 0, **env: str) -> tuple[int, str]:
-        """The exit code, and the finding's level; what it says is in `said`."""
+    def ask(
+        self, guard: dict[str, Any] | None, *args: str, port: int = 0, check: str = "guard", **env: str
+    ) -> tuple[int, str]:
+        """The exit code, and the level of the check; what it says is in `said`."""
         redis = {"standalone": {"host": "127.0.0.1", "port": port or self.server.port}}
-        handler = {"python": {"callable": "json:dumps"}}
+        handler = {"python": {"callable": self.handler}}
         body = document(redis=redis, handler=handler, guard=guard)
         path = self.home / "queue.yaml"
         path.write_text(json.dumps(body))
         done = run("doctor", str(path), "-o", "json", *args, **{"DELAYQ_SECRETS_DIR": str(self.home), **env})
         assert "hidden" not in done.output
-        found = [each for each in json.loads(done.stdout) if each["check"] == "guard"]
+        found = [each for each in json.loads(done.stdout) if each["check"] == check]
         self.said = "".join(f"{each['message']} → {each['hint']}" for each in found)
         return done.exit_code, "".join(each["level"] for each in found)
 
@@ -116,6 +120,26 @@ def test_a_secret_that_is_not_here_stops_only_a_worker_here(
         assert "the condition GuardAvailable shows" in doctor.said
     doctor.store("nonsense")
     assert doctor.ask({"sqlUnique": DATABASE}) == (1, "failed")
+
+
+async def takes_connection(_task: object, connection: object) -> None:
+    """A coroutine function, which needs a driver for asyncio."""
+
+
+def test_a_function_that_no_installed_driver_serves_is_found_before_a_worker_starts(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = f"sqlite:///{doctor.home}/shop.sqlite"
+    doctor.store(where)
+    made = SqlUnique(where)
+    made.install_sync()
+    made.close_sync()
+    doctor.handler = f"{__name__}:takes_connection"
+    assert doctor.ask({"sqlUnique": DATABASE}) == (0, "ok")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(urls, "find_spec", lambda name: None if name == "aiosqlite" else find(name))
+    assert doctor.ask({"sqlUnique": DATABASE}, check="handler") == (1, "failed")
+    assert "install aiosqlite" in doctor.said
 
 
 def test_a_redlock_says_which_servers_are_away(doctor: Doctor, aof_server: RedisServer) -> None:

@@ -55,20 +55,16 @@ def database(home: Path) -> SqlUnique:
     return SqlUnique(f"sqlite:///{home}/shop.sqlite", apart=True)
 
 
-@pytest.mark.parametrize("named", [("queue.yaml",), ("orders",), ("--config", "queue.yaml")])
-def test_every_command_takes_the_document_in_the_same_way(home: Path, named: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("named", ["queue.yaml", "orders"])
+def test_every_command_takes_the_document_in_the_same_way(home: Path, named: str) -> None:
     assert (
-        guard("init", *named).stdout
-        == f"created the table delayq_processed in sqlite:///{home}/shop.sqlite\n"
+        guard("init", named).stdout == f"created the table delayq_processed in sqlite:///{home}/shop.sqlite\n"
     )
-    assert guard("prune", *named).stdout == "deleted the rows of 0 tasks\n"
-    if named[0] != "--config":
-        assert guard("seen", *named, "order-7").stdout == "order-7 has not taken effect\n"
-        assert guard("forget", *named, "order-7").exit_code == 6
-        assert "state VARCHAR(7) NOT NULL" in guard("ddl", *named).stdout  # as SQLite has it
-        assert 'COLLATE "C"' in guard("ddl", *named, "--dialect", "postgresql").stdout
-    both = guard("init", "queue.yaml", "--config", "queue.yaml")
-    assert (both.exit_code, both.stderr) == (2, "error: expected QUEUE or --config, got both\n")
+    assert guard("prune", named).stdout == "deleted the rows of 0 tasks\n"
+    assert guard("seen", named, "order-7").stdout == "order-7 has not taken effect\n"
+    assert guard("forget", named, "order-7").exit_code == 6
+    assert "state VARCHAR(7) NOT NULL" in guard("ddl", named).stdout  # as SQLite has it
+    assert 'COLLATE "C"' in guard("ddl", named, "--dialect", "postgresql").stdout
 
 
 def test_init_without_a_document_takes_a_url_and_says_what_is_wrong(home: Path) -> None:
@@ -76,7 +72,7 @@ def test_init_without_a_document_takes_a_url_and_says_what_is_wrong(home: Path) 
     said = "error: expected a document or --database URL, got neither\nhint:  delayq guard init queue.yaml\n"
     assert (bare.exit_code, bare.stderr) == (2, said)
     assert guard("prune").exit_code == 2
-    assert guard("init", "--config", "none.yaml", "--database", "sqlite:///shop.sqlite").exit_code == 3
+    assert guard("init", "none.yaml", "--database", "sqlite:///shop.sqlite").exit_code == 3
     init = guard("init", "--database", "sqlite:///other.sqlite")
     assert init.stdout == f"created the table delayq_processed in sqlite:///{home}/other.sqlite\n"
     for named in ((), ("queue.yaml",)):
@@ -146,3 +142,29 @@ def test_a_row_that_says_done_is_forgotten_by_force_only(home: Path) -> None:
     forced = guard("forget", "queue.yaml", "order-7", "order-8", "--force")
     assert forced.stdout == "forgot order-7, which was done\n"
     assert (forced.exit_code, "no record of order-8" in forced.stderr) == (6, True)
+
+
+def test_a_task_with_a_kind_is_named_by_both_and_an_id_alone_gets_a_hint(home: Path) -> None:
+    """A wrong "has not taken effect" would lead to a second payment."""
+    with_app = (home / "queue.yaml").read_text().replace('{callable: "shop:cancel"}', '{app: "shop:app"}')
+    (home / "queue.yaml").write_text(with_app)
+    guard("init", "queue.yaml")
+    used = database(home)
+    with used(task("pay:order-7")):
+        pass
+    used.begin_sync(task("pay:order-8"))
+    used.close_sync()
+    bare = guard("seen", "queue.yaml", "order-7")
+    assert bare.stdout == "order-7 has not taken effect\n"
+    assert bare.stderr == "note: a task with a kind has the ID KIND:order-7: give its --kind\n"
+    for named in (("order-7", "--kind", "pay"), ("pay:order-7", "--kind", "pay"), ("pay:order-7",)):
+        asked = guard("seen", "queue.yaml", *named)
+        assert (asked.stdout, asked.stderr) == ("pay:order-7 has taken effect\n", "")
+    bare = guard("forget", "queue.yaml", "order-8")
+    assert bare.exit_code == 6
+    assert bare.stderr.endswith("hint:  a task with a kind has the ID KIND:order-8: give its --kind\n")
+    forgotten = guard("forget", "queue.yaml", "order-8", "--kind", "pay")
+    assert forgotten.stdout == "forgot pay:order-8, which was running\n"
+    assert guard("seen", "queue.yaml", "order-7", "--kind", "a b").exit_code == 5
+    without_kinds = guard("seen", "queue.yaml", "@nightly@2026-03-01T03:00:00Z")
+    assert without_kinds.stderr == ""

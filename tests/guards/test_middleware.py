@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import App, BatchContext, Context, Seen, TaskRun
@@ -48,11 +48,11 @@ class Shop:
         return handler
 
 
-async def pay(context: Context, order: int) -> None:  # noqa: ARG001 -- the task's
+async def pay(context: Context[Any, Any], order: int) -> None:  # noqa: ARG001 -- the task's
     await context.connection.execute(EFFECT, {"id": context.task.id, "token": 1})
 
 
-def pay_in_thread(context: Context, order: int) -> None:  # noqa: ARG001 -- the task's
+def pay_in_thread(context: Context[Any, Any], order: int) -> None:  # noqa: ARG001 -- the task's
     context.connection.execute(EFFECT, {"id": context.task.id, "token": 1})
 
 
@@ -75,7 +75,7 @@ async def test_the_outcomes_of_a_batch_are_those_of_the_guard(make: Make) -> Non
     shop = Shop(make)
 
     @shop.app.task(batch=10)
-    async def pay(context: BatchContext, orders: list[int]) -> list[Exception | None]:
+    async def pay(context: BatchContext[Any, Any], orders: list[int]) -> list[Exception | None]:
         for each in context.tasks:
             await context.connection.execute(EFFECT, {"id": each.id, "token": 1})
         return [KeyError("odd") if order % 2 else None for order in orders]

@@ -109,7 +109,10 @@ async def test_sqlite_without_asyncio_runs_in_threads_and_a_handler_that_no_driv
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: Opened
 ) -> None:
     find, missing = importlib.util.find_spec, {"aiosqlite"}
-    monkeypatch.setattr(urls, "find_spec", lambda name: None if name in missing else find(name))
+    present = {"psycopg2": "json"}  # which is not called
+    monkeypatch.setattr(
+        urls, "find_spec", lambda name: None if name in missing else find(str(present.get(name, name)))
+    )
     handlers = [PythonHandler(f"{__name__}:{each.__name__}", concurrency=1, transactions=True)
                 for each in (coroutine, plain)]  # fmt: skip
     guard = opened(SqlUnique(f"sqlite:///{tmp_path / 'x.sqlite'}", limits=HASTY))
@@ -118,9 +121,15 @@ async def test_sqlite_without_asyncio_runs_in_threads_and_a_handler_that_no_driv
         assert type(hold.connection).__name__ == "Connection"
     with pytest.raises(Seen):
         await guard.begin(task(token=2))
-    with pytest.raises(InvalidDocument, match=r"at sqlite:///.*no asyncio.* expected a plain function"):
+    with pytest.raises(InvalidDocument) as refused:
         handlers[0].under(guard)
+    assert str(refused.value).startswith(f'spec.guard: "{__name__}:coroutine" is a coroutine function, ')
+    assert str(refused.value).endswith(
+        "install aiosqlite (pip install aiosqlite), or make it a plain function (def)"
+    )
     handlers[1].under(guard)
+    with pytest.raises(InvalidDocument, match="name psycopg or asyncpg in the URL instead of psycopg2"):
+        handlers[0].under(SqlUnique("postgresql+psycopg2://u:p@h/d"))
     missing.add("psycopg")
     other = SqlUnique("postgresql+asyncpg://u:p@h/d")
     handlers[0].under(other)
@@ -134,8 +143,9 @@ def test_a_secret_that_is_not_there_or_holds_no_url_is_named_and_not_quoted(
 ) -> None:
     with pytest.raises(
         InvalidDocument, match=rf"^spec\.guard\.{guard}\.databaseSecretRef: cannot read .*url: No such"
-    ):
+    ) as lacking:
         made(guarded(guard), tmp_path)
+    assert "; or set $DELAYQ_DATABASE_URL instead" in str(lacking.value)
     mounted(tmp_path, f"postgresql://{USER}:{PASSWORD}@@:x/y/")
     with pytest.raises(InvalidDocument, match=r"databaseSecretRef: .*expected a database URL") as raised:
         made(guarded(guard), tmp_path)

@@ -80,7 +80,7 @@ def _triples(rest: list[Any]) -> Iterator[tuple[str, str, str]]:
 
 def _schedule(split: Split, record: Record) -> Iterator[Part]:  # noqa: ARG001
     named, reply = record.named, record.reply
-    notes = dict(zip(reply[2][::2], reply[2][1::2], strict=True)) if reply else {}
+    notes = dict(zip(reply[2][::3], reply[2][1::3], strict=True)) if reply else {}
     for nth, (task_id, when, body) in enumerate(_triples(record.rest)):
         envelope = parsed(body + "\0" * 6)
         args = {"if_exists": named["if_exists"], "repeated": str(named["repeated"]) == "1", "when": str(when)}

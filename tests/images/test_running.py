@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HANDLERS = Path(__file__).parent / "handlers" / "slow.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-WORKER = ("worker", "--port", "0", "--config", "/etc/delayq/queue.yaml")
+WORKER = ("worker", "--port", "0", "/etc/delayq/queue.yaml")
 
 
 def start(container: Container, document: Path) -> tuple[str, ...]:

@@ -97,3 +97,11 @@ class Scaled:
             client.schedule_many(new)
         self.world.payloads |= tasks
         self.world.due_ms |= dict.fromkeys(tasks, due_ms)
+
+    def reschedule(self, due_ms: int) -> None:
+        """Have all tasks that wait fall due at another instant."""
+        waiting = self.world.snapshot.delayed
+        with self.world.client as client:
+            for task_id in waiting:
+                client.reschedule(task_id, due_ms=due_ms)
+        self.world.due_ms |= dict.fromkeys(waiting, due_ms)

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.processes import DELAYQ, PATIENCE_SECONDS, Gone, Process, poll_pause
 from tests.servers import RedisServer
+from tests.upgrade.baselines import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,7 +91,7 @@ class Fleet:
     def start(self, role: Role, *options: str, ready: bool = True, before: Sequence[str] = ()) -> Process:
         """Start a process; with `ready`, wait until it works. `before` is a command that executes another one."""
         where = () if "redis" in self.spec else ("--redis", self.server.url)
-        argv = ("--config", str(self.config), *where, "--port", "0", *ENDLESS[role], *options)
+        argv = (*naming(str(self.config), self.environment), *where, "--port", "0", *ENDLESS[role], *options)
         env = {"LEDGER": str(self.ledger_dir), **self.environment}
         start = Process.quick if self.forked else Process.start
         process = start(*before, DELAYQ, role, *argv, env=env, cwd=HERE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from delayq import App, Context
 from sqlalchemy import text
 
@@ -10,7 +12,7 @@ EFFECT = text("INSERT INTO effects VALUES (:task)")
 
 
 @app.task(guard=True)
-async def refund(context: Context, order: int) -> None:
+async def refund(context: Context[Any, Any], order: int) -> None:
     """Write in the guard's transaction."""
     del order
     await context.connection.execute(EFFECT, {"task": context.task.id})

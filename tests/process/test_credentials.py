@@ -140,7 +140,9 @@ def test_processes_wait_for_the_keys_that_they_begin_with_name_them_and_begin_wh
         assert answer(f"{base}/readyz")[0] == 503
         needed = ["key username of Secret login", "key password of Secret login"]
         needed += [] if role == "scanner" else ["key url of Secret db"]
-        assert all(each in answer(f"{base}/readyz")[1] for each in needed)
+        waits_for = answer(f"{base}/readyz")[1]
+        assert all(each in waits_for for each in needed)
+        assert ("; or set $DELAYQ_DATABASE_URL instead" in waits_for) == (role != "scanner")
         reported = [MISSING.format("login", "username"), MISSING.format("login", "password")]
         reported += [] if role == "scanner" else [MISSING.format("db", "url")]
         lines = [line for line in answer(f"{base}/metrics")[1].splitlines() if line.startswith("delayq_")]
@@ -179,7 +181,7 @@ def test_a_process_that_waits_ends_at_once_when_asked_and_an_eraser_after_its_pa
     assert worker.lines[-1].startswith(problem)
     options = ("--yes", "--patience", "100ms", "--port", "0")
     eraser = Process.quick(
-        *(DELAYQ, "erase", "--config", str(fleet.config), *options), env={"DELAYQ_SECRETS_DIR": str(tmp_path)}
+        *(DELAYQ, "erase", str(fleet.config), *options), env={"DELAYQ_SECRETS_DIR": str(tmp_path)}
     )
     assert eraser.wait() == 3
     assert eraser.lines[-1].startswith(problem)

@@ -33,7 +33,7 @@ def fleet(new_fleet: NewFleet) -> Fleet:
 
 
 def begin(fleet: Fleet, *args: str) -> Process:
-    where = ("--config", str(fleet.config), "--redis", fleet.server.url)
+    where = (str(fleet.config), "--redis", fleet.server.url)
     process = delayq("erase", *where, "--port", "0", "--yes", *args)
     fleet.processes.append(process)
     return process
@@ -53,7 +53,7 @@ def test_nothing_is_left_of_any_shard_and_the_events_tell_what_there_was(fleet: 
     with fleet.client() as client, SyncClient(fleet.server.url, queue=f"{fleet.queue}-2") as other:
         client.schedule_many(NewTask(n, delay_ms=HOUR_MS) for n in range(100))
         other.schedule("kept", delay_ms=0)
-        dry = run("erase", "--config", str(fleet.config), "--redis", fleet.server.url, "--dry-run")
+        dry = run("erase", str(fleet.config), "--redis", fleet.server.url, "--dry-run")
         assert dry.stdout == f"would erase queue {fleet.queue} with 100 tasks; nothing changed\n"
         assert client.counts().waiting == 100
     with closing(SyncConnection(Address.from_url(fleet.server.url))) as connection:

@@ -37,7 +37,7 @@ def test_processes_change_nothing_say_so_and_go_on_when_the_keys_are_gone(
         if other is None:
             redis.hdel(fleet.keys.stats, "format")
         before = dumped(redis)
-        where = ("--config", str(fleet.config), "--redis", fleet.server.url, "--port", "0")
+        where = (str(fleet.config), "--redis", fleet.server.url, "--port", "0")
         erase = delayq("erase", *where, "--yes")
         processes = [fleet.start(role, ready=False) for role in ("worker", "scanner", "reaper")]
         said = f"expected format {FORMAT}, got {other or 1}; nothing was changed"

@@ -402,7 +402,7 @@ async def test_newer_servers_take_over_the_data_and_an_older_one_never_opens_it(
 
 
 @pytest.mark.parametrize(
-    ("command", "missing"), [("worker --port 0 --config", "greenlet"), ("guard init", "sqlalchemy")]
+    ("command", "missing"), [("worker --port 0", "greenlet"), ("guard init", "sqlalchemy")]
 )
 def test_a_package_that_is_not_installed_is_one_sentence_and_an_end(
     home: Home, redis_url: str, missing: str, command: str

@@ -57,7 +57,7 @@ def test_running_handlers_finish_with_the_old_code_and_an_error_stops_nothing(ho
         save(home, newer.replace("import asyncio, os", "import asyncio, os\nasyncio.sleeep"))
         run.wait_line(GOES_ON)
         said = run.wait_line("AttributeError")
-        assert f"{home.dir / 'queue.yaml'}: spec.handler.python.callable: importing" in said
+        assert f"{home.dir / 'queue.yaml'}, line 6: spec.handler.python.callable: importing" in said
         assert "shop_handlers.py line 2)" in said
         assert "Traceback" not in run.output
         handle(home, "beside")

@@ -31,7 +31,7 @@ def test_a_reaper_that_finds_redis_hanging_makes_its_pass_when_redis_answers(new
         until(lambda: client.counts().lapsed, "its lease runs out")
         fleet.change(retention=None)
         fleet.server.pause()
-        reaper = delayq("reaper", "--config", str(fleet.config), "--redis", fleet.server.url, "--port", "0")
+        reaper = delayq("reaper", str(fleet.config), "--redis", fleet.server.url, "--port", "0")
         wait_said(reaper, "redis_unavailable")
         assert reaper.alive
         fleet.server.resume()

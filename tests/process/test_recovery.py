@@ -108,7 +108,7 @@ def test_the_guards_table_tells_a_task_that_took_effect_from_one_that_did_not(
         "recovery": {"check": {"guard": {}, "retryAfterSeconds": 1}},
     }
     fleet = new_fleet(guarded, environment={"DELAYQ_SECRETS_DIR": str(secret.parent)})
-    init = delayq("guard", "init", "--config", str(fleet.config), env=fleet.environment)
+    init = delayq("guard", "init", str(fleet.config), env=fleet.environment)
     assert init.wait() == 0, init.output
     sql(file, "CREATE TABLE transfers (id TEXT)")
     with fleet.client() as client, fleet.server.client() as redis:

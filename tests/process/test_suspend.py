@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from contextlib import closing
+from itertools import count, cycle
+from typing import TYPE_CHECKING, Any
 
+from delayq import NewTask
+from delayq.connection import SyncConnection
 from delayq.protocol.keys import Keys
 
-from tests.process.fleet import said, status, until, wait_said
+from tests.process.fleet import check_runs, readiness, said, status, until, wait_said
+from tests.topologies.cluster import Cluster
 from tests.unit.cli.runner import run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.process.fleet import Fleet, NewFleet
-    from tests.topologies.cluster import Cluster
 
 SHARDS = 8
 
@@ -53,6 +59,31 @@ def test_workers_claim_nothing_more_until_the_queue_is_resumed(new_fleet: NewFle
     wait_said(later, "queue_resumed")
 
 
+def test_no_task_is_lost_or_repeated_while_the_queue_is_suspended_and_resumed_again_and_again(
+    new_fleet: NewFleet,
+) -> None:
+    """Fifty times a second, and a worker is killed meanwhile: only the tasks that it ran then run again."""
+    delivery = {"leaseDurationSeconds": 1, "backoff": {"delaysSeconds": [0]}}
+    fleet = new_fleet({"delivery": delivery, "worker": {"concurrency": 10}})
+    killed, _, _ = fleet.start_all("worker", "worker", "scanner")
+    ids = {f"t{nth}" for nth in range(500)}
+    with fleet.client() as client, closing(SyncConnection(client.address)) as connection:
+        client.schedule_many([NewTask({"do": "sleep", "seconds": 0.02}, task_id=each) for each in ids])
+        calls = cycle([client.commands.suspend(0, drain=True), client.commands.resume(0)])
+        for turn in range(100):
+            connection.run([next(calls)])
+            if turn == 50:
+                killed.kill()
+            time.sleep(0.02)
+    with fleet.server.client() as redis:
+        fleet.wait_drained(redis)
+        fleet.snapshot(redis).check()
+    starts = fleet.starts()
+    check_runs(starts)
+    assert starts.keys() == fleet.ended() == ids
+    assert {run.pid for runs in starts.values() for run in runs[:-1]} <= {killed.pid}
+
+
 def test_resuming_does_not_start_the_tasks_of_a_queue_that_its_document_suspends(new_fleet: NewFleet) -> None:
     fleet = new_fleet({"suspend": True})
     worker = fleet.start("worker")
@@ -71,17 +102,47 @@ def test_resuming_does_not_start_the_tasks_of_a_queue_that_its_document_suspends
         assert start_ms(fleet, "waits") >= resumed_ms
 
 
-def test_a_worker_that_has_never_reached_shard_0_reads_a_copy(new_fleet: NewFleet, cluster: Cluster) -> None:
-    fleet = new_fleet({"shards": SHARDS}, server=cluster)
-    keys = [Keys("delayq", fleet.queue, shard) for shard in range(SHARDS)]
-    scanner = fleet.start("scanner")
-    until(
-        lambda: all(cluster.on(each).exists(each.shard_map) for each in keys),
-        "every shard has the shard map",
-    )
-    scanner.kill()
-    for verb, copied in (("suspend", True), ("resume", False), ("suspend", True)):
-        command(fleet, verb)
-        assert [bool(cluster.on(each).hexists(each.stats, "suspended")) for each in keys] == [copied] * SHARDS
-    cluster.serving(keys[0].slot).kill()
-    wait_said(fleet.start("worker", ready=False), "queue_suspended")
+def test_a_worker_that_has_never_reached_shard_0_reads_copies(
+    new_fleet: NewFleet, tmp_path: Path, flavour: str
+) -> None:
+    """If they suspend nothing, it runs the tasks of other shards. If there is none, it claims nothing, and says why."""
+    cluster = Cluster.start(flavour, dir=tmp_path / "cluster", replicas=False, appendonly=True)
+    try:
+        fleet = new_fleet({"shards": SHARDS}, server=cluster)
+        keys = [Keys("delayq", fleet.queue, shard) for shard in range(SHARDS)]
+        node = cluster.serving(keys[0].slot)
+        names = (f"{fleet.queue}-{nth}" for nth in count())
+        name = next(each for each in names if cluster.serving(Keys("delayq", each, 0).slot) is node)
+        alone = new_fleet({"queueName": name}, server=cluster)
+        scanner = fleet.start("scanner")
+        until(
+            lambda: all(cluster.on(each).exists(each.shard_map) for each in keys),
+            "every shard has the shard map",
+        )
+        scanner.kill()
+        for verb, copied in (("suspend", True), ("resume", False)):
+            command(fleet, verb)
+            found = [bool(cluster.on(each).hexists(each.stats, "suspended")) for each in keys]
+            assert found == [copied] * SHARDS
+        ids = {f"t{nth}" for nth in range(40)}
+        for each in (fleet, alone):
+            with each.client() as client:
+                client.schedule_many([NewTask({}, task_id=task_id) for task_id in ids])
+        served = [each for each in keys if cluster.serving(each.slot) is not node]
+        elsewhere = set[str]()
+        for shard in served:
+            tasks: Any = cluster.on(shard).hkeys(shard.tasks)
+            elsewhere |= {task_id.decode() for task_id in tasks}
+        node.kill()
+        waits = alone.start("worker", ready=False)
+        fleet.start("worker")
+        until(lambda: fleet.ended() == elsewhere, "it runs the tasks of the other nodes")
+        until(lambda: "shard_map_sync (whether the queue is suspended)" in readiness(waits), "the reason")
+        assert alone.ledger() == []
+        node.restart()
+        until(lambda: fleet.ended() == alone.ended() == ids, "shard 0 is back, and all tasks run")
+        command(fleet, "suspend")
+        node.kill()
+        wait_said(fleet.start("worker", ready=False), "queue_suspended")
+    finally:
+        cluster.stop()

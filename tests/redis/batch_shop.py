@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from delayq import App, BatchContext, Retry
 
@@ -42,7 +43,7 @@ guarded = App()
 
 
 @guarded.task(batch=100, max_attempts=2, retry_delays=["0ms"])
-async def pay(context: BatchContext, orders: list[int]) -> list[Exception | None]:
+async def pay(context: BatchContext[Any, Any], orders: list[int]) -> list[Exception | None]:
     CALLS.append(orders)
     rows = [{"id": str(order), "token": 1} for order in orders if order != POISON]
     if rows:

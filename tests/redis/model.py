@@ -168,6 +168,15 @@ class Model:
             self.stats["scheduled"] += 1
         return outcome
 
+    def stored_due(self, task_id: str, outcome: str) -> int:
+        """Return the due time that a call that stored or kept a task returns."""
+        life = self.lives.get(task_id)
+        if life is None:
+            return int(self.finished[task_id][1].split()[2])
+        if outcome == "follows":
+            return int.from_bytes(life.follow_up[-6:], "big")
+        return life.at if life.home in {"delayed", "retry"} else life.kept_due
+
     def ends(self, life: Life) -> bool:
         """A task has ended: its follow-up takes its place, if there is one."""
         [task_id] = [task_id for task_id, each in self.lives.items() if each is life]

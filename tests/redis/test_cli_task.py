@@ -157,6 +157,28 @@ def test_an_id_that_lacks_its_kind_and_a_misspelt_kind_are_answered_with_the_rig
         assert "did you mean" not in on(orders, "task", *words, "--kind", "report", "--tag", "x").stderr
 
 
+def test_an_occurrence_that_is_not_stored_may_be_a_later_one(orders: Shard) -> None:
+    found = on(orders, "task", "get", "orders", "@nightly@2031-12-01T02:00:00Z")
+    ahead = "an occurrence is stored about ten minutes ahead of its time"
+    assert (found.exit_code, f"hint:  {ahead}; delayq cron next QUEUE" in found.stderr) == (6, True)
+
+
+def test_an_empty_list_says_in_which_states_the_queue_has_tasks(orders: Shard, tmp_path: Path) -> None:
+    handler = '{python: {callable: "json:dumps"}, kinds: {report: {exec: {command: [cat]}}}}'
+    path = document(tmp_path, 1, handler=handler)
+    orders.seed(EVERY_STATE.but(delayed={}))
+    where = "other states of the queue: 1 due, 1 in_flight, 1 dead"
+    for more in ((), ("--kind", "report"), ("-o", "json")):
+        found = on(orders, "task", "list", path, *more)
+        assert found.stderr == f"note: no such task with --state scheduled; {where}\n"
+    assert on(orders, "task", "list", path, "--offset", "1").stderr == ""
+    assert on(orders, "task", "list", path, "--state", "dead").stderr == ""
+    orders.seed(State())
+    assert on(orders, "task", "list", path).stderr == ""
+    misspelt = on(orders, "task", "list", path, "--kind", "raport")
+    assert misspelt.stderr == "note: the document has no kind raport: did you mean report?\n"
+
+
 def test_count_takes_no_ids_and_due_tasks_are_listed_with_scheduled_and_retrying_ones(orders: Shard) -> None:
     expected = "error: expected --tag, --kind, --due-from or --due-before, got none of them\n"
     assert on(orders, "task", "count", "orders").stderr == expected

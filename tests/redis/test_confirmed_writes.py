@@ -112,7 +112,7 @@ def test_a_replica_that_hangs_confirms_nothing_and_the_task_is_stored(
     again = make(aof_server.url, durability=replicated(SHORT))
     with pytest.raises(NotConfirmed) as raised:
         again.schedule(1, delay_ms=60_000, task_id="b", if_exists="keep")
-    assert raised.value.scheduled[0].outcome is Outcome.KEPT  # type: ignore[attr-defined]  # the exception's type has no Scheduled
+    assert raised.value.scheduled[0].outcome is Outcome.KEPT
     # A confirmation may take longer than any other answer: Redis answers, so the time-out of calls does not count.
     hasty = replace(Address.from_url(aof_server.url), timeout_seconds=1.0)
     with pytest.raises(NotConfirmed):
@@ -139,7 +139,7 @@ def test_a_lost_reply_is_asked_for_again_and_confirmed_for_what_it_found(
         with pytest.raises(NotConfirmed) as raised:
             client.schedule(1, delay_ms=60_000, task_id="a")
         assert proxy.dropped == 1
-        assert raised.value.scheduled[0].outcome is Outcome.REPEATED  # type: ignore[attr-defined]  # as above
+        assert raised.value.scheduled[0].outcome is Outcome.REPEATED
 
 
 def test_many_are_each_accounted_for(make: Make, aof_server: RedisServer, replica: RedisServer) -> None:
@@ -148,9 +148,9 @@ def test_many_are_each_accounted_for(make: Make, aof_server: RedisServer, replic
     replica.pause()
     with pytest.raises(NotConfirmed, match="2,999 tasks are stored on the primary") as raised:
         client.schedule_many(tasks(3000))
-    found = {each.id for each in raised.value.unconfirmed}  # type: ignore[attr-defined]  # as above
+    found = {each.id for each in raised.value.unconfirmed}
     stored = [f"t{n}" for n in range(3000) if n != 7]
-    assert [each.id for each in raised.value.scheduled] == stored  # type: ignore[attr-defined]  # as above
+    assert [each.id for each in raised.value.scheduled] == stored
     assert found == set(stored)
     assert {at: type(error) for at, error in raised.value.refused.items()} == {7: TaskExists}
     assert client.counts().waiting == 3000

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.each_redis
 
 LEASE_MS = 10_000
+ACCEPTED = {"created", "replaced", "follows", "kept", "repeated"}
 NOT_COUNTERS = {"token", "largest", "format"}  # the other fields of stats
 IDS = st.sampled_from(["a", "a:1", "[^ü]*?\\", ":"])
 # Mostly now: what waits long is seldom claimed, and most failures come after a claim.
@@ -189,6 +190,8 @@ class Queue(RuleBasedStateMachine):
             assert outcome == model.schedule(
                 self.now, task_id, due, body=body, if_exists=if_exists, repeated=repeated
             )
+            if outcome in ACCEPTED:
+                assert stored.due_ms.get(0, max(due, self.now)) == model.stored_due(task_id, outcome)
 
     @rule(task_id=IDS)
     def cancel(self, task_id: str) -> None:

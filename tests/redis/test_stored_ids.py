@@ -9,7 +9,7 @@ import pytest
 from delayq import App, InvalidTask, NewTask, TaskExists
 from delayq.client.encoding import stored_id
 
-from tests.redis.commands import answer, on
+from tests.redis.commands import answer, document, on
 from tests.redis.state import NOW, State
 
 if TYPE_CHECKING:
@@ -113,6 +113,12 @@ def test_commands_about_dead_letters_take_the_kind_of_their_ids(orders: Shard, t
     assert orders.whole().dlq.keys() == {"push:b", "a"}
     missing = on(orders, "dlq", "redrive", "orders", *of_push)
     assert (missing.exit_code, missing.stderr) == (6, "error: no dead letter push:a\n")
+    handler = '{python: {callable: "json:dumps"}, kinds: {push: {exec: {command: [cat]}}}}'
+    bare = on(orders, "dlq", "redrive", document(tmp_path, 1, handler=handler), "b", "a:a")
+    said = "did you mean push:b? The ID of a task with a kind is KIND:ID"
+    assert bare.stderr == f"error: no dead letter a:a\nerror: no dead letter b\nhint:  {said}\n"
+    bare = on(orders, "dlq", "get", str(tmp_path / "queue.yaml"), "b")
+    assert bare.stderr == f"error: no dead letter b\nhint:  {said}\n"
     # Every exported line can be scheduled again, with its kind beside the stored ID.
     line = exported | {"kind": "push", "kind_version": 1}
     (tmp_path / "letters").write_text(json.dumps(line))

@@ -115,6 +115,21 @@ def test_the_commands_need_only_a_name_and_a_redis(orders: Shard) -> None:
     assert on(orders, "status", "orders").stderr == ""
 
 
+def test_a_queue_that_was_never_used_is_warned_of(orders: Shard, tmp_path: Path) -> None:
+    """Nothing runs under a misspelt name, so `drained` would be believed. A document may come before its processes."""
+    port = one_server(orders).port
+    for _ in range(2):
+        result = on(orders, "suspend", "odrers", "--drain")
+        assert result.stdout.endswith("odrers drained: no task runs\n")
+        assert result.stderr == (
+            f"warning: queue odrers was never used before in Redis at 127.0.0.1:{port}, and no document names it: "
+            "is the name right?\n"
+        )
+    on(orders, "schedule", "orders", "1", "--yes")
+    for queue in ("orders", document(tmp_path, port)):
+        assert on(orders, "suspend", queue).stderr == ""
+
+
 @pytest.mark.parametrize("reason", ["two\nlines", "long" * 51])
 def test_a_reason_is_one_line(orders: Shard, reason: str) -> None:
     result = on(orders, "suspend", "orders", "--reason", reason)

@@ -483,13 +483,13 @@ def test_a_guarded_function_gets_the_transaction_and_a_second_run_is_refused(
     insert = text("INSERT INTO refunds VALUES (:order)")
 
     @shop.task(guard=True, max_attempts=2, retry_delays=["1s"])
-    async def refund(context: Context, order: int) -> None:
+    async def refund(context: Context[Any, Any], order: int) -> None:
         await context.connection.execute(insert, {"order": order})
         if context.task.attempt == 1 and order == 8:
             raise KeyError("card")
 
     @shop.task(guard=True)
-    def refund_in_thread(context: Context, order: int) -> None:
+    def refund_in_thread(context: Context[Any, Any], order: int) -> None:
         context.connection.execute(insert, {"order": order})
 
     @shop.task

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from _pytest.mark import ParameterSet
 
 HERE = Path(__file__).parent
@@ -45,3 +47,9 @@ def cases() -> list[ParameterSet]:
     *older, newest = baselines()
     marked = [pytest.param(each, id=each.version, marks=pytest.mark.full) for each in older]
     return [*marked, pytest.param(newest, id=newest.version)]
+
+
+def naming(document: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The words that name a document to a process of the build on this PYTHONPATH: 0.7 has an option for it."""
+    code = Path(environment.get("PYTHONPATH", "").partition(":")[0], "delayq/cli/process.py")
+    return ("--config", document) if code.is_file() and '"--config"' in code.read_text() else (document,)

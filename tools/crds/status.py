@@ -143,7 +143,7 @@ QUEUE: Final = Part(
         column(
             "Suspended",
             of("Suspended"),
-            "Whether the spec suspends the queue: no task is claimed.",
+            "Whether the spec or delayq suspend stops the queue: no task is claimed.",
             wide=True,
         ),
     ],

@@ -37,17 +37,24 @@ INTRODUCTION: Final = f"""\
 
 {MADE}
 
-## QUEUE
+## QUEUE and DOCUMENT
 
-Commands that work on a queue take QUEUE: the path of a DelayQueue [document](document.md), or a queue's name. `erase`
-and the processes take the path of a document with `--config` instead.
+The first argument says what a command works on, and no option does:
+
+- **QUEUE** is one queue: the path of a DelayQueue [document](document.md), or the queue's name.
+- **DOCUMENT** is the path of a file with one or several documents. `run` and the processes serve all their queues.
+- `scanner`, `worker`, `reaper`, `erase`, `guard init` and `guard prune` work without it in a pod, where the document
+  is `/etc/delayq/queue.yaml`.
+- [`kubectl dq`](kubectl.md) takes NAME instead: the name of a DelayQueue.
+
+How a command finds QUEUE:
 
 - **A path** contains `/`, or ends in `.yaml` or `.yml`, or is an existing file.
 - **A name** finds the document in `$DELAYQ_CONFIG`, in `./queue.yaml`, or in a pod in `/etc/delayq/queue.yaml`, if
   its queue has that name. Otherwise pass `--redis URL`, and `--key-prefix` if it is not `delayq`. For a queue that is
   not in use yet, `--shards` sets the number of shards.
 
-The Redis of a document is the first of these:
+The Redis of a queue is the first of these. A scanner, worker or reaper does not look for a `delayq run`:
 
 1. `--redis URL`, or `$DELAYQ_REDIS_URL`
 2. the Redis of a running `delayq run` of this document, which stores its URL in `.delayq/redis.url` beside the

@@ -80,6 +80,7 @@ KEYS: Final[Mapping[str, str]] = {
     "file": "The file, as it was named.",
     "valid": "Whether the document can be used.",
     "problems": "What is wrong: path in the document, message.",
+    "schedules": "Of `validate`: valid schedules of the documents and of Apps: schedule, when, next.",
     "line": "Number of the line.",
     "kept": "Of `--many`, tasks that existed already and were not changed.",
     "path": "Where in the document.",

@@ -173,8 +173,8 @@ class NoSuchSchedule(ScheduleRefused):
 class TasksRefused(DelayQError):
     """Some of the tasks given to schedule_many were refused; all the others are stored."""
 
-    def __init__(self, refused: Mapping[int, Refused], scheduled: Sequence[object]) -> None:
-        """`refused` maps a task's position to its error; `scheduled` are the stored tasks in order."""
+    def __init__(self, refused: Mapping[int, Refused], scheduled: Sequence[Any]) -> None:
+        """`refused` maps a task's position to its error; `scheduled` are those stored, a Scheduled each, in order."""
         first = next(iter(refused.values()))
         super().__init__(f"{len(refused):,} refused, {len(scheduled):,} scheduled; the first: {first}")
         self.refused, self.scheduled = dict(refused), list(scheduled)
@@ -187,8 +187,8 @@ class NotConfirmed(DelayQError):
         self,
         message: str,
         *,
-        scheduled: Sequence[object],
-        unconfirmed: Sequence[object],
+        scheduled: Sequence[Any],
+        unconfirmed: Sequence[Any],
         refused: Mapping[int, Refused],
         confirmed: int,
         wanted: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -40,7 +41,7 @@ def restored(conditions: Iterable[Mapping[str, Any]]) -> SuspendCommand | None:
     for each in conditions:
         found = _REPORTED.search(each["message"]) if each["type"] == "Suspended" else None
         if found:
-            return SuspendCommand(
-                datetime.fromisoformat(found["since"]).timestamp(), found["drain"] is not None
-            )
+            with suppress(ValueError):  # another client has written it
+                since = datetime.fromisoformat(found["since"]).timestamp()
+                return SuspendCommand(since, found["drain"] is not None)
     return None

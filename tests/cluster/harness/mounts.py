@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tests.cluster.harness.rest import Refused
+from tests.upgrade.baselines import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,7 +143,7 @@ def command(container: Object, address: str, paths: Mapping[str, str], env: Mapp
     words = [*container["command"], *container.get("args", ())]
     found = [listening(translated(expanded(word, env), paths), address) for word in words]
     if found[0] == "delayq" and "/etc/delayq" in paths:
-        found += ["--config", f"{paths['/etc/delayq']}/queue.yaml"]
+        found += naming(f"{paths['/etc/delayq']}/queue.yaml", env)
     return found
 
 

@@ -64,7 +64,7 @@ def test_a_kind_has_the_name_of_its_function_and_its_own_policy() -> None:
 
 
 async def test_a_context_has_the_types_of_its_state_and_connection() -> None:
-    """Of the state alone, or of both; a bare Context has Any."""
+    """Of the state alone, or of both; what has no type is `object`."""
     shop = App()
     shown = list[str]()
 
@@ -75,12 +75,12 @@ async def test_a_context_has_the_types_of_its_state_and_connection() -> None:
 
     @shop.task
     def state(context: Context[str], order: int) -> None:
-        assert_type((context.state, context.connection), tuple[str, Any])
+        assert_type((context.state, context.connection), tuple[str, object])
         shown.append(context.state.upper() + str(order))
 
     @shop.task(batch=2)
     async def batch(context: BatchContext[str], orders: list[int]) -> None:
-        assert_type((context.state, context.connection), tuple[str, Any])
+        assert_type((context.state, context.connection), tuple[str, object])
         shown.append(context.state.upper() + str(orders))
 
     handler = AppHandler(shop, QUEUE)
@@ -140,6 +140,12 @@ def test_arguments_that_do_not_fit_are_refused_when_scheduled(
 def test_a_payload_that_does_not_fit_is_reported_when_it_runs(body: bytes) -> None:
     with pytest.raises(arguments.InvalidArguments):
         cancel_unpaid.arguments.decode(body)
+
+
+def test_a_missing_and_an_unknown_argument_have_the_same_names_with_pydantic_and_without() -> None:
+    with pytest.raises(arguments.InvalidArguments) as refused:
+        cancel_unpaid.arguments.decode(b'{"ordr": 1}')
+    assert str(refused.value) == "order: missing argument; ordr: unknown argument"
 
 
 class Aliased(BaseModel):

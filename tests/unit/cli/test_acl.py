@@ -11,12 +11,12 @@ def test_sentinels_and_a_queue_get_users_of_their_own_and_the_rule_for_all_of_th
     old = run("acl", "--server", "7.0", "--key-prefix", "shop", "--user", "worker").stdout
     assert old == f"ACL SETUSER worker on >PASSWORD {rule('shop', redis=(7, 0))}\n"
     assert run("acl", "--sentinel").stdout == f"ACL SETUSER delayq on >PASSWORD {sentinel_rule()}\n"
-    one, every = run("acl", "--queue", "orders"), run("acl")
+    one, every = run("acl", "orders"), run("acl")
     assert one.stdout == f"ACL SETUSER delayq-orders on >PASSWORD {rule(queue='orders')}\n"
     assert one.stderr == ""
     assert "the tasks of every queue under delayq:" in every.stderr
     assert every.stdout == f"ACL SETUSER delayq on >PASSWORD {rule()}\n"
-    config = run("acl", "--queue", "eu.orders", "--config-get")
+    config = run("acl", "eu.orders", "--config-get")
     assert config.stdout.endswith(f" {rule(queue='eu.orders', config_get=True)}\n")
     assert "reveals requirepass and masterauth" in config.stderr
-    assert [run("acl", option, "or ders").exit_code for option in ("--queue", "--key-prefix")] == [2, 2]
+    assert [run("acl", *option, "or ders").exit_code for option in ([], ["--key-prefix"])] == [2, 2]

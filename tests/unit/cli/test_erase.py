@@ -30,13 +30,13 @@ def document(tmp_path: Path) -> str:
 
 
 def test_without_a_terminal_a_queue_is_erased_only_with_yes(erased: list[str], document: str) -> None:
-    refused = run("erase", "--config", document)
+    refused = run("erase", document)
     assert (refused.exit_code, erased) == (2, [])
     assert (
         "delete every task of queue orders in Redis at redis.shop.svc:6379? stdin is not a terminal; pass --yes"
         in (refused.stderr)
     )
-    assert run("erase", "--config", document, "--yes").exit_code == 0
+    assert run("erase", document, "--yes").exit_code == 0
     assert erased == ["orders"]
 
 
@@ -44,7 +44,7 @@ def test_on_a_terminal_the_command_asks(
     erased: list[str], document: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    assert run("erase", "--config", document, stdin="n\n").exit_code == 1
+    assert run("erase", document, stdin="n\n").exit_code == 1
     assert erased == []
-    assert run("erase", "--config", document, stdin="y\n").exit_code == 0
+    assert run("erase", document, stdin="y\n").exit_code == 0
     assert erased == ["orders"]

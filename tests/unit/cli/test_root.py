@@ -47,7 +47,7 @@ def test_a_missing_extra_is_named_by_the_command_that_needs_it(monkeypatch: pyte
         monkeypatch.delitem(sys.modules, f"delayq.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert "install delayq[worker]" in run("worker").stderr
-    result = run("erase", "--config", "queue.yaml", "--patience", "5s", "--yes")
+    result = run("erase", "queue.yaml", "--patience", "5s", "--yes")
     said = "error: delayq erase needs uvloop, which is not installed\nhint:  install delayq[worker]\n"
     assert (result.exit_code, result.stderr) == (1, said)
     assert run("--help").exit_code == 0

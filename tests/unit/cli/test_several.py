@@ -84,7 +84,7 @@ def test_documents_in_two_directories_need_a_place_for_their_redis(tmp_path: Pat
 def test_a_worker_of_several_queues_refuses_code_that_could_end_it(tmp_path: Path) -> None:
     path = tmp_path / "queue.yaml"
     path.write_text(f"{described('orders')}---\n{described('mails')}")
-    result = run("worker", "--config", str(path))
+    result = run("worker", str(path))
     assert result.exit_code == 3
     said = "document 1: a worker of several queues needs http handlers only, and no guard, in each; "
     assert f"{said}choose one with --queue: orders, mails" in result.stderr

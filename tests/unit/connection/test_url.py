@@ -94,7 +94,6 @@ def test_a_second_s_means_tls_with_its_ca_and_client_certificate() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "",
         "hunter2",
         "http://x:hunter2@a",
         "redis://:hun/ter2@b:1",
@@ -123,6 +122,12 @@ def test_anything_else_is_refused_and_not_quoted(url: str) -> None:
     ) as refused:
         Address.from_url(url)
     assert SECRET not in f"{refused.value} {refused.value.__cause__}"
+
+
+def test_an_empty_text_is_called_empty() -> None:
+    """As that of a variable that was set from .delayq/redis.url before `delayq run` has written it."""
+    with pytest.raises(InvalidDocument, match="got an empty text; is the variable or file empty from which"):
+        Address.from_url("")
 
 
 @pytest.mark.parametrize(

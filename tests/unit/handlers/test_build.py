@@ -142,7 +142,7 @@ class Noted:
     def for_effects_elsewhere(self) -> Noted:
         return Noted(self.runs, "elsewhere")
 
-    def joined(self, *, coroutine: bool) -> None:
+    def joined(self, _function: str, *, coroutine: bool) -> None:
         assert coroutine
 
     @asynccontextmanager

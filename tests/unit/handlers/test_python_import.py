@@ -74,6 +74,7 @@ def test_a_callable_is_found_from_the_current_directory(module: Callable[[str], 
     ("path", "problem"),
     [
         ("M:cancle", 'module "M" has no attribute "cancle", did you mean "cancel"?'),
+        ("M:Shops", 'has no attribute "Shops", did you mean "shop"?'),  # Shop is a class
         ("M:shop.nothing_like_it", '"M:shop.nothing_like_it" has no attribute "nothing_like_it"'),
         ("M:number", "is not callable, it is of type int"),
         ("M:Shop", "is a class"),

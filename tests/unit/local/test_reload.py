@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.local.errors import CannotRun
 from delayq.local.process import Command
+from delayq.local.relay import IMPORTED
 from delayq.local.reload import Reloader, Sources
 
 from tests.unit.local.test_plan import HTTP, plan, served
@@ -61,11 +62,11 @@ def test_each_set_of_workers_is_checked_once() -> None:
 
 
 class Checked:
-    """A plan with this check."""
+    """A plan with these checks."""
 
-    def __init__(self, source: str) -> None:
-        argv = (sys.executable, "-I", "-S", "-c", source)
-        self.commands = [Command(argv, dict(os.environ))]
+    def __init__(self, *sources: str) -> None:
+        argvs = [(sys.executable, "-I", "-S", "-c", source) for source in sources]
+        self.commands = [Command(argv, dict(os.environ)) for argv in argvs]
 
     def checks(self, _url: str | None) -> list[Command]:
         return self.commands
@@ -74,11 +75,12 @@ class Checked:
 async def test_a_change_during_a_check_begins_it_again_and_an_error_waits_for_the_next_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An import may hang for ever."""
+    """An import may hang for ever, or end its process with exit code 0. Without workers, nothing is checked."""
     monkeypatch.chdir(tmp_path)
-    good: Any = Checked("")
+    good: Any = Checked(f"raise SystemExit({IMPORTED})")
+    without_workers: Any = Checked()
     hanging, broken = Checked("import time; time.sleep(600)"), Checked("raise SystemExit('broken')")
-    plans: Any = iter([hanging, broken, good])
+    plans: Any = iter([hanging, broken, Checked("import os; os._exit(0)"), good, without_workers])
     said = asyncio.Queue[str]()
     sources = Sources((tmp_path / "queue.yaml",), lambda: next(plans))
     async with Reloader(sources, said.put_nowait) as reloader:
@@ -86,8 +88,13 @@ async def test_a_change_during_a_check_begins_it_again_and_an_error_waits_for_th
         async with asyncio.timeout(120):
             said_so = [await _after_save(tmp_path, said), await _after_save(tmp_path, said), await said.get()]
             assert said_so == ["changed: tasks.py"] * 2 + ["not reloaded, the old processes go on:\nbroken"]
-            assert await _after_save(tmp_path, said) == "changed: tasks.py"
-            assert await found is good
+            said_so = [await _after_save(tmp_path, said), await said.get()]
+            assert said_so[1].endswith("\nthe check of the import ended by exit code 0")
+            for each in (good, without_workers):
+                assert await _after_save(tmp_path, said) == "changed: tasks.py"
+                assert await found is each
+                found = asyncio.create_task(reloader.next_plan(None))
+            found.cancel()
 
 
 async def _after_save(folder: Path, said: asyncio.Queue[str]) -> str:

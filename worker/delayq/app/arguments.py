@@ -33,6 +33,7 @@ BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEY
 
 ITEM: Final = "item"
 _BEFORE_ITEM: Final = b'{"item":'
+_OF_ARGUMENTS: Final = {"missing": "missing argument", "extra_forbidden": "unknown argument"}
 _BYTES: Final[Any] = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
 
@@ -70,8 +71,9 @@ def parameters_of(
         raise TypeError(
             f"{where}: it is a method, and a task has no {found[0].name}; move it out of its class"
         )
-    context = bool(found) and found[0].kind in POSITIONAL and _is_context(found[0])
-    if context and found[0].annotation.OF_BATCH is not batch:
+    of_batch = _of_batch(found[0]) if found and found[0].kind in POSITIONAL else None
+    context = of_batch is not None
+    if context and of_batch is not batch:
         expected = "a BatchContext" if batch else "a Context"
         raise TypeError(
             f"{where}: with{'' if batch else 'out'} batch=, the first parameter can be {expected}"
@@ -83,7 +85,7 @@ def parameters_of(
         if each.kind not in BY_NAME:
             what = str(each) if each.kind is not each.POSITIONAL_ONLY else f"{each.name}, positional-only,"
             raise TypeError(f"{where}: parameter {what} cannot be given by name; payloads are JSON objects")
-        if _is_context(each):
+        if _of_batch(each) is not None:
             problem = "a Context has to be the first parameter, and positional"
             raise TypeError(f"{where}: parameter {each.name}: {problem}")
     return found, context
@@ -100,8 +102,10 @@ def _item_of(parameters: list[inspect.Parameter], where: str) -> inspect.Paramet
     return inspect.Parameter(ITEM, one.POSITIONAL_ONLY, annotation=typing.get_args(one.annotation)[0])
 
 
-def _is_context(parameter: inspect.Parameter) -> bool:
-    return getattr(parameter.annotation, "IS_CONTEXT", False) is True
+def _of_batch(parameter: inspect.Parameter) -> bool | None:
+    """Return whether the parameter is a BatchContext (True) or a Context (False); None if it is neither."""
+    found = getattr(parameter.annotation, "_of_batch", None)
+    return found if isinstance(found, bool) else None
 
 
 def _is_in_class(function: Callable[..., object]) -> bool:
@@ -280,6 +284,14 @@ def _said(error: Exception, *within: str) -> str:
         return str(error).splitlines()[0]
     parts = error.errors(include_url=False, include_input=False, include_context=False)
     return "; ".join(
-        ": ".join((".".join(map(str, loc)), part["msg"])) if (loc := (*within, *part["loc"])) else part["msg"]
+        ": ".join((".".join(map(str, loc)), _what(part, loc)))
+        if (loc := (*within, *part["loc"]))
+        else part["msg"]
         for part in parts[:3]
     )
+
+
+def _what(part: pydantic_core.ErrorDetails, loc: tuple[int | str, ...]) -> str:
+    """Return what is wrong at one place; of a whole argument, in the words that are used without pydantic."""
+    whole = len(loc) == 1 and part["loc"]
+    return _OF_ARGUMENTS.get(part["type"], part["msg"]) if whole else part["msg"]

@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     # Python has defaults of type variables from 3.13 on, and type checkers have them now.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    StateT = TypeVarWithDefault("StateT", default=Any)
-    ConnectionT = TypeVarWithDefault("ConnectionT", default=Any)
+    # Not Any: mypy checks no call of a function with Any in its first parameter, as two overloads of App.task fit then.
+    StateT_co = TypeVarWithDefault("StateT_co", covariant=True, default=object)
+    ConnectionT_co = TypeVarWithDefault("ConnectionT_co", covariant=True, default=object)
 else:
-    StateT, ConnectionT = TypeVar("StateT"), TypeVar("ConnectionT")
+    StateT_co, ConnectionT_co = TypeVar("StateT_co"), TypeVar("ConnectionT_co")
 
 
 @dataclass(frozen=True, slots=True)
-class Context(Generic[StateT, ConnectionT]):
+class Context(Generic[StateT_co, ConnectionT_co]):
     """What a function may take as its first parameter: the run, and what the worker holds for it.
 
-    `Context[Pool]` types the state, `Context[Pool, AsyncConnection]` the connection, too; of `Context`, both are Any.
+    `Context[Pool]` types the state, `Context[Pool, AsyncConnection]` the connection, too. What has no type is `object`.
     """
 
-    IS_CONTEXT: ClassVar[bool] = True
-    OF_BATCH: ClassVar[bool] = False
+    _of_batch: ClassVar[bool] = False
 
     task: Task
     """The task: ID, attempt, due time, headers, token."""
-    state: StateT = None  # type: ignore[assignment]  # without a lifespan
+    state: StateT_co = None  # type: ignore[assignment]  # without a lifespan
     """What the App's lifespan yielded; None without one."""
-    connection: ConnectionT = None  # type: ignore[assignment]  # without a SQL guard
+    connection: ConnectionT_co = None  # type: ignore[assignment]  # without a SQL guard
     """The transaction of a SQL guard; None without one."""
 
     if not TYPE_CHECKING:
@@ -59,17 +59,16 @@ class Context(Generic[StateT, ConnectionT]):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchContext(Generic[StateT, ConnectionT]):
+class BatchContext(Generic[StateT_co, ConnectionT_co]):
     """What a function with `batch=` may take as its first parameter. Its types are those of Context."""
 
-    IS_CONTEXT: ClassVar[bool] = True
-    OF_BATCH: ClassVar[bool] = True
+    _of_batch: ClassVar[bool] = True
 
     tasks: Sequence[Task]
     """The tasks, in the order of the items."""
-    state: StateT = None  # type: ignore[assignment]  # as in Context
+    state: StateT_co = None  # type: ignore[assignment]  # as in Context
     """What the App's lifespan yielded; None without one."""
-    connection: ConnectionT = None  # type: ignore[assignment]  # as in Context
+    connection: ConnectionT_co = None  # type: ignore[assignment]  # as in Context
     """The transaction of a SQL guard, one for the whole call; None without one."""
 
     if not TYPE_CHECKING:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from delayq.cli.exits import errors_as_exits
 from delayq.cli.output import note
-from delayq.cli.target import check_text
+from delayq.cli.target import DEFAULT_PREFIX, QUEUE, check_text, resolve
 from delayq.contract import acl as rights
-from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
+from delayq.contract.words import KEY_PREFIX
 
+NO_REDIS = "redis://localhost"  # the rule needs no Redis
 VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 
 
@@ -21,13 +23,9 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
     help="7.0 for Redis before 7.2; 7.2 for later versions and Valkey.",
 )
 @click.option("--sentinel", is_flag=True, help="Print the rule for the Sentinels' user instead.")
-@click.option("--queue", metavar="NAME", help="Allow the keys of this queue only.  [default: of all queues]")
+@click.argument("queue", type=QUEUE, required=False)
 @click.option(
-    "--key-prefix",
-    metavar="TEXT",
-    default="delayq",
-    show_default=True,
-    help="spec.redis.keyPrefix.",
+    "--key-prefix", metavar="TEXT", help="spec.redis.keyPrefix.  [default: that of the document, or delayq]"
 )
 @click.option(
     "--config-get",
@@ -36,18 +34,23 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 )
 @click.option("--user", metavar="NAME", help="Name of the user.  [default: delayq, or delayq-QUEUE]")
 def acl(
-    *, server: str, sentinel: bool, queue: str | None, key_prefix: str, config_get: bool, user: str | None
+    *,
+    server: str,
+    sentinel: bool,
+    queue: str | None,
+    key_prefix: str | None,
+    config_get: bool,
+    user: str | None,
 ) -> None:
     """Print the ACL rule of a queue's Redis user, for redis-cli.
 
-    Create one user for each queue with --queue: without it, the user can read, run and delete the tasks of all queues.
+    Create one user for each QUEUE: without QUEUE, the user can read, run and delete the tasks of all queues.
     Replace PASSWORD, and run the command on every node, replicas included: Redis does not replicate users.
     Run the output of --sentinel on every Sentinel. To keep the user over a restart, run ACL SAVE (with an aclfile) or
     CONFIG REWRITE, on a Sentinel SENTINEL FLUSHCONFIG.
     """
-    check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, key_prefix)
-    if queue is not None:
-        check_text(OBJECT_NAME, "--queue", OBJECT_NAME.expected, queue)
+    with errors_as_exits():
+        key_prefix, queue = _keys(queue, key_prefix)
     if sentinel:
         rule = rights.sentinel_rule()
     else:
@@ -57,11 +60,21 @@ def acl(
     click.echo(f"ACL SETUSER {name} on >PASSWORD {rule}")
 
 
+def _keys(queue: str | None, key_prefix: str | None) -> tuple[str, str | None]:
+    """Return the prefix of the keys, and the queue's name."""
+    if queue is None:
+        prefix = DEFAULT_PREFIX if key_prefix is None else key_prefix
+        check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, prefix)
+        return prefix, None
+    target = resolve(queue, redis=NO_REDIS, key_prefix=key_prefix)
+    return target.key_prefix, target.queue
+
+
 def _warn(queue: str | None, key_prefix: str, *, config_get: bool) -> None:
     if queue is None:
         note(
             f"warning: this user can read, run and delete the tasks of every queue under {key_prefix}: "
-            "--queue NAME prints the rule for one queue"
+            "delayq acl QUEUE prints the rule for one queue"
         )
     if config_get:
         note(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from delayq.app.arguments import InvalidArguments
 from delayq.cli.output import note
+from delayq.client.document import Document, named
 from delayq.client.encoding import NewTask
 from delayq.client.taken_kinds import TakenKinds, app_of
 from delayq.contract.problems import Problem, SpecError
@@ -22,7 +24,6 @@ from delayq.protocol.envelope import JSON_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from delayq.app import App
     from delayq.cli.target import Target
@@ -47,8 +48,8 @@ def checker(document: DelayQueue | None, file: Path | None) -> TaskCheck:
     """
     python = None if document is None else document.spec.handler.python
     path = python.app if python else None
-    if path is not None and file is not None:
-        _load(path, file)
+    if document is not None and path is not None and file is not None:
+        _load(path, Document(file, str(file), document))
 
     def check(task: NewTask) -> None:
         app = app_of(path)
@@ -72,18 +73,22 @@ def kinds(target: Target) -> list[str]:
     return TakenKinds(target.document.spec.handler).names
 
 
-def imported(path: str, file: Path) -> App:
-    """Import the App of the document in this file, beside which it may be; InvalidDocument if it cannot be."""
-    sys.path.insert(0, str(file.absolute().parent))  # as `delayq run`
-    with redirect_stdout(sys.stderr):
-        return load(path)
-
-
-def _load(path: str, file: Path) -> None:
+def imported(path: str, document: Document) -> App:
+    """Import the App of a document, beside whose file it may be; InvalidDocument if it cannot be."""
+    sys.path.insert(0, str(Path(document.path).absolute().parent))  # as `delayq run`
     try:
-        with suppress(ModuleMissing):
-            imported(path, file)
+        with redirect_stdout(sys.stderr):
+            return load(path)
     except InvalidDocument as error:
+        raise named(error, document) from error
+
+
+def _load(path: str, document: Document) -> None:
+    try:
+        imported(path, document)
+    except InvalidDocument as error:
+        if isinstance(error.__cause__, ModuleMissing):
+            return
         note(f"warning: {error}: the kinds of the App and their arguments are not checked")
 
 

@@ -85,7 +85,7 @@ def count(client: TargetClient, chosen: Selection, output: Output) -> None:
     emit(output, value, text)
     for each in unstored.notes(extra):
         note(each)
-    _note_unknown(client, chosen.kind, found.tasks)
+    note_unknown(client, chosen.kind, found.tasks)
 
 
 def change(
@@ -120,10 +120,10 @@ def change(
     end = "; nothing changed" if dry_run else ""
     value = {**found._asdict(), "dry_run": dry_run}
     emit(output, value, f"{text} {tasks(found.tasks)}{_follow_ups(found)}{to}{_left_alone(found)}{end}")
-    _note_unknown(client, chosen.kind, whole)
+    note_unknown(client, chosen.kind, whole)
 
 
-def _note_unknown(client: TargetClient, kind: str | None, whole: int) -> None:
+def note_unknown(client: TargetClient, kind: str | None, whole: int) -> None:
     """Note a kind that has no task and that the document does not name, if it names one like it."""
     if not whole and kind is not None and kind not in (names := kinds(client.target)):
         for similar in get_close_matches(kind, names, 1):

@@ -20,7 +20,7 @@ from delayq.cli.inputs import INSTANT, options
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.cli.target import UNKNOWN_KIND
-from delayq.client.document import read_schedules
+from delayq.client.document import Document, read_schedules
 from delayq.contract import SpecError
 from delayq.errors import NoSuchSchedule
 from delayq.scaling.sentences import counted
@@ -86,7 +86,9 @@ def _apply_app(target: Target) -> dict[str, ScheduleChange]:
             f"queue {target.queue}: without FILE, expected the document of a queue whose handler is an App",
             "name the file of the DelaySchedules, or the document with spec.handler.python.app",
         )
-    app = imported(python.app, path).bind_document(document, url=target.address)
+    app = imported(python.app, Document(path, str(path), document)).bind_document(
+        document, url=target.address
+    )
     with closing(app):
         return app.apply_schedules_sync()
 

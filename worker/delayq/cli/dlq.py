@@ -15,7 +15,7 @@ from delayq.cli.exits import NOT_FOUND, CommandError, print_error
 from delayq.cli.formats import length, seconds, tasks
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, one_line, output_option
-from delayq.cli.task import described, kind_option, listing, page_options
+from delayq.cli.task import described, kind_option, listing, page_options, with_kind
 from delayq.client.encoding import stored_id
 from delayq.contract.problems import quote
 from delayq.protocol.results import State
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from delayq.cli.output import Output
+    from delayq.cli.target import TargetClient
     from delayq.client.blocking import SyncClient
     from delayq.protocol.results import DeadGroup
 
@@ -40,7 +41,7 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def choosing(
-            client: SyncClient,
+            client: TargetClient,
             *,
             ids: tuple[str, ...],
             group: str | None,
@@ -56,7 +57,7 @@ def on_letters(*, by_default: bool = False) -> Callable[[Callable[..., None]], C
                 tagged = {row.id for row in client.dlq_list(tag=tag)}
                 letters = {task_id: died for task_id, died in letters.items() if task_id in tagged}
             command(client, letters=letters, **rest)
-            _exit_without(missing)
+            _exit_without(client, missing)
 
         return inputs.options(
             click.argument("ids", metavar="[ID...]", nargs=-1),
@@ -133,6 +134,8 @@ def _error(client: SyncClient, group: DeadGroup) -> str:
 
 LETTERS = "dead letter"
 EXPORTED_AT_ONCE = 100
+MOST_HINTS = 3
+"""Of the IDs that are not dead letters, which may be thousands: each one costs a call for each kind."""
 
 
 @click.group(help=f"Inspect dead letters, run them again, export or purge them.\n\n{QUEUE_HELP}")
@@ -186,7 +189,7 @@ def groups(client: SyncClient, *, kind: str | None, output: Output) -> None:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @kind_option
 @output_option
-def get(client: SyncClient, *, ids: tuple[str, ...], kind: str | None, output: Output) -> None:
+def get(client: TargetClient, *, ids: tuple[str, ...], kind: str | None, output: Output) -> None:
     """Show dead letters with payload and last error."""
     wanted = _stored(ids, kind)
     found = client.dlq_get(wanted)
@@ -197,7 +200,7 @@ def get(client: SyncClient, *, ids: tuple[str, ...], kind: str | None, output: O
             [views.whole(each) for each in found],
             "\n\n".join(described(each, now_ms) for each in found),
         )
-    _exit_without(set(wanted) - {each.id for each in found})
+    _exit_without(client, set(wanted) - {each.id for each in found})
 
 
 @dlq.command()
@@ -259,8 +262,9 @@ def purge(client: SyncClient, *, letters: dict[str, int], yes: bool, dry_run: bo
     emit(output, {"count": count, "dry_run": dry_run}, result)
 
 
-def _exit_without(missing: set[str]) -> None:
-    for task_id in sorted(missing):
-        print_error(f"no dead letter {task_id}")
+def _exit_without(client: TargetClient, missing: set[str]) -> None:
+    for nth, task_id in enumerate(sorted(missing)):
+        hint = with_kind(client, task_id, state=State.DEAD) if nth < MOST_HINTS else ""
+        print_error(f"no dead letter {task_id}", hint)
     if missing:
         sys.exit(NOT_FOUND)

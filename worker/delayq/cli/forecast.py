@@ -16,7 +16,7 @@ from delayq.cli.forecast_text import Forecast, Terms
 from delayq.cli.inputs import DURATION
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
-from delayq.cli.target import resolve
+from delayq.cli.target import QUEUE, resolve
 from delayq.contract import Worker
 from delayq.forecast import ROUNDS, Histogram, Now, Supply, outlook, spans
 from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS, Policy
@@ -30,7 +30,7 @@ LONGEST_MS = 366 * 86_400_000
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @redis_options
 @click.option(
     "--within", type=DURATION, default="24h", show_default=True, help="Time span of the forecast, up to 366d."

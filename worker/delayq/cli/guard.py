@@ -10,11 +10,16 @@ from delayq.cli import guarded, views
 from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, CommandError, errors_as_exits
 from delayq.cli.formats import tasks
 from delayq.cli.inputs import strict_json
-from delayq.cli.output import Output, emit, output_option
-from delayq.cli.target import document_of
+from delayq.cli.output import Output, emit, note, output_option
+from delayq.cli.target import QUEUE, document_of
+from delayq.cli.task import kind_option
+from delayq.client.encoding import stored_id
 from delayq.protocol.envelope import JSON_TYPE, Task
+from delayq.protocol.keys import is_occurrence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from delayq.contract import DelayQueue
     from delayq.guards.sql.guard import SqlGuard
 
@@ -32,20 +37,20 @@ def guard() -> None:
     """Create, query and prune the table of SQL guards.
 
     SQL guards record finished tasks in it. QUEUE is the path of a DelayQueue document, or the name of a
-    queue that has one.
+    queue that has one. In a pod, init and prune need no QUEUE: they use the mounted document.
     """
 
 
 @guard.command()
-@guarded.document_options
+@click.argument("queue", type=QUEUE, required=False)
 @guarded.database_option
-def init(queue: str | None, config: str | None, database: str | None) -> None:
+def init(queue: str | None, database: str | None) -> None:
     """Create the table delayq_processed unless it exists, and check its columns.
 
     With --database, no document is needed. The user of the URL needs the right to create tables; workers' do not.
     """
     with errors_as_exits():
-        document = guarded.found(queue, config)
+        document = guarded.found(queue)
         made = guarded.of_document(document, database, own=True) if document else guarded.of_url(database)
     if made is None:
         raise CommandError(
@@ -63,7 +68,7 @@ def init(queue: str | None, config: str | None, database: str | None) -> None:
 
 
 @guard.command()
-@click.argument("queue", metavar="[QUEUE]", required=False)
+@click.argument("queue", type=QUEUE, required=False)
 @click.option(
     "--dialect",
     type=click.Choice(DIALECTS),
@@ -83,20 +88,25 @@ def ddl(queue: str | None, dialect: str | None) -> None:
 
 
 @guard.command()
-@click.argument("queue", metavar="QUEUE")
+@click.argument("queue", type=QUEUE)
 @click.argument("task_id", metavar="ID")
+@kind_option
 @guarded.database_option
 @click.option(
     "--payload", metavar="JSON", default="null", help="Payload, if the guard's query has parameters from it."
 )
 @output_option
-def seen(queue: str, task_id: str, *, database: str | None, payload: str, output: Output) -> None:
+def seen(
+    queue: str, task_id: str, *, kind: str | None, database: str | None, payload: str, output: Output
+) -> None:
     """Show whether a task has taken effect, by the guard's record.
 
     The effect is unknown if a run began and did not report its end.
     """
     document, made = _asked(queue, database)
-    task = _task(document, task_id, payload)
+    with errors_as_exits():
+        stored = stored_id(task_id, kind)
+    task = _task(document, stored, payload)
 
     async def ask() -> tuple[bool | None, str]:
         known = await made.seen(task)
@@ -104,8 +114,18 @@ def seen(queue: str, task_id: str, *, database: str | None, payload: str, output
         return (None, begun) if begun else (known, "")
 
     known, begun = guarded.query(made, ask)
-    text = f"{task_id}: a run {begun}, or is still running" if begun else f"{task_id} {WORDS[known]}"
-    emit(output, views.guarded(task_id, seen=known), text)
+    text = f"{stored}: a run {begun}, or is still running" if begun else f"{stored} {WORDS[known]}"
+    emit(output, views.guarded(stored, seen=known), text)
+    if known is False and (hint := _without_kind(document, [stored])):
+        note(f"note: {hint}")
+
+
+def _without_kind(document: DelayQueue, ids: Iterable[str]) -> str:
+    """Return a hint if an ID has no kind, and the document's handler has kinds; otherwise an empty text."""
+    handler = document.spec.handler
+    kinds = handler.kinds or (handler.python and handler.python.app)
+    bare = [each for each in ids if ":" not in each and not is_occurrence(each)]
+    return f"a task with a kind has the ID KIND:{bare[0]}: give its --kind" if kinds and bare else ""
 
 
 def _asked(queue: str, database: str | None) -> tuple[DelayQueue, SqlGuard]:
@@ -133,30 +153,36 @@ def _task(document: DelayQueue, task_id: str, payload: str) -> Task:
 
 
 @guard.command()
-@click.argument("queue", metavar="QUEUE")
+@click.argument("queue", type=QUEUE)
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
+@kind_option
 @guarded.database_option
 @click.option(
     "--force", is_flag=True, help="Also delete rows of finished tasks. These may then take effect again."
 )
-def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force: bool) -> None:
+def forget(
+    queue: str, task_ids: tuple[str, ...], *, kind: str | None, database: str | None, force: bool
+) -> None:
     """Delete the guard's record of incomplete runs, so that their tasks can run again.
 
     With onIncompleteRun: Bury, the guard buries such a task after each redrive. First find out what the incomplete run
     did, and make sure that it no longer runs.
     """
     document, made = _asked(queue, database)
+    with errors_as_exits():
+        stored = dict.fromkeys(stored_id(each, kind) for each in task_ids)
 
     async def run() -> dict[str, str | None]:
-        return {each: await made.forget(document.queue, each, done=force) for each in task_ids}
+        return {each: await made.forget(document.queue, each, done=force) for each in stored}
 
     states = guarded.query(made, run)
     for each, state in states.items():
         if state == "running" or (state and force):
             click.echo(f"forgot {each}, which was {state}")
     if None in states.values():
-        absent = ", ".join(each for each, state in states.items() if state is None)
-        raise CommandError(f"the guard has no record of {absent}", code=NOT_FOUND)
+        absent = [each for each, state in states.items() if state is None]
+        hint = _without_kind(document, absent)
+        raise CommandError(f"the guard has no record of {', '.join(absent)}", hint, NOT_FOUND)
     if "done" in states.values() and not force:
         done = ", ".join(each for each, state in states.items() if state == "done")
         raise CommandError(
@@ -167,12 +193,12 @@ def forget(queue: str, task_ids: tuple[str, ...], *, database: str | None, force
 
 
 @guard.command()
-@guarded.document_options
+@click.argument("queue", type=QUEUE, required=False)
 @guarded.database_option
-def prune(queue: str | None, config: str | None, database: str | None) -> None:
+def prune(queue: str | None, database: str | None) -> None:
     """Delete the rows of tasks that finished more than retentionSeconds ago. The reaper also does this."""
     with errors_as_exits():
-        document = guarded.found(queue, config)
+        document = guarded.found(queue)
         if document is None:
             raise CommandError(
                 "expected a document, which sets retentionSeconds", "delayq guard prune queue.yaml"

@@ -11,9 +11,7 @@ import click
 
 from delayq import guards
 from delayq.cli.exits import INVALID, UNAVAILABLE, CommandError
-from delayq.cli.inputs import options
 from delayq.cli.target import document_of
-from delayq.client.document import read
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import Bury, GuardBusy, GuardUnavailable, InvalidDocument
@@ -36,22 +34,13 @@ database_option = click.option(
     metavar="URL",
     help=f"Database to use instead of the guard's databaseSecretRef; or ${VARIABLE}.",
 )
-document_options = options(
-    click.argument("queue", metavar="[QUEUE]", required=False),
-    click.option(
-        "--config", metavar="PATH", help=f"The same as QUEUE.  [default: {CONFIG_FILE}, if it exists]"
-    ),
-)
-"""Add QUEUE, which is optional where the document is mounted, and its synonym --config."""
 
 
-def found(queue: str | None, config: str | None = None) -> DelayQueue | None:
-    """Return the document of QUEUE or --config, else the mounted one; None without any."""
-    if queue is not None and config is not None:
-        raise CommandError("expected QUEUE or --config, got both")
-    if queue is not None:
-        return document_of(queue, "which names the guard")[1]
-    return read(config or CONFIG_FILE) if config or Path(CONFIG_FILE).is_file() else None
+def found(queue: str | None) -> DelayQueue | None:
+    """Return the document of QUEUE, else the mounted one; None without either."""
+    if queue is None and not Path(CONFIG_FILE).is_file():
+        return None
+    return document_of(queue or CONFIG_FILE, "which names the guard")[1]
 
 
 def of_url(url: str | None, queue: str | None = None) -> SqlGuard | None:

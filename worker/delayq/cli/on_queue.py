@@ -9,7 +9,7 @@ import click
 
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.inputs import options
-from delayq.cli.target import URL_VARIABLE, resolve
+from delayq.cli.target import QUEUE, URL_VARIABLE, resolve
 from delayq.contract.queue import MOST_SHARDS
 
 if TYPE_CHECKING:
@@ -41,4 +41,4 @@ def on_queue(command: Callable[..., None]) -> Callable[..., None]:
         with errors_as_exits(target.hint, target.away), target.client() as client:
             command(client, **rest)
 
-    return redis_options(click.argument("queue")(connected))
+    return redis_options(click.argument("queue", type=QUEUE)(connected))

@@ -9,7 +9,7 @@ import click
 
 from delayq.cli import app_check, inputs, many, views
 from delayq.cli.exits import FAILED, CommandError
-from delayq.cli.formats import clean, iso, length
+from delayq.cli.formats import iso, length
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
 from delayq.client.encoding import NewTask
@@ -135,7 +135,7 @@ def schedule(
         )
     if file is None:
         _check_debounce(if_exists, task["task_id"], task["debounce_ms"])
-    unknown = "" if yes or client.documented is not None else _unknown(client)
+    unknown = "" if yes else client.unused()
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
         raise CommandError("nothing was stored", code=FAILED)
     check = app_check.checker(client.target.document, client.target.path)
@@ -157,14 +157,6 @@ def _check_debounce(if_exists: IfExists, task_id: str | None, debounce_ms: int |
         raise CommandError(
             "--if-exists debounce: expected --id beside it, which repeated calls have in common"
         )
-
-
-def _unknown(client: TargetClient) -> str:
-    """Return a warning if the queue was never used: a misspelt name creates keys that no process reads."""
-    if client.used():
-        return ""
-    where = client.address.where
-    return clean(f"queue {client.queue} was never used before in Redis at {where}, and no document names it")
 
 
 def _one(  # noqa: PLR0913 -- one parameter for each option that is not the client's
@@ -195,21 +187,11 @@ def _one(  # noqa: PLR0913 -- one parameter for each option that is not the clie
     stored = client.schedule(**task._asdict(), if_exists=if_exists)
     if due_ms is not None and stored.due_ms > due_ms:
         note("note: that time has passed, so it is due now")
-    if stored.outcome is Outcome.KEPT:
-        return _kept(client, stored, output)
-    relative = "" if due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
+    kept = stored.outcome is Outcome.KEPT
+    relative = "" if kept or due_ms is not None else f" (in {length(delay_ms)})" if delay_ms else " (now)"
     then = ", once its run has ended" if stored.outcome is Outcome.FOLLOWS else ""
-    verb = "replaced" if stored.outcome is Outcome.REPLACED else "scheduled"
+    verb = {Outcome.KEPT: "kept", Outcome.REPLACED: "replaced"}.get(stored.outcome, "scheduled")
     emit(output, _view(stored), f"{verb} {stored.id}, due {iso(stored.due_ms)}{relative}{then}")
-    return None
-
-
-def _kept(client: SyncClient, stored: Scheduled, output: Output) -> None:
-    """Print the due time of the existing task, not of the one that was not stored."""
-    task = client.get(stored.id)
-    due_ms = task.at_ms if task and views.INSTANT.get(task.state) == "due" else None
-    due = f", due {iso(due_ms)}" if due_ms is not None else f", {task.state}" if task else ", done by now"
-    emit(output, _view(stored) | views.instant("due", due_ms), f"kept {stored.id}{due}")
 
 
 def _view(stored: Scheduled) -> views.View:

@@ -38,6 +38,8 @@ def suspend(client: TargetClient, *, drain: bool, reason: str) -> None:
     """
     if len(reason) > MOST_CHARACTERS or not (reason.isprintable() or not reason):
         raise CommandError(f"--reason: expected a line of at most {MOST_CHARACTERS} characters")
+    if unused := client.unused():
+        note(f"warning: {unused}: is the name right?")
     in_each_shard(client, partial(client.commands.suspend, drain=drain, reason=reason))
     click.echo(
         f"{client.queue} suspended: running tasks finish, workers claim nothing more; scheduled tasks wait."

@@ -8,10 +8,15 @@ import socket
 import stat
 from contextlib import closing
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+import click
+from click.shell_completion import CompletionItem
+
 from delayq.cli.exits import INVALID, CommandError
+from delayq.cli.formats import clean
 from delayq.cli.output import note
 from delayq.client.blocking import SyncClient
 from delayq.client.document import read, read_all
@@ -47,14 +52,15 @@ def of_url(url: str) -> Address:
         raise CommandError(what.replace("Redis URL", "--redis"), hint) from None
 
 
-def of_run(document: Path) -> Address | None:
-    """Return the Redis of a running `delayq run` of this document.
+def url_of_run(document: Path) -> str | None:
+    """Return the URL of the Redis of a running `delayq run` of this document.
 
     It is not spec.redis: the first command after each start of the run prints a note.
     """
     file = document.parent / datadir.NAME / datadir.URL_FILE
     try:
-        running = Address.from_url(file.read_text(encoding="utf-8").strip())
+        url = file.read_text(encoding="utf-8").strip()
+        running = Address.from_url(url)
     except (OSError, UnicodeDecodeError, InvalidDocument):
         return None
     if running.places[0].host != LOOPBACK and not _ours(file):
@@ -66,7 +72,7 @@ def of_run(document: Path) -> Address | None:
         return None
     if _is_first(file):
         note(f"note: using the Redis of the running delayq run ({file}), as all later commands on {document}")
-    return running
+    return url
 
 
 def _is_first(file: Path) -> bool:
@@ -103,6 +109,7 @@ def _has_address(place: Place) -> bool:
 
 
 CONFIG_VARIABLE, URL_VARIABLE, HERE = "DELAYQ_CONFIG", "DELAYQ_REDIS_URL", Path("queue.yaml")
+DEFAULT_PREFIX: Final = "delayq"
 Source = Literal["--redis", "delayq run", "spec.redis"]
 
 
@@ -117,6 +124,15 @@ class TargetClient(SyncClient):
         self._do(self._operations.homes.fetch_shard_map())
         return self.shard_map.epoch > 0
 
+    def unused(self) -> str:
+        """Return a warning if the queue was never used: a misspelt name creates keys that no process reads."""
+        if self.documented is not None or self.used():
+            return ""
+        where = self.address.where
+        return clean(
+            f"queue {self.queue} was never used before in Redis at {where}, and no document names it"
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -125,7 +141,7 @@ class Target:
     queue: str
     address: Address
     shards: int = 1
-    key_prefix: str = "delayq"
+    key_prefix: str = DEFAULT_PREFIX
     path: Path | None = None  # of the document
     document: DelayQueue | None = None
     source: Source = "--redis"
@@ -209,10 +225,10 @@ def resolve(
     if redis is None:
         raise CommandError(
             f"queue {queue}: found no document of that queue, so its Redis is unknown",
-            f"name its document instead of {queue} (or in ${CONFIG_VARIABLE}, or as ./{HERE}), "
+            f"{_near(queue)}name its document instead of {queue} (or in ${CONFIG_VARIABLE}, or as ./{HERE}), "
             f"or give --redis URL (or ${URL_VARIABLE})",
         )
-    prefix = "delayq" if key_prefix is None else key_prefix
+    prefix = DEFAULT_PREFIX if key_prefix is None else key_prefix
     check_text(KEY_PREFIX, "--key-prefix", KEY_PREFIX.expected, prefix)
     return Target(queue=queue, address=of_url(redis), shards=shards or 1, key_prefix=prefix)
 
@@ -237,6 +253,13 @@ def _document_path() -> Path:
     return Path(CONFIG_FILE) if mounted else Path(named or HERE)
 
 
+def _near(queue: str) -> str:
+    """Return the beginning of a hint at the queue whose name is the nearest, if the document has one."""
+    path = _document_path()
+    near = get_close_matches(queue, queues_of(path), 1) if path.is_file() else []
+    return "".join(f"did you mean {each}, of {path}? Or " for each in near)
+
+
 def _document_of_others(path: Path, there: Iterable[str], queue: str) -> CommandError:
     return CommandError(f"{path} is the document of queue {', '.join(there)}, not of {queue}", "", INVALID)
 
@@ -244,6 +267,29 @@ def _document_of_others(path: Path, there: Iterable[str], queue: str) -> Command
 def queues_of(path: Path) -> dict[str, DelayQueue]:
     """Return the documents of a file by queue."""
     return {each.queue.queue: each.queue for each in read_all([path])}
+
+
+class QueueType(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4 only
+    """QUEUE, which a shell completes by files, and by the names of the queues that have a document."""
+
+    name = "queue"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 -- click's signature
+        param: click.Parameter,  # noqa: ARG002 -- as above
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the queues that a name finds, and ask the shell for files."""
+        try:
+            names = list(queues_of(_document_path()))
+        except DelayQError:
+            names = []
+        found = [CompletionItem(each) for each in names if each.startswith(incomplete)]
+        return [*found, CompletionItem(incomplete, type="file")]
+
+
+QUEUE: Final = QueueType()
 
 
 def is_path(queue: str) -> bool:
@@ -255,12 +301,12 @@ def of_document(path: Path, document: DelayQueue, redis: str | None) -> Target:
     """Return the target of a document; its Redis is that of --redis, of a running `delayq run`, or of spec.redis."""
     spec = document.spec
     source: Source = "--redis"
-    address = of_url(redis) if redis else of_run(path)
+    url = redis or url_of_run(path)
     if not redis:
-        source = "delayq run" if address else "spec.redis"
+        source = "delayq run" if url else "spec.redis"
     return Target(
         queue=document.queue,
-        address=address or Address.from_spec(spec.redis, secrets_dir()),
+        address=of_url(url) if url else Address.from_spec(spec.redis, secrets_dir()),
         source=source,
         shards=spec.shards,
         key_prefix=spec.redis.key_prefix,

@@ -11,16 +11,17 @@ from delayq.cli import app_check, bulk, inputs, views
 from delayq.cli.exits import NOT_FOUND, REFUSED, CommandError, print_error
 from delayq.cli.formats import iso, length, relative
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
-from delayq.cli.output import Table, dry_run_option, emit, facts, one_line, output_option
+from delayq.cli.output import Table, dry_run_option, emit, facts, note, one_line, output_option
 from delayq.cli.schedule import when_options
 from delayq.client.blocking import SyncClient
 from delayq.client.encoding import MAX_ID_BYTES, stored_id
+from delayq.protocol.keys import is_occurrence
 from delayq.protocol.results import Cancelled, Selection, State
 
 if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.cli.target import TargetClient
-    from delayq.protocol.results import TaskRow, TaskView
+    from delayq.protocol.results import Counts, TaskRow, TaskView
 
 STATES = [state.value for state in views.INSTANT]
 HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
@@ -34,6 +35,9 @@ WHY_NOT = {
     "dead": "is a dead letter: use delayq dlq redrive or delayq dlq purge",
     "not_found": "is not in the queue: it has ended, was cancelled or purged, or never existed",
 }
+AHEAD = (
+    "an occurrence is stored about ten minutes ahead of its time; delayq cron next QUEUE prints later ones"
+)
 
 
 @click.group(help=f"Inspect tasks, cancel or reschedule them.\n\n{QUEUE_HELP}")
@@ -64,7 +68,8 @@ def get(client: TargetClient, *, task_id: str, kind: str | None, output: Output)
     stored = stored_id(task_id, kind)
     found = client.get(stored)
     if found is None:
-        raise CommandError(f"task {stored} {WHY_NOT['not_found']}", _with_kind(client, stored), NOT_FOUND)
+        hint = AHEAD if is_occurrence(stored) else with_kind(client, stored)
+        raise CommandError(f"task {stored} {WHY_NOT['not_found']}", hint, NOT_FOUND)
     emit(output, views.whole(found), described(found, client.counts().now_ms))
 
 
@@ -103,8 +108,18 @@ def list_(
         raise CommandError(
             "--state in_flight: expected no --tag, --kind, --due-from or --due-before beside it"
         )
-    rows = client.list(State(state), offset=offset, limit=limit, **chosen)
-    emit(output, [views.row(each) for each in rows], listing(State(state), rows, client.counts().now_ms))
+    rows, counts = client.list(State(state), offset=offset, limit=limit, **chosen), client.counts()
+    emit(output, [views.row(each) for each in rows], listing(State(state), rows, counts.now_ms))
+    if not rows and not offset:
+        if elsewhere := _in_other_states(counts, state):
+            note(f"note: no such task with --state {state}; other states of the queue: {elsewhere}")
+        bulk.note_unknown(client, chosen["kind"], 0)
+
+
+def _in_other_states(counts: Counts, state: str) -> str:
+    """Return the numbers of tasks in the states that are not listed: `2 retrying, 1 dead`."""
+    numbers = {name: getattr(counts, name) for name in ("due", *STATES) if name not in (state, State.SUSPECT)}
+    return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
 
 
 @task.command()
@@ -160,10 +175,11 @@ def cancel(
     return _exit_when_not(client, outcomes)
 
 
-def _with_kind(client: TargetClient, task_id: str) -> str:
-    """Return a hint at the tasks of this ID that have a kind of the document."""
+def with_kind(client: TargetClient, task_id: str, *, state: State | None = None) -> str:
+    """Return a hint at the tasks of this ID that have a kind of the document, in one state if it is given."""
     ids = [f"{kind}:{task_id}" for kind in ([] if ":" in task_id else app_check.kinds(client.target))]
-    there = [each for each in ids if len(each.encode()) <= MAX_ID_BYTES and client.get(each) is not None]
+    fitting = {each: client.get(each) for each in ids if len(each.encode()) <= MAX_ID_BYTES}
+    there = [each for each, found in fitting.items() if found and state in (None, found.state)]
     return f"did you mean {' or '.join(there)}? The ID of a task with a kind is KIND:ID" if there else ""
 
 
@@ -239,7 +255,7 @@ def _exit_when_not(client: TargetClient, outcomes: dict[str, Cancelled] | dict[s
     """Print why each task was not changed. NOT_FOUND takes precedence over REFUSED."""
     refused = {task_id: str(outcome) for task_id, outcome in outcomes.items() if str(outcome) in WHY_NOT}
     for task_id, outcome in refused.items():
-        hint = _with_kind(client, task_id) if outcome == "not_found" else ""
+        hint = with_kind(client, task_id) if outcome == "not_found" else ""
         print_error(f"task {task_id} {WHY_NOT[outcome]}", hint)
     if refused:
         sys.exit(NOT_FOUND if "not_found" in refused.values() else REFUSED)

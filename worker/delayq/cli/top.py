@@ -18,7 +18,7 @@ from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Table, emit, emit_next, output_option
 from delayq.cli.snapshot import take_snapshot
 from delayq.cli.status import documented, following, interval_option, oldest, on_hold, pause_seconds
-from delayq.cli.target import resolve
+from delayq.cli.target import QUEUE, resolve
 from delayq.contract.metrics import STATES
 from delayq.errors import Unavailable
 
@@ -136,7 +136,7 @@ def rates(before: Counts, after: Counts) -> dict[str, float]:
 
 
 @click.command()
-@click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
+@click.argument("queues", metavar="QUEUE...", type=QUEUE, nargs=-1, required=True)
 @redis_options
 @click.option(
     "--once",

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import sys
+import time
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from delayq.cli import guarded, views
-from delayq.cli.app_check import schedule_checker
+from delayq.cli.app_check import imported, schedule_checker
 from delayq.cli.cron import note_uneven
 from delayq.cli.exits import INVALID, CommandError
-from delayq.cli.output import Output, emit, output_option
+from delayq.cli.formats import iso
+from delayq.cli.output import Output, emit, note, output_option
 from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
+from delayq.schedules.stored import in_words
 from delayq.schedules.times import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from delayq.client.document import Documents
+    from delayq.client.document import Document, Documents
     from delayq.contract import DelayQueue
     from delayq.contract.schedule import DelaySchedule
 
@@ -30,51 +33,105 @@ CRDS = ("delayqueue.yaml", "delayschedule.yaml")
 NOWHERE = "sqlite://"  # a guard that checks its statements and never connects
 
 
+class Recurring(NamedTuple):
+    """A valid schedule."""
+
+    schedule: DelaySchedule
+    next_ms: int | None
+
+
+class Checked(NamedTuple):
+    """What a file has."""
+
+    problems: list[Problem]
+    schedules: list[Recurring]
+
+
 @click.command()
 @click.argument("documents", metavar="FILE...", nargs=-1, required=True)
 @output_option
 def validate(documents: tuple[str, ...], *, output: Output) -> None:
-    """Check documents, and print every problem. - reads from stdin.
+    """Check documents, print every problem, and when schedules are due next. - reads from stdin.
 
     A FILE has DelayQueues, DelaySchedules or both, or is a List, as kubectl get -o yaml prints it.
 
-    The command checks a guard's SQL only where SQLAlchemy is installed. delayq doctor checks tables and columns.
+    The command imports the App of a document, where it is beside it or on the path, and checks its schedules too. All
+    FILEs must then be in one directory. It checks a guard's SQL only where SQLAlchemy is installed. delayq doctor
+    checks tables and columns.
     """
-    found = {name: problems(name) for name in documents}
+    # Apps of two directories may have modules of one name.
+    apps = len({Path(name).absolute().parent for name in documents}) == 1
+    found = {name: check(name, apps=apps) for name in documents}
     value = [
-        {"file": name, "valid": not wrong, "problems": [views.problem(each) for each in wrong]}
-        for name, wrong in found.items()
+        {
+            "file": name,
+            "valid": not each.problems,
+            "problems": [views.problem(wrong) for wrong in each.problems],
+            "schedules": [views.upcoming(*schedule) for schedule in each.schedules],
+        }
+        for name, each in found.items()
     ]
-    emit(output, value, "\n".join(line for name, wrong in found.items() for line in _lines(name, wrong)))
-    if any(found.values()):
+    emit(output, value, "\n".join(line for name, each in found.items() for line in _lines(name, each)))
+    if any(each.problems for each in found.values()):
         sys.exit(INVALID)
 
 
-def problems(name: str) -> list[Problem]:
-    """Return the problems of a document; one problem without a path when it cannot be parsed."""
+def check(name: str, *, apps: bool) -> Checked:
+    """Return what a file has; one problem without a path when it cannot be parsed. `apps`: import those it names."""
     try:
         found = parse_all(_stdin() if name == "-" else text_of(name), name)
     except InvalidDocument as error:
         if isinstance(error.__cause__, SpecError) and not str(error).startswith(f"{name}, "):
-            return list(error.__cause__.problems)
-        return [Problem("", _without(name, line)) for line in str(error).splitlines()]
-    statements = [problem for each in found.queues for problem in _statements(each.queue)]
-    return [*statements, *_schedules(name, found)]
-
-
-def _schedules(name: str, found: Documents) -> Iterator[Problem]:
-    """Check the expressions of schedules, and in a file with queues, which queue each names."""
-    for where, schedule in found.schedules:
+            return Checked(list(error.__cause__.problems), [])
+        return Checked([Problem("", _without(name, line)) for line in str(error).splitlines()], [])
+    problems = [problem for each in found.queues for problem in _statements(each.queue)]
+    of_apps: list[tuple[str, DelaySchedule]] = []
+    for each in found.queues if apps and name != "-" else ():
         try:
-            checked(schedule)
+            of_apps += _of_app(each)
+        except InvalidDocument as error:
+            problems.append(Problem("", _without(name, str(error))))
+    valid: list[Recurring] = []
+    for where, schedule in [*found.schedules, *of_apps]:
+        try:
+            valid.append(Recurring(schedule, _next_ms(schedule)))
         except SpecError as error:
             several = where != name
-            yield from (
+            problems += (
                 Problem("", _without(name, f"{where}: {each}")) if several else each
                 for each in error.problems
             )
         else:
             note_uneven(name, schedule)
+    return Checked([*problems, *_queues(name, found)], valid)
+
+
+def _of_app(document: Document) -> Iterator[tuple[str, DelaySchedule]]:
+    """Yield where each schedule of a document's App is, and the schedule; InvalidDocument if the App is broken."""
+    python = document.queue.spec.handler.python
+    if python is None or python.app is None:
+        return
+    try:
+        app = imported(python.app, document)
+    except InvalidDocument as error:
+        if error.__cause__ is None or not isinstance(error.__cause__.__cause__, ModuleNotFoundError):
+            raise
+        note(f"note: {error}: the App's schedules, kinds and arguments are not checked")
+        return
+    for schedule in app.schedule_documents(document.queue.metadata.name):
+        yield f"{python.app}: {schedule.metadata.name}", schedule
+
+
+def _next_ms(schedule: DelaySchedule) -> int | None:
+    """Return when a schedule is due next, if at all; SpecError if its times are wrong."""
+    calendar = checked(schedule)
+    if schedule.spec.suspend:
+        return None
+    return next((each.due_ms for each in calendar.after(time.time_ns() // 1_000_000)), None)
+
+
+def _queues(name: str, found: Documents) -> Iterator[Problem]:
+    """Check which queue each schedule names, in a file with queues, and that a handler takes its task."""
     if found.queues:
         try:
             by_queue = found.by_queue()
@@ -86,7 +143,7 @@ def _schedules(name: str, found: Documents) -> Iterator[Problem]:
 
 
 def _kinds(name: str, queue: DelayQueue, schedules: Sequence[tuple[str, DelaySchedule]]) -> Iterator[Problem]:
-    """Check the kinds of schedules by the document alone: no App is imported."""
+    """Check the kinds of schedules, by the document, and by its App if that was imported."""
     check = schedule_checker(queue, None)
     for where, schedule in schedules:
         try:
@@ -122,10 +179,14 @@ def _stdin() -> bytes:
     return text
 
 
-def _lines(name: str, wrong: list[Problem]) -> list[str]:
-    if not wrong:
-        return [f"{name}: valid"]
-    return [f"{name}: {problem}" if problem.path else f"{name}: {problem.message}" for problem in wrong]
+def _lines(name: str, found: Checked) -> Iterator[str]:
+    for problem in found.problems:
+        yield f"{name}: {problem}" if problem.path else f"{name}: {problem.message}"
+    if not found.problems:
+        yield f"{name}: valid"
+    for schedule, next_ms in found.schedules:
+        due = "" if next_ms is None else f", next {iso(next_ms)}"
+        yield f"{name}: schedule {schedule.metadata.name}: {in_words(schedule)}{due}"
 
 
 @click.command()

@@ -13,10 +13,12 @@ from delayq.cli.inputs import strict_json
 from delayq.contract.metrics import STATES
 from delayq.protocol.envelope import JSON_TYPE, encode_json
 from delayq.protocol.results import State
+from delayq.schedules.stored import in_words
 
 if TYPE_CHECKING:
     from delayq.client.recurring import ScheduleChange
     from delayq.contract import Problem
+    from delayq.contract.schedule import DelaySchedule
     from delayq.protocol.results import (
         Counts,
         DeadGroup,
@@ -201,6 +203,11 @@ def recurring(found: Schedule, next_ms: int | None) -> View:
         "missed": record.missed,
         "skipped": record.skipped,
     }
+
+
+def upcoming(schedule: DelaySchedule, next_ms: int | None) -> View:
+    """Return a schedule of a file or an App."""
+    return {"schedule": schedule.metadata.name, "when": in_words(schedule), **instant("next", next_ms)}
 
 
 def guarded(task_id: str, *, seen: bool | None) -> View:

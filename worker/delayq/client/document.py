@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import yaml
 
-from delayq.client.kubernetes_yaml import load_all
+from delayq.client.kubernetes_yaml import line_of, load_all
 from delayq.contract import DelayQueue, SpecError, parse
 from delayq.contract.document import parse_schedule
 from delayq.contract.queue import GROUP
@@ -140,9 +140,16 @@ def parse_all(text: bytes, path: str | Path, kinds: Sequence[str] = tuple(PARSER
     )
 
 
-def named(error: InvalidDocument, name: str) -> InvalidDocument:
-    """Return the error with the document's name in front, if it is one of a field."""
-    return InvalidDocument(f"{name}: {error}") if str(error).startswith("spec.") else error
+def named(error: InvalidDocument, document: Document) -> InvalidDocument:
+    """Return the error with its place in the file in front, if it is one of a field: `queue.yaml, line 6: spec.…`."""
+    field, colon, _ = str(error).partition(": ")
+    if not colon or not field.startswith("spec."):
+        return error
+    try:
+        line = line_of(text_of(document.path), QUEUE, document.queue.metadata.name, field)
+    except (InvalidDocument, yaml.YAMLError):  # it has changed since it was read
+        line = 0
+    return InvalidDocument(f"{document.name}{f', line {line}' if line else ''}: {error}")
 
 
 def text_of(path: str | Path) -> bytes:
@@ -151,6 +158,12 @@ def text_of(path: str | Path) -> bytes:
     try:
         with Path(path).open("rb") as file:
             text = file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        there = {each.stem: each for each in Path(name).parent.glob("*.y*ml")}
+        hint = "".join(
+            f"; did you mean {there[near]}?" for near in get_close_matches(Path(name).stem, there, 1)
+        )
+        raise InvalidDocument(f"{name}: {error.strerror}{hint}") from error
     except OSError as error:
         raise InvalidDocument(f"{name}: {error.strerror}") from error
     if len(text) > MAX_BYTES:

@@ -303,7 +303,8 @@ class TaskWriter:
                 elsewhere.append(nth)
                 moving += [task_id] if outcome is Outcome.MOVING else []
             else:
-                results.stored[at] = Scheduled(task_id, due_ms_of(moment, done.now_ms), outcome)
+                due_ms = done.due_ms.get(nth) or due_ms_of(moment, done.now_ms)
+                results.stored[at] = Scheduled(task_id, due_ms, outcome)
         if elsewhere:
             yield Onward(chunk.some(elsewhere), moving)
 

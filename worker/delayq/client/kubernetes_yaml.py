@@ -44,6 +44,30 @@ def load_all(text: bytes) -> list[object]:
     return [_document(node) for node in yaml.compose_all(text, _Loader)]
 
 
+def line_of(text: bytes, kind: str, name: str, field: str) -> int:
+    """Return the line of a field of a document, or of the innermost part of its path that is written; 0: no document.
+
+    Documents in a List are not found.
+    """
+    for node in yaml.compose_all(text, _Loader):
+        if (_inner(node, "kind")[0].value, _inner(node, "metadata.name")[0].value) == (kind, name):
+            return _inner(node, field)[1]
+    return 0
+
+
+def _inner(node: yaml.Node, path: str) -> tuple[yaml.Node, int]:
+    """Return the node at a path, or the innermost on the way to it, and the line of its key."""
+    line = node.start_mark.line
+    for word in path.split("."):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        found = next((pair for pair in pairs if pair[0].value == word.partition("[")[0]), None)
+        if found is None:
+            break
+        key, node = found
+        line = key.start_mark.line
+    return node, line + 1
+
+
 def _json(text: bytes) -> object:
     found: object = json.loads(
         text.decode(), object_pairs_hook=_once, parse_float=_number, parse_int=_number, parse_constant=float

@@ -35,6 +35,10 @@ EXPECTED: Final = (
     "got something else; "
     "write / @ : # ? and % in a password as %2F %40 %3A %23 %3F and %25"
 )
+EMPTY: Final = (
+    "Redis URL: expected one, such as redis://user:password@host:6379/0, got an empty text; "
+    "is the variable or file empty from which it comes?"
+)
 NAMELESS: Final = (
     "Redis URL: expected the name of the master behind the Sentinels, got none; "
     "as in redis+sentinel://host:26379,host2:26379/mymaster"
@@ -80,6 +84,8 @@ class Parsed(NamedTuple):
 
 def parse(url: str) -> Parsed:
     """Parse a URL; InvalidDocument otherwise."""
+    if not url:
+        raise InvalidDocument(EMPTY)
     try:
         return _parsed(url)
     except (ValueError, KeyError):

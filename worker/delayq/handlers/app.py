@@ -177,7 +177,7 @@ class AppHandler(Handler):
             if kind.policy.batch is not None and not (self._shares(kind) and guard.takes_batches):
                 raise HandlerSetupError(FIELD, _unguarded(kind, guard))
             if self._shares(kind):
-                guard.joined(coroutine=is_async(kind.function))  # type: ignore[attr-defined]  # the SQL guards can be
+                guard.joined(f"kind {kind.name}", coroutine=is_async(kind.function))  # type: ignore[attr-defined]  # the SQL guards can be
         self._connect(guard, coverage)
         return self.call
 

@@ -132,12 +132,21 @@ def _attribute(owner: object, name: str, path: str, field: str) -> object:
     try:
         return getattr(owner, name)
     except AttributeError:
-        near = difflib.get_close_matches(name, dir(owner), n=1)
+        last = path.endswith((f":{name}", f".{name}"))
+        near = difflib.get_close_matches(name, _candidates(owner) if last else dir(owner), n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
         module = owner if inspect.ismodule(owner) else None
         what = f'"{path}"' if module is None else f'module "{module.__name__}"'
         where = "" if module is None else _in(getattr(module, "__file__", None) or "")
         raise HandlerSetupError(field, f'{what} has no attribute "{name}"{hint}{where}') from None
+
+
+def _candidates(owner: object) -> list[str]:
+    """Return the names that a path can end in: no class, such as App, and no module."""
+    members = inspect.getmembers_static(
+        owner, lambda value: not inspect.isclass(value) and not inspect.ismodule(value)
+    )
+    return [name for name, _ in members]
 
 
 def _is_generator(target: Callable[..., object]) -> bool:

@@ -75,7 +75,7 @@ class PythonHandler(Handler):
         """Call the function inside the guard's block, with the open transaction if it takes one."""
         if not self.joins:
             return super()._guarded(guard)
-        guard.joined(coroutine=is_async(self._target))  # type: ignore[attr-defined]  # only SQL guards have it
+        guard.joined(f'"{self._path}"', coroutine=is_async(self._target))  # type: ignore[attr-defined]  # only SQL guards
         if is_async(self._target):
             return sharing(self._target, guard)  # type: ignore[arg-type]  # as above
         return in_thread(sharing_in_thread(self._target, guard), self._threads)

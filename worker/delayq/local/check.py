@@ -2,7 +2,7 @@
 
     python -P -m delayq.local.check PARENT DIRECTORY FILE QUEUE [FILE QUEUE]…
 
-Ends with 0, or with 3 and the error on stderr. -P: as in child.py.
+Ends with IMPORTED, or with INVALID and the error on stderr. -P: as in child.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from delayq.connection.address import secrets_dir
 from delayq.errors import InvalidDocument
 from delayq.handlers import app, exec, http, python, routing  # noqa: A004, F401 -- before users' modules can replace what they import
 from delayq.local.plan import URL_VARIABLE
-from delayq.local.relay import INVALID
+from delayq.local.relay import IMPORTED, INVALID
 from delayq.local.tether import tie
 from delayq.recovery import checks
 from delayq.recovery.checks import python as python_check  # noqa: F401 -- as above
@@ -30,7 +30,7 @@ def main() -> None:
     parent, beside, *pairs = sys.argv[1:]
     tie(int(parent), signal.SIGKILL)
     sys.path[:0] = dict.fromkeys((str(Path.cwd()), beside))
-    code = 0
+    code = IMPORTED
     try:
         for file, queue in zip(pairs[::2], pairs[1::2], strict=True):
             _check(file, queue)
@@ -51,7 +51,7 @@ def _check(file: str, queue: str) -> None:
             handlers.build(each.queue, secrets_dir=directory, address=address).coverage(spec.guard)
             checks.build(each.queue, address, secrets_dir=directory)
         except InvalidDocument as error:
-            raise named(error, each.name) from error
+            raise named(error, each) from error
 
 
 if __name__ == "__main__":

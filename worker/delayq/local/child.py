@@ -1,6 +1,6 @@
 """Start a scanner, worker or reaper of `delayq run`: set the parent-death signal, then run `delayq …`.
 
-    python -P -m delayq.local.child PARENT DIRECTORY worker --config …
+    python -P -m delayq.local.child PARENT DIRECTORY worker DOCUMENT…
 
 -P keeps the current directory off the path until delayq is loaded: a `queue.py` beside `queue.yaml` must not replace
 the standard library's module.

@@ -67,7 +67,7 @@ def guard_line(workers: Sequence[Relay]) -> str:
     seen = f" · {repeated:,} seen, and not run again" if repeated else ""
     if away:
         return f"away: {away[0]}{seen}"
-    return f"{'serves' if '' in states else 'not asked yet'}{seen}"
+    return f"{'serves' if '' in states else 'not checked yet'}{seen}"
 
 
 def handler(queue: DelayQueue) -> str:

@@ -180,13 +180,12 @@ class Plan:
     def _command(self, url: str | None, port: int, queues: Sequence[Served], *verb: str) -> Command:
         python = (sys.executable, "-P", "-m", "delayq.local.child", str(os.getpid()))
         files = list(dict.fromkeys(str(each.document.path) for each in queues))
-        config = [word for file in files for word in ("--config", file)]
-        if self.queues[1:]:
-            config += [word for each in queues for word in ("--queue", each.queue.queue)]
+        names = [each.queue.queue for each in queues] if self.queues[1:] else []
+        chosen = [word for name in names for word in ("--queue", name)]
         # Relay filters by level. It needs the `info` events for the status panel.
         level = "debug" if self.log_level == "debug" else "info"
         listening = ("--host", self.host, "--port", str(port))
-        options = (*config, *listening, "--log-format", "json", "--log-level", level)
+        options = (*files, *chosen, *listening, "--log-format", "json", "--log-level", level)
         every_seconds = REAPER_SECONDS if verb == ("reaper",) else None
         argv = (*python, _beside(queues), *verb, *options)
         return Command(argv, _environment(url), every_seconds=every_seconds)
@@ -209,7 +208,7 @@ def check_redis(documents: Iterable[Document]) -> None:
         try:
             address = Address.of(each.queue.spec.redis, secrets_dir(), url=None)
         except InvalidDocument as error:
-            raise named(error, each.name) from error
+            raise named(error, each) from error
         what = f"{address.kind} {'without' if address.tls is None else 'with'} TLS"
         for place in address.places:
             other, before = seen.setdefault(place, (each.name, what))
@@ -222,9 +221,9 @@ def check_files(documents: Iterable[Document]) -> None:
     for each in documents:
         of_guard = {each.queue.queue: needed("worker", each.queue, redis=False)}
         if problems := Missing("worker", of_guard, secrets_dir()).problems:
-            raise named(InvalidDocument("; ".join(problems)), each.name)
+            raise named(InvalidDocument("; ".join(problems)), each)
         if lacks := lacking(each.queue.spec.http_services, secrets_dir()):
-            raise named(InvalidDocument("; ".join(lacks)), each.name)
+            raise named(InvalidDocument("; ".join(lacks)), each)
 
 
 def where(document: Document) -> tuple[object, ...]:

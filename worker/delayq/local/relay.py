@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INVALID = 3  # the exit code of a process whose document or handler cannot be used; cli/exits.py
+IMPORTED = 30  # the exit code of a check that has imported all handlers; a module may end the process with 0
 
 
 class Relay:

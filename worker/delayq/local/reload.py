@@ -17,6 +17,7 @@ from delayq.local.ending import first
 from delayq.local.errors import CannotRun
 from delayq.local.keeper import ended_by
 from delayq.local.process import STDERR, Child
+from delayq.local.relay import IMPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +135,8 @@ class Reloader:
         finally:  # an import that hangs must not outlive the error of another one
             for each in checks:
                 each.cancel()
-            await asyncio.wait(checks)
+            if checks:  # with `--workers 0` there is none
+                await asyncio.wait(checks)
         return plan
 
 
@@ -148,7 +150,7 @@ async def _check(command: Command) -> None:
         child.send(signal.SIGKILL)
         await child.wait()
         raise
-    if code != 0:
+    if code != IMPORTED:
         raise InvalidDocument(
             "\n".join(lines[-SHOWN_LINES:]) or f"the check of the import ended by {ended_by(code)}"
         )

@@ -78,7 +78,7 @@ class Missing:
         """What is expected, and where."""
         return [
             f"{self._needed[queue][each]}: expected {each} as the file {each.file(self._secrets_dir)}, found none; "
-            f"{HINT}"
+            f"{HINT}{_instead(self._needed[queue][each])}"
             for queue, found in self.by_queue.items()
             for each in found
         ]
@@ -94,6 +94,11 @@ class Missing:
         if not self.problems:
             self.found.set()
         return LOOK_SECONDS
+
+
+def _instead(path: str) -> str:
+    """Return the environment variable that makes a reference needless, for a hint."""
+    return f"; or set ${DATABASE_URL} instead" if path.endswith(".databaseSecretRef") else ""
 
 
 async def wait(process: str, settings: Sequence[Setting], patience_seconds: float | None = None) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from delayq.client.document import Document
     from delayq.contract import DelayQueue
     from delayq.protocol.due_histogram import DueHistogram
     from delayq.service.exposition import Family
@@ -63,7 +64,7 @@ class Process(Protocol):
 class Setting:
     """The start parameters of a process."""
 
-    queue: DelayQueue
+    document: Document
     url: str | None
     """Redis to use instead of spec.redis; None: spec.redis."""
     secrets_dir: Path
@@ -71,8 +72,11 @@ class Setting:
     port: int = 0
     horizons_port: int | None = None
     """The port of a scanner's server for horizons; None: no server."""
-    document: str = ""
-    """Where the queue is described, for errors: `queue.yaml`, or `queues.yaml, document 2`."""
+
+    @property
+    def queue(self) -> DelayQueue:
+        """The document."""
+        return self.document.queue
 
     @cached_property
     def address(self) -> Address:

@@ -28,7 +28,7 @@ def run_worker(settings: Sequence[Setting]) -> None:
         if not setting.queue.spec.shares_workers:
             names = ", ".join(each.queue.queue for each in settings)
             raise InvalidDocument(
-                f"{setting.document}: a worker of several queues needs http handlers only, and no guard, in each; "
+                f"{setting.document.name}: a worker of several queues needs http handlers only, and no guard, in each; "
                 f"choose one with --queue: {names}"
             )
     run(serve_queues("worker", settings, _worker))

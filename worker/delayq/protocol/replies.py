@@ -69,11 +69,15 @@ _COUNTED = re.compile(rb"(\d{1,15}) (\d{1,15}) (?:@\d{1,16} )?(?:~\d{1,16}:\d{1,
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """schedule.lua's reply: Redis' time, the number of due times in the past, and outcomes except `created`."""
+    """schedule.lua's reply: Redis' time, the number of due times in the past, and outcomes except `created`.
+
+    `due_ms` has the stored due times that may differ from those of the call.
+    """
 
     now_ms: int
     clamped: int
     notes: dict[int, Outcome]
+    due_ms: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,9 @@ def word(kind: Callable[[str], T]) -> Callable[[bytes], T]:
 def stored(reply: list[Any]) -> Stored:
     """Decode schedule.lua's reply."""
     now_ms, clamped, notes = reply
-    outcomes = {int(at): Outcome(name.decode()) for at, name in zip(notes[::2], notes[1::2], strict=True)}
-    return Stored(now_ms, clamped, outcomes)
+    outcomes = dict(zip(notes[::3], [Outcome(name.decode()) for name in notes[1::3]], strict=True))
+    due_ms = dict(zip(notes[::3], notes[2::3], strict=True))
+    return Stored(now_ms, clamped, outcomes, due_ms)
 
 
 def shard_map_state(reply: list[Any]) -> ShardMapState:

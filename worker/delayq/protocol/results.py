@@ -117,7 +117,11 @@ class Cancelled(StrEnum):
 
 
 class Scheduled(NamedTuple):
-    """A stored task. `due_ms` is by Redis' clock; for a kept task it is the requested, not the stored due time."""
+    """A stored task.
+
+    `due_ms` is the due time that is stored, by Redis' clock. A kept task has its own, not that of the call: if it is in
+    flight, dead or finished, one in the past. With if_exists="debounce", it is at most the latest one.
+    """
 
     id: str
     due_ms: int

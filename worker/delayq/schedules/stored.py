@@ -91,15 +91,7 @@ class Schedule:
     @property
     def when(self) -> str:
         """When it recurs, in words: `0 2 * * * Europe/Lisbon`, `every 90 s, suspended`."""
-        if self.definition is None:
-            return "written by a newer delayq"
-        suspended = ", suspended" if self.suspended else ""
-        if self.cron is not None:
-            return f"{self.cron} {self.time_zone}{suspended}"
-        count = len(self.times or ())
-        listed = f"{count} {'time' if count == 1 else 'times'}"
-        every = listed if self.every is None else f"every {self.every // timedelta(seconds=1)} s"
-        return f"{every}{suspended}"
+        return "written by a newer delayq" if self.definition is None else in_words(self.definition)
 
     def next_times(self, count: int = 1, *, after: datetime | None = None) -> list[datetime]:
         """Return when the next occurrences are due, jitter included, in the time zone of the schedule.
@@ -119,6 +111,18 @@ class Schedule:
         for each in calendar.after(after_ms - spec.jitter_seconds * 1000):
             if each.due_ms > after_ms:
                 yield (_EPOCH + each.due_ms * _MS).astimezone(zone)
+
+
+def in_words(schedule: DelaySchedule) -> str:
+    """Return when a schedule recurs: `0 2 * * * Europe/Lisbon`, `every 90 s, suspended`."""
+    spec = schedule.spec
+    suspended = ", suspended" if spec.suspend else ""
+    if spec.cron is not None:
+        return f"{spec.cron} {spec.time_zone or 'UTC'}{suspended}"
+    if spec.every_seconds is not None:
+        return f"every {spec.every_seconds} s{suspended}"
+    count = len(spec.times or ())
+    return f"{count} {'time' if count == 1 else 'times'}{suspended}"
 
 
 def times_module() -> Any:  # noqa: ANN401 -- a module

@@ -34,12 +34,15 @@ class Mounted(Generic[T]):
         *,
         field: str,
         reference: Reference | None = None,
+        variable: str = "",
         awaited: bool = False,
     ) -> None:
         """InvalidDocument when the first read fails, unless the file is `awaited`.
 
-        `parse` raises it, too, without quoting the value. Errors name the `field` of the document, and what to mount.
+        `parse` raises it, too, without quoting the value. Errors name the `field` of the document, what to mount, and
+        the environment `variable` that can be set instead.
         """
+        self._instead = f"; or set ${variable} instead" if variable else ""
         self._path, self._parse, self._field, self.reference = path, parse, field, reference
         self._version: tuple[int, int, int] | None = None  # None: no value has been read yet
         self._problem = ""  # why the file cannot be read again, as the log has it
@@ -61,7 +64,7 @@ class Mounted(Generic[T]):
             self._value = self._parse(_content(self._path))
         except OSError as error:
             what = self.reference or "the Secret"
-            hint = f"mount {what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets"
+            hint = f"mount {what} there, or set $DELAYQ_SECRETS_DIR to the directory of the Secrets{self._instead}"
             raise InvalidDocument(
                 f"{self._field}: cannot read {self._path}: {error.strerror} ({hint})"
             ) from error

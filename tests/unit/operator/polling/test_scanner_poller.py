@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from delayq.contract.queue import MOST_SHARDS
 from delayq_operator.base.names import Key
+from delayq_operator.base.phrases import BY_COMMAND
 from delayq_operator.cache.queues import Queues
 from delayq_operator.polling import scanner_poller
 from delayq_operator.polling.scanner_poller import ScannerPoller
@@ -214,6 +215,15 @@ async def test_a_new_operator_takes_a_suspension_from_the_status_until_it_has_re
     await read(scraper, Answers(a="a refused", b="b refused", c="c refused"))
     assert scraper.command(ORDERS) == command
     await read(scraper, Answers(a=LEADS, b="b refused", c="c refused"))
+    assert scraper.command(ORDERS) is None
+
+
+async def test_a_status_that_another_client_has_written_hinders_nothing(scraper: ScannerPoller) -> None:
+    """Otherwise the queue would never be read or reconciled again: only a reconciliation writes its status."""
+    body = known(ORDERS, 10, version=101)
+    message = f"{BY_COMMAND} since 2026-02-30T99:00:00Z, with --drain"
+    body["status"] = {"conditions": [{"type": "Suspended", "message": message}]}
+    scraper._queues.seen(body)
     assert scraper.command(ORDERS) is None
 
 

@@ -27,7 +27,7 @@ from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.snapshot import fetch_shard_map
 from delayq.cli.suspension import WORKERS, by_document, resume_document
-from delayq.cli.target import Target, is_path, resolve
+from delayq.cli.target import QUEUE, Target, is_path, resolve
 from delayq.client.document import read
 from delayq.connection import Address, SyncConnection
 from delayq.errors import DelayQError, InvalidDocument, Unavailable
@@ -42,7 +42,7 @@ VIEW = ("check", "level", "message", "hint")
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @redis_options
 @click.option("--strict", is_flag=True, help="Count warnings as failures.")
 @output_option

@@ -9,20 +9,23 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from delayq import handlers
+from delayq import guards, handlers
 from delayq.cli.doctor.findings import Finding, failed, ok, warning
+from delayq.client.document import Document, named
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.credentials import Credentials
 from delayq.handlers.routing import RoutingHandler
+from delayq.service import extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from delayq.cli.target import Target
     from delayq.contract import DelayQueue
+    from delayq.guards.sql.guard import SqlGuard
 
 NAME: Final = "handler"
 BESIDE: Final = (
@@ -54,7 +57,11 @@ def handler(target: Target) -> Iterator[Finding]:
         error = _error(document)
         where = f", found only beside the document: start delayq worker in {beside}"
     if error is not None:
-        yield failed(NAME, str(error), BESIDE if isinstance(error, HandlerSetupError) else CORRECT)
+        yield failed(
+            NAME,
+            str(named(error, Document(path, str(path), document))),
+            BESIDE if isinstance(error, HandlerSetupError) else CORRECT,
+        )
         return
     targets = (
         f"{each.python.target}{where}" if each.python else f"{each.exec.command[0]} is on the PATH"  # type: ignore[union-attr] # one of three
@@ -95,9 +102,23 @@ def _error(document: DelayQueue) -> InvalidDocument | None:
 
 async def _started(document: DelayQueue) -> None:
     made = handlers.build(document, secrets_dir=secrets_dir())
-    made.coverage(document.spec.guard)
+    covered, sql_guard = made.coverage(document.spec.guard), _sql_guard(document)
+    if sql_guard is not None:
+        made.under(sql_guard, covered)
+        await sql_guard.close()
     parts = made.handlers if isinstance(made, RoutingHandler) else (made,)
     for each, spec in zip(parts, document.spec.handler.each, strict=True):
         if spec.http is None:
             await each.start()
             await each.close()
+
+
+def _sql_guard(document: DelayQueue) -> SqlGuard | None:
+    """Return the SQL guard of the document; None for none, or if it cannot be made: the check `guard` says why."""
+    spec = document.spec.guard
+    if spec is None or spec.sql is None or extras.lacking(*extras.SQL):
+        return None
+    try:
+        return guards.sql_kind(spec).of(document, None, secrets_dir=secrets_dir(), apart=False)
+    except InvalidDocument:
+        return None

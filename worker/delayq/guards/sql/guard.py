@@ -93,14 +93,16 @@ class SqlGuard(Steps, Guard[SqlHold]):
         """Where the database is, without user and password."""
         return urls.where(self._pools.url())
 
-    def joined(self, *, coroutine: bool) -> None:
-        """Raise InvalidDocument if the driver has no connection for this kind of function."""
+    def joined(self, function: str, *, coroutine: bool) -> None:
+        """Raise InvalidDocument if no driver has a connection for this kind of function, which `function` names."""
         if not coroutine:
             self._pools.need_plain()
         elif self._pools.threaded:
-            expected = "expected a plain function, or a driver with asyncio in the URL (psycopg, aiomysql, aiosqlite)"
-            problem = f"guard {self.name} at {self.where}: its driver has no asyncio, so a coroutine function"
-            raise InvalidDocument(f"{problem} cannot take the connection; {expected}")
+            problem = (
+                f"spec.guard: {function} is a coroutine function, and takes the connection to {self.where}"
+            )
+            cure = f"{urls.with_asyncio(self._pools.url())}, or make it a plain function (def)"
+            raise InvalidDocument(f"{problem}, which needs a driver for asyncio: {cure}")
 
     async def begin(self, task: Task) -> SqlHold:
         """Grant a run.

@@ -82,8 +82,9 @@ def source(spec: SqlGuard, secrets_dir: Path, url: str | None = None) -> Source:
             fields = {"variable": DATABASE_URL, "instead_of": field}
             log.info("database_overridden", extra={"fields": {**fields, "where": urls.where(found)}})
         return always(found)
-    secret = spec.database_secret_ref
-    return Mounted(secret.reference.file(secrets_dir), _usable, field=field, reference=secret.reference).read
+    reference = spec.database_secret_ref.reference
+    file = reference.file(secrets_dir)
+    return Mounted(file, _usable, field=field, reference=reference, variable=DATABASE_URL).read
 
 
 def _usable(content: bytes) -> URL:

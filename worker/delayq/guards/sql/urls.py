@@ -87,6 +87,15 @@ def aio(url: URL) -> URL | None:
     return _with(url, driver)
 
 
+def with_asyncio(url: URL) -> str:
+    """Return how to get a driver for an event loop, if aio() returns none."""
+    if missing := _drivers(url).aio:
+        return f"install {missing} (pip install {missing})"
+    kind, _, driver = url.drivername.partition("+")
+    able = [name for name, each in _DRIVERS[kind].items() if name and each.aio == name]
+    return f"name {' or '.join(able)} in the URL instead of {driver}"
+
+
 def where(url: URL) -> str:
     """Return the URL without user and password: postgresql://host:5432/name."""
     bare = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)

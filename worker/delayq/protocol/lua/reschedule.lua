@@ -39,8 +39,7 @@ if not follow_up and not (home and envelope) then
   if envelope then return { 'in_flight', 0, 0 } end
   return { 'not_found', 0, 0 }
 end
-local stands = tonumber(redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id))
-stands = stands or kept_due(follow_up or envelope, not follow_up and entry)
+local stands = stored_due(id, follow_up or envelope, not follow_up and entry, delayed, retry)
 if ARGV[5] ~= '' and stands ~= tonumber(ARGV[5]) then return { 'changed', stands, 0 } end
 if due > at + tonumber(ARGV[3]) then return { 'too_far', due, 0 } end
 if follow_up then

@@ -25,7 +25,7 @@
 -- ARGV by            the caller's shard map, or ''
 -- ARGV passing       1 when these tasks belong to another shard now: only tasks that exist here are replaced here
 -- ARGV id when body ...  `when` as in due_at(); body is the envelope without its due time; for debounce with the latest due time in ms from now
--- RETURNS now ms, how many due times lay in the past, then position and outcome of each task not simply created
+-- RETURNS now ms, how many due times lay in the past, then position, outcome and stored due ms (0: none) of each task not simply created
 local delayed, retry, suspect, tasks, attempts, dlq, dlq_info, wake, alarm, stats, moving, followups = unpack(KEYS)
 local shard_map, parked, deadlines, tags, finished, finished_info = unpack(KEYS, 13)
 local format, bytes, largest = unpack(redis.call('HMGET', stats, 'format', 'bytes', 'largest'))
@@ -49,10 +49,10 @@ local function store(id, body, due)
     return 'created', due, envelope
   end
   local stored, dead = redis.call('HGET', tasks, id), redis.call('ZSCORE', dlq, id)
-  if not stored then return done(id) and 'kept' or room > 0 and 'heavy' or 'full' end
+  if not stored then return done(id) and 'kept' or room > 0 and 'heavy' or 'full', done(id) end
   if moving_on(moving, id) then return 'moving' end
-  local kept = repeated and is_same(stored, body, due) and 'repeated' or if_exists == 'keep' and 'kept' or 'exists'
-  if if_exists ~= 'replace' and if_exists ~= 'debounce' then return kept end
+  local left, left_due = unchanged(id, stored, body, due, if_exists, repeated, delayed, retry, attempts)
+  if left then return left, left_due end
   if dead and room <= 0 then return 'full' end -- its replacement is one more live task
   local before = #stored > 0 and #id + #stored or 0
   if size - before > space then return 'heavy' end
@@ -66,9 +66,9 @@ local function store(id, body, due)
 end
 
 for i = 8, #ARGV, 3 do
-  local id, asked = ARGV[i], due_at(ARGV[i + 1], at)
+  local id, asked, n = ARGV[i], due_at(ARGV[i + 1], at), #notes + 1
   local outcome, due, envelope = store(id, ARGV[i + 2], math.max(asked, at))
-  if outcome ~= 'created' then notes[#notes + 1], notes[#notes + 2] = (i - 8) / 3, outcome end
+  if outcome ~= 'created' or due < asked then notes[n], notes[n + 1], notes[n + 2] = (i - 8) / 3, outcome, due or 0 end
   if outcome == 'created' or outcome == 'replaced' then
     if asked < at then clamped = clamped + 1 end
     note(due)

@@ -142,14 +142,6 @@ local function server_run()
   return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '-'
 end
 
--- A repeated call recognizes its own task by content and due time. The due times may differ by the time of a few tries,
--- because a delay counts from the start of each try.
-local function is_same(stored, body, due)
-  if string.sub(stored, 1, -7) ~= body then return false end
-  local apart = due - struct.unpack('>I6', string.sub(stored, -6))
-  return apart >= 0 and apart <= 60000
-end
-
 -- Calls by ID carry the caller's shard map; '' is none, and never outdated. A shard with a newer map refuses the call and
 -- returns its own; a shard with an older map stores the caller's. Two maps of one epoch, which only a fail-over can cause,
 -- are ordered the same way on every shard. `stores`: the caller stores tasks, so it must fail if memory is full.

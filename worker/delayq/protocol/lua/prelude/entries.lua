@@ -32,6 +32,12 @@ local function kept_due(envelope, entry)
   return math.max(due < 2 ^ 44 and due or 0, again < 2 ^ 44 and again or 0)
 end
 
+-- The due time of a stored task: that of its index while it waits in one of these two, or the one that is stored with it.
+local function stored_due(id, envelope, entry, delayed, retry)
+  local indexed = redis.call('ZSCORE', delayed, id) or redis.call('ZSCORE', retry, id)
+  return tonumber(indexed) or kept_due(envelope, entry)
+end
+
 -- A member of `parked` is `kind version due id`, the numbers with leading zeros: tasks of one kind and version are neighbours,
 -- the earliest due first. The kind of a task without one is `-`. Returns the kind, the version, the due ms and the ID.
 local function parked_task(member)

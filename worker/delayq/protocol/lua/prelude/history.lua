@@ -16,12 +16,15 @@ local function finished_task(finished, finished_info, id, at)
   if seconds and at < done + seconds * 1000 then return done, info end
 end
 
--- if_exists = keep: a function that says whether a task is in the history. Other modes read nothing.
+-- if_exists = keep: a function that returns the due ms of a task that is in the history. Other modes read nothing.
 local function remembered(if_exists, finished, finished_info, at)
   if if_exists ~= 'keep' or redis.call('EXISTS', finished) == 0 then return function() return false end end
   redis.call('ZCARD', finished) -- a key of another type must fail before any task is stored
   redis.call('HLEN', finished_info)
-  return function(id) return finished_task(finished, finished_info, id, at) end
+  return function(id)
+    local done, info = finished_task(finished, finished_info, id, at)
+    return done and tonumber(string.match(info, '^%d+ %d+ (%d+) ') or 0)
+  end
 end
 
 -- What an entry of the history counts in `finished_bytes` of stats: about its memory. The ID is in two keys.

@@ -95,6 +95,17 @@ local function follow_up(id, envelope, followups)
   return 'follows'
 end
 
+-- if_exists = reject or keep: the outcome for a task that exists, and the due time of one that is kept; nil for other modes. A
+-- repeated call recognizes its own task by content and due time. The due times may differ by the time of a few tries, because
+-- a delay counts from the start of each try.
+local function unchanged(id, stored, body, due, if_exists, repeated, delayed, retry, attempts)
+  if if_exists ~= 'reject' and if_exists ~= 'keep' then return end
+  local apart = string.sub(stored, 1, -7) == body and due - struct.unpack('>I6', string.sub(stored, -6)) or -1
+  local same = repeated and apart >= 0 and apart <= 60000
+  if if_exists == 'reject' and not same then return 'exists' end
+  return same and 'repeated' or 'kept', stored_due(id, stored, redis.call('HGET', attempts, id), delayed, retry)
+end
+
 -- if_exists = debounce: the body and the due time, which is not after the latest one. The client sends that in ms from now. A
 -- task that waits and has not failed or crashed keeps its own; so does a follow-up. `seen`: the same call stored the task.
 local function debounced(id, body, due, at, seen, delayed, retry, parked, tasks, attempts, followups)

@@ -81,6 +81,15 @@ class Guard(Protocol[H]):
         return Guarded(self, task)
 
 
+class Interrupted(asyncio.CancelledError):
+    """A run was cancelled, and what may still take effect has not ended: a commit, or a thread."""
+
+    def __init__(self, ended: asyncio.Future[Any]) -> None:
+        """`ended` has a result once the guard has recorded the run; it is cancelled, or fails, if that cannot be."""
+        super().__init__()
+        self.ended = ended
+
+
 class Guarded(Generic[H]):
     """One run of a task under a guard, on the event loop."""
 
@@ -126,11 +135,17 @@ _finishing: set[asyncio.Task[None]] = set()
 
 
 async def _to_its_end(finish: Coroutine[Any, Any, None]) -> None:
-    """Finish even if the caller is cancelled: the handler has succeeded, and the guard must store that."""
+    """Finish even if the caller is cancelled: the handler has succeeded, and the guard must store that.
+
+    The caller then gets Interrupted.
+    """
     finishing = asyncio.create_task(finish)
     _finishing.add(finishing)  # the event loop has only weak references to tasks
     finishing.add_done_callback(_finished)
-    await asyncio.shield(finishing)
+    try:
+        await asyncio.shield(finishing)
+    except asyncio.CancelledError as error:
+        raise Interrupted(finishing).with_traceback(error.__traceback__) from None
 
 
 def _finished(finishing: asyncio.Task[None]) -> None:

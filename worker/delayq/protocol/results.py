@@ -80,6 +80,9 @@ class Settled(StrEnum):
     SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     RELEASED = "released"
     PARKED = "parked"  # no worker has run it: its kind or version is unknown here
+    CANCELLED = (
+        "cancelled"  # cancel(running=True) asked for it: the task is deleted, or its follow-up took its place
+    )
     LEASE_LOST = "lease_lost"
 
 
@@ -100,6 +103,7 @@ class Recovered(StrEnum):
     BURIED = "buried"
     SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     WAITED = "waited"
+    CANCELLED = "cancelled"  # cancel(running=True) asked for it
     ORPHANS = "orphans"  # the lease had no task: it was dropped
     GONE = "gone"  # settled meanwhile, or recovered by another process
     ALIVE = "alive"  # its worker has extended the lease meanwhile
@@ -110,6 +114,9 @@ class Cancelled(StrEnum):
     """The result of `cancel`."""
 
     CANCELLED = "cancelled"
+    CANCELLING = (
+        "cancelling"  # running=True: its handler runs and is to be cancelled; its follow-up is deleted
+    )
     FOLLOW_UP_CANCELLED = "follow_up_cancelled"  # its handler runs; its follow-up is deleted
     IN_FLIGHT = "in_flight"  # its handler runs, and it has no follow-up
     DEAD = "dead"  # a dead letter: purge it instead
@@ -264,6 +271,7 @@ class TaskView:
     tags: tuple[str, ...] = ()
     attempts: int | None = None  # of a task that is done: how many it took
     late_ms: int | None = None  # of a task that is done: how long after its due time the last run began
+    cancelling: bool = False  # in flight, and cancel(running=True) has asked its worker to cancel the run
 
     @property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
@@ -478,6 +486,13 @@ class Ticket(NamedTuple):
 
 
 UNRECORDED = Ticket("", 0, "inf")
+
+
+class Extended(NamedTuple):
+    """The result of an extension: positions of its leases."""
+
+    lost: set[int]
+    cancelled: set[int]  # extended, so that the worker can cancel their runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from delayq.handlers.base import HandlerCall
+    from delayq.protocol.commands import Call
     from delayq.protocol.envelope import Task
 
 QUEUE = queue(8, leaseDurationSeconds=3)
@@ -155,6 +156,41 @@ def test_the_reaper_ends_an_orphan_and_removes_requests_without_a_run(shard: Sha
     found = shard.run(shard.commands.reconcile(0, "cancelling", 0))
     assert sorted(found.tasks) == [("a", "pruned"), ("b", "pruned")]
     assert shard.whole() == left.but(cancelling=frozenset({"c"}), stats={"pruned": 2})
+
+
+def test_a_shard_without_a_request_runs_no_further_command(shard: Shard) -> None:
+    """As Redis counts them. What is read of `stats` for the format says that there is none."""
+    shard.seed(State(delayed={f"t{nth}": NOW for nth in range(9)}))
+    members = [lease.member for lease in shard.run(shard.commands.claim(0, 9, 60_000)).leases]
+    expected: dict[str, tuple[Call[Any], dict[str, int]]] = {
+        "extend": (shard.commands.extend(0, members[:2], 60_000), {"zrem": 2, "zadd": 2}),
+        "ack": (
+            shard.commands.ack(0, members[:2]),
+            {"zrem": 2, "hstrlen": 2, "exists": 1, "hdel": 2, "hincrby": 2},
+        ),
+        "release": (
+            shard.commands.release(0, [members[2].decode(), NOW]),
+            {
+                "zrem": 1,
+                "hget": 1,
+                "zrangebyscore": 1,
+                "zadd": 1,
+                "llen": 1,
+                "del": 1,
+                "lpush": 1,
+                "hincrby": 1,
+            },
+        ),
+    }
+    for verb, (call, commands) in expected.items():
+        shard.redis.delete(shard.keys.wake)
+        shard.redis.config_resetstat()
+        shard.run(call)
+        found: Any = shard.redis.info("commandstats")
+        names = {name.removeprefix("cmdstat_"): each["calls"] for name, each in found.items()}
+        for other in ("info", "time", "evalsha", "eval", "config|resetstat"):
+            names.pop(other, None)
+        assert names == commands | {"hmget": 1}, verb
 
 
 # by a worker

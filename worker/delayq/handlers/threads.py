@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from delayq.errors import NotStarted
-from delayq.guards.base import Interrupted
+from delayq.guards.base import note_ending
 from delayq.service import logs
 from delayq.service.resources import start_thread
 
@@ -54,7 +54,8 @@ class Threads:
                 job.tell(ended)
             else:
                 self._abandon(job, thread, ended)
-            raise Interrupted(ended).with_traceback(error.__traceback__) from None
+            note_ending(error, ended)
+            raise
         self._give_back(thread)
         if error is None:
             return value
@@ -119,7 +120,7 @@ class _Job:
             log.debug("handler_thread_outlived_loop", extra={"fields": logs.of_task(self.task)})
 
     def tell(self, ended: asyncio.Future[None]) -> None:
-        """End the future of Interrupted."""
+        """End the future of note_ending()."""
         if not self.recorded:
             ended.cancel()
         elif not ended.done():

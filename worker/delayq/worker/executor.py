@@ -21,7 +21,7 @@ from delayq.errors import (
     Seen,
     check_retry,
 )
-from delayq.guards.base import Interrupted
+from delayq.guards.base import ending_of
 from delayq.handlers.base import NO_BATCHES
 from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.handlers.forked_children import end_if_forked
@@ -320,10 +320,11 @@ class Executor:
 
 async def _recorded(error: BaseException) -> bool:
     """Whether a cancelled run took effect: its guard was recording it. Waits until a commit, or a thread, has ended."""
-    if not isinstance(error, Interrupted):
+    ended = ending_of(error)
+    if ended is None:
         return False
-    await asyncio.wait({error.ended}, timeout=ENDING_SECONDS)
-    return error.ended.done() and not error.ended.cancelled() and error.ended.exception() is None
+    await asyncio.wait({ended}, timeout=ENDING_SECONDS)
+    return ended.done() and not ended.cancelled() and ended.exception() is None
 
 
 def _raised(error: BaseException | None) -> BaseException | None:

@@ -93,8 +93,18 @@ def settling(settle: Callable[[Life, Op], tuple[str, Life]]) -> Callable[[Life, 
     return verb
 
 
+def unless_cancelled(settle: Callable[[Life, Op], tuple[str, Life]]) -> Callable[[Life, Op], Answers]:
+    """What ends a lease other than an ack ends a task as cancelled whose run was to be cancelled."""
+    return settling(lambda life, op: end_cancelled(life, op) if life.cancelling else settle(life, op))
+
+
+def end_cancelled(life: Life, op: Op) -> tuple[str, Life]:  # noqa: ARG001 -- as all verbs
+    return "cancelled", ended(life)
+
+
 def extend(life: Life, op: Op) -> tuple[str, Life]:
-    return "extended", life._replace(at=plus(op.at, op.args["lease_ms"]), deferred=False, claim="")
+    said = "to_cancel" if life.cancelling else "extended"
+    return said, life._replace(at=plus(op.at, op.args["lease_ms"]), deferred=False, claim="")
 
 
 def ack(life: Life, op: Op) -> tuple[str, Life]:  # noqa: ARG001 -- as all verbs
@@ -142,7 +152,10 @@ def unclaim(life: Life, op: Op) -> Answers:
     if life.home == "processing" and life.claim == claim:
         claimed = plus(life.at, -lease)
         due = earlier(earlier(op.at, claimed), life.kept_due if life.kept_due[1] else (FAR, FAR))
-        yield "some", put_back(life, due)
+        if life.cancelling:
+            yield from ((few, ended(life)) for few in ("none", "some"))
+        else:
+            yield "some", put_back(life, due)
         if op.at[1] < life.at[0]:  # its record in Redis, which expires with the lease, was there
             return
     yield from ((few, life) for few in ("none", "some"))
@@ -182,7 +195,7 @@ def _decided(life: Life, op: Op) -> tuple[str, Life]:
         return "completed", ended(life)
     if verdict == "wait":
         return "waited", life._replace(at=plus(op.at, op.args["wait_ms"]), deferred=True, claim="")
-    if verdict == "bury":
+    if verdict == "bury" and not life.cancelling:
         crashed = life._replace(crashes=life.crashes + 1)
         return burial(crashed, op.at, f"recovered {op.args['reason']}")
     return crash(life, op.at, op.args["max_crashes"])

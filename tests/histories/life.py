@@ -46,6 +46,7 @@ class Life(NamedTuple):
     size: int = 0
     story: str = ""  # of its death
     follow: Follow | None = None
+    cancelling: bool = False  # its run is to be cancelled
 
     @property
     def kept_due(self) -> Span:
@@ -107,6 +108,8 @@ def put_back(life: Life, due: Span) -> Life:
 
 
 def crash(life: Life, at: Span, max_crashes: int) -> tuple[str, Life]:
+    if life.cancelling:
+        return "cancelled", ended(life)
     alone = life.alone + (life.apart and life.size == 1)
     crashed = life._replace(crashes=life.crashes + 1, alone=alone)
     if alone >= max_crashes:

@@ -162,6 +162,31 @@ MUTANTS: Final = (
         *("redrive.lua", "    redis.call('ZADD', delayed, due, ARGV[i])\n", ""),
         _bias("schedule_mode_keep redrive get", "bury", "reconcile"),
     ),
+    Mutant(
+        "an extension that does not say that the run is to be cancelled",
+        *("extend.lua", "cancelled[#cancelled + 1] = i - 2", "local _ = i"),
+        _bias("schedule cancel_running get", "extend ack"),
+    ),
+    Mutant(
+        "a cancellation of a run that is forgotten",
+        *("prelude/cancelling.lua", "return last and token <= last", "return last and token < 0"),
+        _bias("schedule cancel_running get", "extend retry"),
+    ),
+    Mutant(
+        "a retry of a run that was to be cancelled",
+        *("retry.lua", "  if cancels(id, token) then return 'cancelled' end\n", ""),
+        _bias("schedule cancel_running get", "retry retry ack"),
+    ),
+    Mutant(
+        "a reclaim of a run that was to be cancelled",
+        *("reclaim.lua", "  if cancels(id, token) then return 'cancelled' end\n", ""),
+        _bias("schedule cancel_running get", "forget extend", "reclaim"),
+    ),
+    Mutant(
+        "a cancelled run that keeps its task",
+        *("end_cancelled.lua", "  if held then finish(id) end\n", ""),
+        _bias("schedule cancel_running get", "end_cancelled", "reconcile"),
+    ),
     Mutant("a counter that stands still", "ack.lua", "  tally(stats, 'acked', #ids)\n", ""),
     Mutant(
         "a burial without its token",

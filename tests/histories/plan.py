@@ -22,7 +22,7 @@ MAX_ATTEMPTS, MAX_CRASHES = 3, 2
 TIMEOUT_SECONDS: Final = 0.5
 INDEXES: Final = (
     *("tasks", "delayed", "retry", "suspect", "processing", "dlq", "parked"),
-    *("attempts", "dlq_info", "followups", "deadlines", "tags"),
+    *("attempts", "dlq_info", "followups", "deadlines", "tags", "cancelling"),
 )
 KNOWN: Final = "known"
 

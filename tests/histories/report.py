@@ -134,7 +134,8 @@ def ledger(recording: Recording) -> Counter[str]:
         runs = {op.args["token"]: op.args["envelope"].body for op in ops if op.verb in CLAIMS and op.required}
         found = [op.result[3].body for op in ops if op.verb == "get" and op.result]
         done = Counter(runs.get(op.args["token"]) for op in ops if op.verb == "ack" and op.result == "acked")
-        ended = max((op.hi for op in ops if op.verb in ENDS and op.result not in ENDLESS), default=0.0)
+        stops = any(op.verb == "cancel" and op.args["running"] for op in ops)
+        ended = max((op.hi for op in ops if _may_end(op, stops=stops)), default=0.0)
         there = any(op.result for op in ops[-1:])
         words["lost"] += sum(not there and ended < at for at in accepted.values())
         words["ok"] += sum(there or ended >= at for at in accepted.values())
@@ -144,8 +145,17 @@ def ledger(recording: Recording) -> Counter[str]:
     return words
 
 
+def _may_end(op: Op, *, stops: bool) -> bool:
+    """Whether a task may have ended. `stops`: its run was to be cancelled, any end of its lease may have done it."""
+    if op.verb in ENDS:
+        return op.result not in ENDLESS
+    unknown = op.verb == "unclaim" or (op.verb in LEAVES and op.result is None)
+    return op.result == "cancelled" or (stops and unknown)
+
+
 CLAIMS: Final = frozenset({"claim", "isolate"})
-ENDS: Final = frozenset({"ack", "cancel", "bulk", "purge", "schedule", "recover"})
+ENDS: Final = frozenset({"ack", "cancel", "bulk", "purge", "schedule", "recover", "end_cancelled"})
+LEAVES: Final = frozenset({"retry", "bury", "release", "park", "reclaim"})
 ENDLESS: Final = frozenset({"lease_lost", "not_found", "kept", "exists", "gone", "alive", 0, (0, 0, 0, 0)})
 
 
@@ -156,7 +166,19 @@ COUNTED: Final[Mapping[tuple[str, object], str]] = {
     **dict.fromkeys([("claim", "leased"), ("isolate", "leased")], "claimed"),
     **dict.fromkeys([("bury", "buried"), ("bury", "superseded"), ("retry", "buried")], "buried"),
     ("retry", "superseded"): "buried",
-    ("cancel", "cancelled"): "cancelled",
+    **dict.fromkeys(
+        [
+            *(
+                ("cancel", "cancelled"),
+                ("retry", "cancelled"),
+                ("bury", "cancelled"),
+                ("release", "cancelled"),
+            ),
+            *(("park", "cancelled"), ("reclaim", "cancelled"), ("recover", "cancelled")),
+            ("end_cancelled", "cancelled"),
+        ],
+        "cancelled",
+    ),
     ("reschedule", "rescheduled"): "rescheduled",
     ("redrive", 1): "redriven",
     ("purge", 1): "purged",

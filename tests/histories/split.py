@@ -23,8 +23,8 @@ def _member(member: str) -> tuple[str, int]:
 
 
 Part = tuple[str, Op]
-SETTLING: Final = {"ack": "acked", "extend": "extended", "release": "released", "park": "parked"}
-LEAVES: Final = ("extend", "ack", "retry", "bury", "release", "park")
+SETTLING: Final = {"ack": "acked", "extend": "extended"}
+LEAVES: Final = ("extend", "ack", "retry", "bury", "release", "park", "end_cancelled")
 
 
 class Split:
@@ -88,8 +88,9 @@ def _schedule(split: Split, record: Record) -> Iterator[Part]:  # noqa: ARG001
         yield task_id, _op(record, args, notes.get(nth, "created"), reply[0] if reply else None)
 
 
-def _by_id(split: Split, record: Record) -> Iterator[Part]:  # noqa: ARG001
-    yield record.named["id"], _op(record, {}, record.reply)
+def _cancel(split: Split, record: Record) -> Iterator[Part]:  # noqa: ARG001
+    running = int(record.named["running"]) == 1
+    yield record.named["id"], _op(record, {"running": running}, record.reply)
 
 
 def _reschedule(split: Split, record: Record) -> Iterator[Part]:  # noqa: ARG001
@@ -106,9 +107,9 @@ def _get(split: Split, record: Record) -> Iterator[Part]:  # noqa: ARG001
         return
     seen: tuple[Any, ...] = ()
     if record.reply:
-        state, score, member, envelope, entry, story, follows = record.reply
+        state, score, member, envelope, entry, story, follows, asked = record.reply
         token = _member(member)[1] if member else None
-        seen = (state, score, token, parsed(envelope), entry, story, follows)
+        seen = (state, score, token, parsed(envelope), entry, story, follows, asked)
     yield record.named["id"], _op(record, {}, seen)
 
 
@@ -152,7 +153,9 @@ def _unclaim(split: Split, record: Record) -> Iterator[Part]:
 
 def _settled(split: Split, record: Record) -> Iterator[Part]:
     """Leases whose lost ones are named by position, or whose outcomes are."""
-    width = {"extend": 1, "ack": 1, "release": 2, "park": 2, "bury": 2, "retry": 4}[record.verb]
+    width = {"extend": 1, "ack": 1, "end_cancelled": 1, "release": 2, "park": 2, "bury": 2, "retry": 4}[
+        record.verb
+    ]
     for nth, at in enumerate(range(0, len(record.rest), width)):
         member, *own = record.rest[at : at + width]
         task_id, token = _member(member)
@@ -173,8 +176,11 @@ def _settled(split: Split, record: Record) -> Iterator[Part]:
 def _result(record: Record, nth: int) -> str | None:
     if record.outcome != "ok":
         return None
+    if record.verb == "extend" and nth in record.reply[1]:
+        return "to_cancel"
+    lost = record.reply[0] if record.verb == "extend" else record.reply
     if record.verb in SETTLING:
-        return "lease_lost" if nth in record.reply else SETTLING[record.verb]
+        return "lease_lost" if nth in lost else SETTLING[record.verb]
     return str(record.reply[nth])
 
 
@@ -233,7 +239,7 @@ def _bulk(split: Split, record: Record) -> Iterator[Part]:
 
 PARTS: Final[dict[str, Callable[[Split, Record], Iterator[Part]]]] = {
     "schedule": _schedule,
-    "cancel": _by_id,
+    "cancel": _cancel,
     "reschedule": _reschedule,
     "get": _get,
     "bulk": _bulk,

@@ -18,7 +18,7 @@ ID, LEASE_MS, DEADLINE_MS = "x", 300, 400
 VERBS = (
     *("schedule", "schedule", "claim", "claim", "isolate", "isolate", "reclaim", "reclaim"),
     *("cancel", "reschedule", "redrive", "purge", "expire", "unpark", "count", "cancel_many"),
-    *("extend", "ack", "retry", "retry", "bury", "release", "park", "recover"),
+    *("extend", "ack", "retry", "retry", "bury", "release", "park", "recover", "end_cancelled"),
 )
 
 
@@ -57,6 +57,7 @@ class Pair:
         assert (mine.group, mine.size) == (exactly(life.group), life.size)
         assert mine.latest == (None if envelope.latest is None else exactly(envelope.latest))
         assert bool(mine.follow) == bool(life.follow_up)
+        assert mine.cancelling == life.cancelling
         if life.home == "dlq":
             assert mine.story == life.story
         if life.home == "processing":
@@ -80,8 +81,9 @@ class Pair:
         args = {"if_exists": mode, "repeated": repeated, "when": f"+{delay}", "body": body.body}
         return answer, {**args, "wait": wait, "deadline": self.deadline}
 
-    def cancel(self, *_: int) -> tuple[Any, dict[str, Any]]:
-        return self.model.cancel(ID), {}
+    def cancel(self, _: int, choice: int) -> tuple[Any, dict[str, Any]]:
+        running = choice % 2 == 0
+        return self.model.cancel(ID, running=running), {"running": running}
 
     def reschedule(self, delay: int, choice: int) -> tuple[Any, dict[str, Any]]:
         due = self.now + delay - 100 * (choice % 2)
@@ -165,7 +167,8 @@ class Pair:
         life = self.model.held(member)
         if life:
             life.at = self.now + LEASE_MS
-        return ("extended" if life else "lease_lost"), {**args, "lease_ms": LEASE_MS}
+            return "to_cancel" if life.cancelling else "extended", {**args, "lease_ms": LEASE_MS}
+        return "lease_lost", {**args, "lease_ms": LEASE_MS}
 
     def ack(self, _: int, choice: int) -> tuple[Any, dict[str, Any]]:
         member, args = self._member(choice)
@@ -184,6 +187,10 @@ class Pair:
     def release(self, _: int, choice: int) -> tuple[Any, dict[str, Any]]:
         member, args = self._member(choice)
         return self.model.release(member, self.now - 7), {**args, "due": self.now - 7}
+
+    def end_cancelled(self, _: int, choice: int) -> tuple[Any, dict[str, Any]]:
+        member, args = self._member(choice)
+        return self.model.end_cancelled(member), args
 
     def park(self, _: int, choice: int) -> tuple[Any, dict[str, Any]]:
         member, args = self._member(choice)
@@ -222,7 +229,7 @@ def test_bounds_of_times_allow_what_exact_times_would() -> None:
     args = {"token": 7, "known": True, "delay": 100, "charge": 1, "error": "e", "max_attempts": 3}
     [failed] = task_model.step(life, Op(0, "retry", 10, 20, args, "retried"))
     assert (failed.at, failed.kept) == ((110, 120), (110, 120))
-    seen = ("retry", 115, None, Parsed("b", None, 1), "1 0 @115 e", "", 0)
+    seen = ("retry", 115, None, Parsed("b", None, 1), "1 0 @115 e", "", 0, 0)
     [known] = task_model.step(failed, Op(1, "get", 30, 40, {}, seen))
     assert (known.at, known.kept, known.group) == (exactly(115), exactly(115), ZERO)
     late = ("retry", 121, *seen[2:])

@@ -56,10 +56,12 @@ def _where(life: Life) -> str:
     return {"": "not_found", "processing": "in_flight", "dlq": "dead"}.get(life.home, "")
 
 
-def cancel(life: Life, op: Op) -> Answers:  # noqa: ARG001 -- as all verbs
+def cancel(life: Life, op: Op) -> Answers:
     refused = _where(life)
     if not refused:
         yield "cancelled", NOTHING
+    elif refused == "in_flight" and op.args.get("running"):
+        yield "cancelling", life._replace(follow=None, cancelling=True)
     elif life.follow:
         yield "follow_up_cancelled", life._replace(follow=None)
     else:
@@ -115,10 +117,12 @@ def get(life: Life, op: Op) -> Answers:
 
 def _seen(life: Life, seen: tuple[Any, ...]) -> Life | None:
     """The task if it is the one that `get` returned: state, score, token, envelope, entry, story, due of follow-up."""
-    state, score, token, envelope, entry, story, follows = seen
+    state, score, token, envelope, entry, story, follows, cancelling = seen
     found: Life | None = wrapped(life, envelope) if state == life.home else None
     found = entered(found, entry) if found else None
     if found is None or story != (life.story if state == "dlq" else "") or bool(follows) != bool(life.follow):
+        return None
+    if bool(cancelling) != life.cancelling:
         return None
     if life.follow:
         due = meet(life.follow.due, exactly(follows))

@@ -82,6 +82,10 @@ class Caller:
         match verb.partition(" ")[0]:
             case "schedule":
                 return await self.schedule(task_id, kind, slot, verb.partition(" ")[2])
+            case "cancel":
+                return await client.cancel(task_id, running=random.random() < 0.5)
+            case "cancel_running":
+                return await client.cancel(task_id, running=True)
             case "reschedule":
                 return await client.reschedule(task_id, **self.moment())
             case "redrive":
@@ -122,7 +126,17 @@ class Caller:
 class Holder:
     """Claims and settles as a worker does, keeps leases for too long, and settles with leases that it lost."""
 
-    settles: Final = (*("ack",) * 5, *("extend",) * 3, "retry", "retry", "bury", "release", "park", "forget")
+    settles: Final = (
+        *("ack",) * 5,
+        *("extend",) * 3,
+        "retry",
+        "retry",
+        "bury",
+        "release",
+        "park",
+        "forget",
+        "end_cancelled",
+    )
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan, self.random = plan, plan.random(name)
@@ -172,6 +186,8 @@ class Holder:
                 return await self.connection.one(self.commands.extend(0, [member], self.lease_ms))
             case "ack":
                 return await self.connection.one(self.commands.ack(0, [member]))
+            case "end_cancelled":
+                return await self.connection.one(self.commands.end_cancelled(0, [member]))
         more: dict[str, tuple[Any, ...]] = {
             "retry": (random.choice((0, 50, 300)), random.choice((1, 1, 0)), f"e{random.randrange(1000)}"),
             "bury": (f"b{random.randrange(1000)}",),

@@ -43,6 +43,7 @@ class Life:
     size: int = 0  # of its last isolated run: how many tasks
     story: str = ""  # of its death
     follow_up: bytes = b""
+    cancelling: bool = False  # in flight, and its run is to be cancelled
 
     @property
     def kept_due(self) -> int:
@@ -141,6 +142,7 @@ class Model:
             attempts={task_id: life.entry for task_id, life in self.lives.items() if life.counted},
             dlq_info={task_id: life.story for task_id, life in self.lives.items() if life.home == "dlq"},
             followups={task_id: life.follow_up for task_id, life in self.lives.items() if life.follow_up},
+            cancelling=frozenset(task_id for task_id, life in self.lives.items() if life.cancelling),
             finished={task_id: done for task_id, (done, _) in self.finished.items()},
             finished_info={task_id: entry for task_id, (_, entry) in self.finished.items()},
             stats={name: count for name, count in self.stats.items() if count},
@@ -251,14 +253,35 @@ class Model:
         home = self.lives[task_id].home if task_id in self.lives else ""
         return {"": "not_found", "processing": "in_flight", "dlq": "dead"}.get(home, "")
 
-    def cancel(self, task_id: str) -> str:
+    def cancel(self, task_id: str, *, running: bool = False) -> str:
         if refused := self.where(task_id):
             followed = task_id in self.lives and self.lives[task_id].follow_up
             if followed:
                 self.lives[task_id].follow_up = b""
+            if running and refused == "in_flight":
+                self.lives[task_id].cancelling = True
+                return "cancelling"
             return "follow_up_cancelled" if followed else refused
         del self.lives[task_id]
         self.stats["cancelled"] += 1
+        return "cancelled"
+
+    def cancelled(self, life: Life) -> bool:
+        """A lease has ended without an ack: the task is no more if its run was to be cancelled."""
+        if not life.cancelling:
+            return False
+        if not self.ends(life):
+            [task_id] = [task_id for task_id, each in self.lives.items() if each is life]
+            del self.lives[task_id]
+        self.stats["cancelled"] += 1
+        return True
+
+    def end_cancelled(self, member: str) -> str:
+        life = self.held(member)
+        if not life:
+            return "lease_lost"
+        life.cancelling = True  # also if that was forgotten
+        self.cancelled(life)
         return "cancelled"
 
     def tags(self) -> set[str]:
@@ -412,6 +435,8 @@ class Model:
         life = self.held(member)
         if not life:
             return "lease_lost"
+        if self.cancelled(life):
+            return "cancelled"
         life.failures += charge
         if life.failures >= MAX_ATTEMPTS:
             return self.dies(life, now, "attempts", error)
@@ -425,6 +450,8 @@ class Model:
         life = self.held(member)
         if not life:
             return "lease_lost"
+        if self.cancelled(life):
+            return "cancelled"
         life.failures += 1
         return self.dies(life, now, "buried", error)
 
@@ -432,6 +459,8 @@ class Model:
         life = self.held(member)
         if not life:
             return "lease_lost"
+        if self.cancelled(life):
+            return "cancelled"
         life.due = life.due if due is None else due
         if life.isolated:
             life.wait("suspect", life.group)
@@ -444,6 +473,8 @@ class Model:
         life = self.held(member)
         if not life:
             return "lease_lost"
+        if self.cancelled(life):
+            return "cancelled"
         self.stats["parked"] += 1
         if not self.ends(life):
             life.wait("parked", life.kept_due)
@@ -485,6 +516,8 @@ class Model:
             return refused
         assert life
         self.stats["checks_failed"] += failed
+        if verdict in {"requeue", "bury"} and self.cancelled(life):
+            return "cancelled"
         if verdict == "requeue":
             return self._taken_back(now, life)
         if verdict == "wait":
@@ -500,6 +533,8 @@ class Model:
         return self.dies(life, now, "recovered", "why")
 
     def _taken_back(self, now: int, life: Life) -> str:
+        if self.cancelled(life):
+            return "cancelled"
         life.crashes += 1
         life.alone += life.isolated and life.size == 1
         if life.alone >= MAX_CRASHES:

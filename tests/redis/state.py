@@ -61,6 +61,7 @@ class State:
     attempts: Mapping[str, str] = field(default_factory=dict)
     dlq_info: Mapping[str, str] = field(default_factory=dict)
     followups: Mapping[str, bytes] = field(default_factory=dict)
+    cancelling: frozenset[str] = frozenset()
     wake: int = 0
     alarm: int = 0
     leader: str = ""
@@ -87,7 +88,7 @@ class State:
         return replace(self, tasks=kept, **changes)
 
 
-USUAL = {"largest", "bytes", "bytes_in", "finished_bytes", "format"}
+USUAL = {"largest", "bytes", "bytes_in", "finished_bytes", "format", "cancelling"}
 ZSETS, HASHES, LISTS = (
     (
         "delayed",
@@ -121,6 +122,9 @@ def seed(redis: Redis, keys: Keys, state: State) -> State:
         pipe.hset(keys.stats, "bytes", weight(state.envelopes))
     if state.finished_info:
         pipe.hset(keys.stats, "finished_bytes", history_weight(state.finished_info))
+    if state.cancelling:
+        pipe.hset(keys.cancelling, mapping=dict.fromkeys(state.cancelling, TOKEN))
+        pipe.hset(keys.stats, "cancelling", len(state.cancelling))
     for name in LISTS:
         for _ in range(getattr(state, name)):
             pipe.lpush(getattr(keys, name), "1")
@@ -153,22 +157,27 @@ def whole(redis: Redis, keys: Keys, *, transaction: bool = True) -> State:
     for name in LISTS:
         pipe.llen(getattr(keys, name))
     pipe.get(keys.leader)
+    pipe.hkeys(keys.cancelling)
     answers = pipe.execute()
     zsets = {
         name: {member.decode(): int(score) if score < inf else score for member, score in found}
         for name, found in zip(ZSETS, answers, strict=False)
     }
-    tasks, attempts, dlq_info, stats, followups, finished, wake, alarm, leader = answers[len(ZSETS) :]
+    tasks, attempts, dlq_info, stats, followups, finished, wake, alarm, leader, cancelling = answers[
+        len(ZSETS) :
+    ]
     finished_info = {name: entry.decode() for name, entry in _named(finished).items()}
     assert not stats or int(stats[b"format"]) == FORMAT
     assert int(stats.get(b"bytes", 0)) == weight(_named(tasks))
     assert int(stats.get(b"finished_bytes", 0)) == history_weight(finished_info)
+    assert int(stats.get(b"cancelling", 0)) == len(cancelling)
     return State(
         **zsets,
         tasks=_named(tasks),
         attempts={name: entry.decode() for name, entry in _named(attempts).items()},
         dlq_info={name: entry.decode() for name, entry in _named(dlq_info).items()},
         followups=_named(followups),
+        cancelling=frozenset(name.decode() for name in cancelling),
         finished_info=finished_info,
         # What says nothing that `tasks` or `finished_info` does not is no counter of its own.
         stats={name: int(count) for name, count in _named(stats).items() if name not in USUAL},

@@ -67,12 +67,13 @@ def test_cancel_says_of_each_task_what_became_of_it(orders: Shard) -> None:
     before = orders.seed(EVERY_STATE)
     dry = on(orders, "task", "cancel", "orders", "a", "c", "nope", "--dry-run")
     assert (dry.exit_code, dry.stdout) == (6, "would cancel a\n")
-    assert [line.split()[2] for line in dry.stderr.splitlines()] == ["c", "nope"]
+    errors = [line for line in dry.stderr.splitlines() if line.startswith("error")]
+    assert [line.split()[2] for line in errors] == ["c", "nope"]
     assert orders.whole() == before
     result = on(orders, "task", "cancel", "orders", "a", "c", "d")
     assert (result.exit_code, result.stdout) == (5, "cancelled a\n")
     assert result.stderr == (
-        "error: task c is in flight: a running task cannot be cancelled\n"
+        "error: task c is in flight\nhint:  --running cancels its run, too\n"
         "error: task d is a dead letter: use delayq dlq redrive or delayq dlq purge\n"
     )
     assert orders.whole() == before.without("a", delayed={}, stats={"cancelled": 1})
@@ -91,6 +92,20 @@ def test_cancel_of_a_task_in_flight_says_that_its_follow_up_is_deleted(orders: S
     reported = answer(orders, "task", "cancel", "orders", "c", "a")
     assert [each["outcome"] for each in reported] == ["follow_up_cancelled", "cancelled"]
     assert answer(orders, "task", "cancel", "orders", "c", code=5) == [{"id": "c", "outcome": "in_flight"}]
+
+
+def test_cancel_with_running_asks_the_worker_of_a_task_in_flight(orders: Shard) -> None:
+    before = orders.seed(EVERY_STATE.but(followups={"c": envelope(LATER)}))
+    dry = on(orders, "task", "cancel", "orders", "c", "a", "--running", "--dry-run")
+    said = "the run of c: its worker ends it within a third of the lease\n"
+    assert (dry.exit_code, dry.stdout, dry.stderr) == (0, f"would cancel {said}would cancel a\n", "")
+    assert orders.whole() == before
+    result = on(orders, "task", "cancel", "orders", "c", "--running")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"cancelled {said}", "")
+    assert orders.whole() == before.but(followups={}, cancelling=frozenset({"c"}))
+    assert answer(orders, "task", "get", "orders", "c")["cancelling"] is True
+    many = on(orders, "task", "cancel", "orders", "--tag", "x", "--running")
+    assert (many.exit_code, "--running: expected the IDs of tasks" in many.stderr) == (2, True)
 
 
 def test_reschedule_moves_the_due_time_and_what_is_not_there_is_exit_code_6(orders: Shard) -> None:

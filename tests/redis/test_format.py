@@ -73,6 +73,7 @@ VERBS: dict[str, Callable[[Commands], Call[Any]]] = {
     "bury": lambda b: b.bury(0, ["runs:8", "no"]),
     "release": lambda b: b.release(0, ["runs:8", NOW]),
     "park": lambda b: b.park(0, ["runs:8", ""]),
+    "end_cancelled": lambda b: b.end_cancelled(0, [b"runs:8"]),
     "unpark": lambda b: b.unpark(0, None),
     "wake": lambda b: b.wake(0),
     "elect": lambda b: b.elect(0, "one", "", 1000),

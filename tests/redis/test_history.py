@@ -86,7 +86,7 @@ def test_without_a_history_an_ack_reads_nothing_of_it_and_only_keep_looks_once_f
     shard.redis.config_resetstat()
     shard.run(shard.commands.ack(0, members))
     each = {"zrem": 5, "hstrlen": 5}
-    assert _calls(shard) == each | {"exists": 1, "hdel": 2, "hincrby": 2, "hget": 1}
+    assert _calls(shard) == each | {"exists": 1, "hdel": 2, "hincrby": 2, "hmget": 1}
 
 
 def _calls(shard: Shard) -> dict[str, int]:

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.each_redis
 
 LEASE_MS = 10_000
 ACCEPTED = {"created", "replaced", "follows", "kept", "repeated"}
-NOT_COUNTERS = {"token", "largest", "format"}  # the other fields of stats
+NOT_COUNTERS = {"token", "largest", "format", "cancelling"}  # the other fields of stats
 IDS = st.sampled_from(["a", "a:1", "[^ü]*?\\", ":"])
 # Mostly now: what waits long is seldom claimed, and most failures come after a claim.
 DELAYS = st.sampled_from([0, 0, 0, 1, 500])
@@ -69,6 +69,7 @@ INDEXES = (
     "dlq_info",
     "parked",
     "tags",
+    "cancelling",
 )
 STATES = st.sampled_from([In.SCHEDULED, In.RETRYING, In.SUSPECT, In.IN_FLIGHT, In.PARKED, In.DEAD])
 DEADLINES = st.sampled_from([None, None, 1, 400, 20_000])
@@ -193,10 +194,11 @@ class Queue(RuleBasedStateMachine):
             if outcome in ACCEPTED:
                 assert stored.due_ms.get(0, max(due, self.now)) == model.stored_due(task_id, outcome)
 
-    @rule(task_id=IDS)
-    def cancel(self, task_id: str) -> None:
+    @rule(task_id=IDS, running=st.booleans())
+    def cancel(self, task_id: str, *, running: bool) -> None:
         _, model = self.at(task_id)
-        assert self.run(self.commands.cancel(task_id)) == model.cancel(task_id)
+        found = self.run(self.commands.cancel(task_id, running=running))
+        assert found == model.cancel(task_id, running=running)
 
     @rule(task_id=IDS, delay=DELAYS | st.sampled_from([-5000, MAX_DELAY_MS + 1]), relative=st.booleans())
     def reschedule(self, task_id: str, delay: int, *, relative: bool) -> None:
@@ -256,6 +258,7 @@ class Queue(RuleBasedStateMachine):
             kind_version=life.kind[1],
             deadline_ms=life.deadline_ms,
             tags=decode(life.envelope).further.tags,
+            cancelling=life.cancelling,
         )
 
     @staticmethod
@@ -382,7 +385,8 @@ class Queue(RuleBasedStateMachine):
     def extend(self, nth: int) -> None:
         member, index, model = self.lease(nth)
         life = model.held(member)
-        assert self.run(self.commands.extend(index, [member.encode()], LEASE_MS)) == (set() if life else {0})
+        found = self.run(self.commands.extend(index, [member.encode()], LEASE_MS))
+        assert found == (set() if life else {0}, {0} if life and life.cancelling else set())
         if life:
             life.at = self.now + LEASE_MS
 
@@ -429,6 +433,15 @@ class Queue(RuleBasedStateMachine):
         life = model.held(member)
         due = life.due if life else self.now
         assert self.run(self.commands.release(index, [member, due])) == [model.release(member)]
+
+    @rule(nth=NTH)
+    def end_cancelled(self, nth: int) -> None:
+        """Mostly of a run that was to be cancelled; else as after a fail-over that lost this."""
+        member, index, model = self.lease(nth)
+        self.cancel(member.rpartition(":")[0], running=nth > 0)
+        assert self.run(self.commands.end_cancelled(index, [member.encode()])) == [
+            model.end_cancelled(member)
+        ]
 
     @rule(nth=NTH)
     def park(self, nth: int) -> None:

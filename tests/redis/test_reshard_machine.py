@@ -53,7 +53,7 @@ IDS = [f"t{n}" for n in range(6)]
 ID, NTH, SHARD = st.sampled_from(IDS), st.integers(0, 7), st.integers(0, MOST - 1)
 NEAR_MS, LEASE_MS = 1000, 5000
 DELAYS = st.sampled_from([0, 500, 50_000, 50_000, 90_000])
-KINDS = ["reject", "keep", "replace", "cancel", "get", "reschedule", "redrive", "purge"]
+KINDS = ["reject", "keep", "replace", "cancel", "cancel running", "get", "reschedule", "redrive", "purge"]
 INDEXES = ("delayed", "retry", "suspect", "processing", "dlq")
 MIGRATION = [f"migrate_{verb}" for verb in ("out", "in", "verify", "commit", "retoken", "done")]
 READS = {load(name).name for name in ("get", "scan", "list_migrating")}
@@ -205,6 +205,7 @@ class Resharding(RuleBasedStateMachine):
             "keep": lambda: operations.schedule(new, "keep"),
             "replace": lambda: operations.schedule(new, "replace"),
             "cancel": lambda: operations.cancel(task_id),
+            "cancel running": lambda: operations.cancel(task_id, running=True),
             "get": lambda: operations.get(task_id),
             "reschedule": lambda: operations.reschedule(task_id, delay, None),
             "redrive": lambda: DeadLetters(operations).redrive([task_id], None, dry_run=False),
@@ -229,11 +230,12 @@ class Resharding(RuleBasedStateMachine):
         assert error is None, error
         if kind == "get":
             assert (INDEX_OF[result.state] if result else "") == index
-        elif kind == "cancel":
+        elif kind.startswith("cancel"):
+            runs = {Cancelled.IN_FLIGHT, Cancelled.FOLLOW_UP_CANCELLED}
             reported = {
                 "": {Cancelled.NOT_FOUND},
                 "dlq": {Cancelled.DEAD},
-                "processing": {Cancelled.IN_FLIGHT, Cancelled.FOLLOW_UP_CANCELLED},
+                "processing": runs if kind == "cancel" else {Cancelled.CANCELLING},
             }
             assert result in reported.get(index, {Cancelled.CANCELLED})
         elif kind == "reschedule":
@@ -287,7 +289,8 @@ class Resharding(RuleBasedStateMachine):
         assert held or (actor.operating.error is None and task_id in self.places)
 
     @rule(client=NTH, task_id=ID, delay=DELAYS,
-          kind=st.sampled_from(["cancel", "get", "get", "reschedule", "redrive", "purge"]))  # fmt: skip
+          kind=st.sampled_from(["cancel", "cancel running", "get", "get", "reschedule", "redrive",
+                                "purge"]))  # fmt: skip
     def ask(self, client: int, task_id: str, delay: int, kind: str) -> None:
         self.at_once(client, task_id, kind, delay=delay)
 
@@ -468,7 +471,8 @@ class Resharding(RuleBasedStateMachine):
         self.acked = set(self.acked)
         self.pass_time(LEASE_MS)
         for shard in range(MOST):
-            self.run(self.worker.reclaim(shard, max_crashes=2))
+            taken = self.run(self.worker.reclaim(shard, max_crashes=2))
+            self.acked |= {member.rpartition(":")[0] for member, outcome in taken if outcome == "cancelled"}
             for claim in (self.worker.claim, self.worker.isolate, self.worker.isolate):
                 for lease in self.run(claim(shard, 9, LEASE_MS)).leases:
                     self.acked.add(lease.task.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.results import Settled
+from delayq.protocol.results import Extended, Settled
 
 from tests.redis.state import NOW, Shard, State
 
@@ -21,6 +21,7 @@ VERBS: dict[str, Callable[[Commands, list[str]], Call[Any]]] = {
     "put back": lambda c, members: c.retry(0, _flat(members, 5, 0, "later"), max_attempts=3),
     "bury": lambda c, members: c.bury(0, _flat(members, "boom")),
     "release": lambda c, members: c.release(0, _flat(members, NOW - 50)),
+    "end_cancelled": lambda c, members: c.end_cancelled(0, [member.encode() for member in members]),
     "extend": lambda c, members: c.extend(0, [member.encode() for member in members], LEASE_MS),
 }
 
@@ -29,8 +30,8 @@ def _flat(members: list[str], *rest: str | int) -> list[str | int]:
     return [item for member in members for item in (member, *rest)]
 
 
-def settle(shard: Shard, verb: str, *members: str) -> list[Settled] | set[int]:
-    found: list[Settled] | set[int] = shard.run(VERBS[verb](shard.commands, list(members)))
+def settle(shard: Shard, verb: str, *members: str) -> list[Settled] | Extended:
+    found: list[Settled] | Extended = shard.run(VERBS[verb](shard.commands, list(members)))
     return found
 
 
@@ -40,8 +41,8 @@ def test_each_lease_of_a_batch_has_its_own_outcome(shard: Shard, verb: str) -> N
     before = shard.seed(State(processing={"a:7": NOW, "ü*:7:9": NOW, "c:1": NOW + 9}))
     outcomes = settle(shard, verb, "a:7", "b:8", "ü*:7:9")
     after = shard.whole()
-    if isinstance(outcomes, set):
-        assert outcomes == {1}
+    if isinstance(outcomes, Extended):
+        assert outcomes == ({1}, set())
         assert after == before.but(
             processing={"c:1": NOW + 9, **dict.fromkeys(("a:7", "ü*:7:9"), NOW + LEASE_MS)}
         )
@@ -93,5 +94,5 @@ def test_a_held_lease_lasts_its_length_from_now(shard: Shard, expiry: int) -> No
     """Expired and not yet reclaimed, too long since the clock stepped back, and with all memory in use."""
     before = shard.seed(State(processing={"a:7": expiry, "c:9": NOW + 7}))
     with shard.full_memory():
-        assert settle(shard, "extend", "a:7") == set()
+        assert settle(shard, "extend", "a:7") == (set(), set())
     assert shard.whole() == before.but(processing={"a:7": NOW + LEASE_MS, "c:9": NOW + 7})

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq import App, Bury, Context, Retry, SyncClient
 from delayq.client.encoding import NewTask
+from delayq.handlers import cancelled
 from delayq.protocol.commands import BATCH, Commands
 from delayq.protocol.results import Settled, State
 from delayq.testing import Queue
@@ -533,3 +534,42 @@ async def test_guarded_functions_run_in_an_async_test_and_in_several_queues_of_o
 def test_a_database_needs_a_document_with_a_sql_guard(delayq_queue: Callable[..., Queue]) -> None:
     with pytest.raises(ValueError, match=r"database: expected a document with spec\.guard\.sqlUnique"):
         delayq_queue(app, database="sqlite+aiosqlite://")
+
+
+async def test_a_run_is_cancelled_as_by_a_worker(delayq_queue: Callable[[App], Queue]) -> None:
+    """By the handler's own call here, or by the test's beside it; the others run, and the test is not cancelled."""
+    stopped, began, polling, loop = App(), asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    @stopped.task
+    async def wait(order: int) -> None:
+        if order == 1:
+            assert kit.client.cancel("wait:1", running=True) == "cancelling"
+        began.set()
+        await asyncio.Event().wait()
+
+    @stopped.task
+    def poll() -> None:
+        loop.call_soon_threadsafe(polling.set)
+        while not cancelled():
+            time.sleep(0.01)
+
+    @stopped.task
+    def quick() -> None:
+        kit.client.cancel("quick:4", running=True)
+
+    kit = delayq_queue(stopped)
+    wait.options(id="1").schedule_sync(1)
+    [run] = await kit.run_due_async()
+    assert (run.outcome, run.error, kit.client.get("wait:1")) == (Settled.CANCELLED, "", None)
+    began.clear()
+    wait.options(id="2").schedule_sync(2)
+    quick.options(id="4", delay="1ms").schedule_sync()
+    running = asyncio.create_task(kit.run_due_async())
+    await began.wait()
+    assert wait.cancel_sync("2", running=True) == "cancelling"
+    assert [run.outcome for run in await running] == [Settled.CANCELLED, Settled.ACKED]
+    poll.options(id="3").schedule_sync()
+    running = asyncio.create_task(kit.run_due_async())
+    await polling.wait()
+    assert poll.cancel_sync("3", running=True) == "cancelling"
+    assert [run.outcome for run in await running] == [Settled.CANCELLED]

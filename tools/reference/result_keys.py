@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 KEYS: Final[Mapping[str, str]] = {
     "id": "ID of the task.",
-    "outcome": "created, kept, replaced, repeated, follows; cancelled, follow_up_cancelled, rescheduled; or "
-    "in_flight, dead, not_found, which refuse.",
+    "outcome": "created, kept, replaced, repeated, follows; cancelled, cancelling, follow_up_cancelled, rescheduled; "
+    "or in_flight, dead, not_found, which refuse.",
     "state": "scheduled, retrying, suspect, in_flight, parked, dead; or orphan, which the reaper restores; or done, "
     "from the history.",
     "kind": "Kind of the task, if it has one.",
@@ -28,6 +28,7 @@ KEYS: Final[Mapping[str, str]] = {
     "tags": "Tags of the task, if it has any.",
     "due": "When the task runs, or runs again; of `status` and forecasts, tasks that are due and not claimed.",
     "follow_up": "Due time of the follow-up task.",
+    "cancelling": "While in flight: true after `task cancel --running`, until the run has ended.",
     "lease_expires": "While in flight: when the lease ends if the worker does not extend it.",
     "began": "Of a suspect: when its last run started.",
     "died": "When it became a dead letter.",

@@ -235,3 +235,13 @@ def test_a_library_that_imports_django_without_settings_changes_nothing() -> Non
     )
     found = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert found.stdout == "ran\n"
+
+
+async def test_a_time_limit_around_a_thread_is_a_timeout() -> None:
+    """asyncio.timeout() converts only its own CancelledError: that of a thread is no class of its own."""
+    threads, may_end = Threads(1), threading.Event()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await threads.run(lambda _: may_end.wait(30), a_task())
+    may_end.set()
+    threads.close()

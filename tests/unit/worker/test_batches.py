@@ -210,6 +210,51 @@ async def test_a_lost_lease_does_not_end_the_call_of_others_and_is_not_settled()
     assert ends == [[1, 2], [1, 2]]
 
 
+async def test_a_call_is_cancelled_when_the_runs_of_all_its_tasks_are_to_be_cancelled() -> None:
+    """Until then it continues, and a task that it has done is done."""
+    may_end, ends = asyncio.Event(), []
+
+    async def call(numbers: list[int]) -> list[Exception | None]:
+        try:
+            await may_end.wait()
+        finally:
+            ends.append(numbers)
+        return [ValueError("no") if number == 2 else None for number in numbers]
+
+    claims = Claims(call)
+    first, second, _ = claims.claims(1, 2, 3)
+    await asyncio.sleep(0)
+    first.cancel("requested")
+    second.cancel("requested")
+    first.requested_at = second.requested_at = time.monotonic() - 3600
+    claims.renewal._give_up(time.monotonic())
+    await asyncio.sleep(0)
+    assert len(claims.slots.running) == 3, "the handler has time until it is cancelled"
+    may_end.set()
+    assert await claims.verbs() == {"0": "ack", "1": "end_cancelled", "2": "ack"}
+
+    claims, may_end = Claims(call), asyncio.Event()
+    first, second = claims.claims(1, 2)
+    await asyncio.sleep(0)
+    first.cancel("requested")
+    second.cancel("requested")
+    assert await claims.verbs() == {"0": "end_cancelled", "1": "end_cancelled"}
+    assert ends == [[1, 2, 3], [1, 2]]
+
+
+async def test_a_call_begins_without_a_task_that_is_to_be_cancelled() -> None:
+    begun = []
+
+    async def call(numbers: list[int]) -> None:
+        begun.append(numbers)
+
+    claims = Claims(call)
+    first, *_ = claims.claims(1, 2)
+    first.cancel("requested")
+    assert await claims.verbs() == {"0": "end_cancelled", "1": "ack"}
+    assert begun == [[2]]
+
+
 async def test_one_timeout_ends_the_call_and_charges_each_of_its_tasks() -> None:
     cancelled = []
 

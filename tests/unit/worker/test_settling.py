@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from delayq.errors import Bury, Retry
+from delayq.errors import Bury, Retry, Seen
 from delayq.protocol.results import Lease
 from delayq.service.counters import Buckets
 from delayq.worker.settlements import of_refused
@@ -148,6 +148,13 @@ def broken(*_: object) -> None:
         ("lease_lost", ValueError("closing"), None, None),
         ("lease_lost", Retry("half done"), None, None),
         ("lease_lost", None, None, None),
+        ("requested", ValueError("closing"), "end_cancelled", "ValueError: closing"),
+        ("requested", asyncio.CancelledError(), "end_cancelled", None),
+        ("requested", None, "end_cancelled", None),
+        ("requested", Retry("half done"), "end_cancelled", "half done"),
+        ("requested", Bury("never"), "end_cancelled", "never"),
+        ("requested", Seen("done"), "ack", None),
+        ("requested", Mute(), "end_cancelled", None),
         ("timeout", ValueError("closing"), "retry", "handlerTimeoutSeconds (60)"),
         ("timeout", Retry("half done", charge=False), "retry", "handlerTimeoutSeconds (60)"),
         ("timeout", None, "retry", "handlerTimeoutSeconds (60)"),
@@ -177,6 +184,8 @@ async def test_the_reason_of_a_cancellation_decides_not_the_handlers_reaction(
         await began.wait()
     elif reason == "drain":
         verb, text = "release", None
+    elif reason == "requested":
+        verb, text = "end_cancelled", None
     running.cancel(reason)
     settlements = await worker.settled()
     assert [each.verb for each in settlements] == ([verb] if verb else [])

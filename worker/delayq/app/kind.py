@@ -150,16 +150,17 @@ class TaskKind(Generic[P, R]):
         """Store many tasks, without asyncio."""
         return self.app.sync_client.schedule_many(tasks, if_exists=if_exists)
 
-    async def cancel(self, id: str) -> Cancelled:  # noqa: A002 -- as in options()
+    async def cancel(self, id: str, *, running: bool = False) -> Cancelled:  # noqa: A002 -- as in options()
         """Delete the task with this ID, which is that of options(), unless it is in flight.
 
-        The result equals "cancelled", "follow_up_cancelled", "in_flight", "dead" or "not_found". See Client.cancel.
+        With `running`, also let the worker of a task in flight cancel its run. The result equals "cancelled",
+        "cancelling", "follow_up_cancelled", "in_flight", "dead" or "not_found". See Client.cancel.
         """
-        return await self.app.client.cancel(id, kind=self.name)
+        return await self.app.client.cancel(id, kind=self.name, running=running)
 
-    def cancel_sync(self, id: str) -> Cancelled:  # noqa: A002 -- as in options()
+    def cancel_sync(self, id: str, *, running: bool = False) -> Cancelled:  # noqa: A002 -- as in options()
         """Delete the task with this ID, without asyncio."""
-        return self.app.sync_client.cancel(id, kind=self.name)
+        return self.app.sync_client.cancel(id, kind=self.name, running=running)
 
     async def get(self, id: str) -> TaskView | None:  # noqa: A002 -- as in options()
         """Return all that is stored about the task with this ID; None if it is not in the queue."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,10 +30,11 @@ HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
 UNTOUCHED = {State.IN_FLIGHT: Cancelled.IN_FLIGHT, State.DEAD: Cancelled.DEAD}
 DONE = {
     Cancelled.CANCELLED: "{verb} {id}",
+    Cancelled.CANCELLING: "{verb} the run of {id}: its worker ends it within a third of the lease",
     Cancelled.FOLLOW_UP_CANCELLED: "{verb} the follow-up of {id}, which is in flight and continues",
 }
 WHY_NOT = {
-    "in_flight": "is in flight: a running task cannot be cancelled",
+    "in_flight": "is in flight",
     "dead": "is a dead letter: use delayq dlq redrive or delayq dlq purge",
     "not_found": "is not in the queue: it has ended, was cancelled or purged, or never existed",
 }
@@ -154,6 +156,7 @@ def count(client: TargetClient, *, output: Output, **chosen: Any) -> None:  # no
 )
 @on_queue
 @click.argument("ids", metavar="[ID...]", nargs=-1)
+@click.option("--running", is_flag=True, help="Cancel the run of a task in flight, too. With IDs only.")
 @bulk.selection_options
 @bulk.every_option
 @bulk.yes_option
@@ -163,6 +166,7 @@ def cancel(
     client: TargetClient,
     *,
     ids: tuple[str, ...],
+    running: bool,
     yes: bool,
     dry_run: bool,
     output: Output,
@@ -170,12 +174,14 @@ def cancel(
 ) -> None:
     """Delete tasks that are not in flight, and follow-ups: those with these IDs, or with a tag, kind or due time.
 
-    The run of a task in flight continues. For dead letters, use delayq dlq purge. With --kind, ID means the task
-    KIND:ID; --kind alone needs --all.
+    The run of a task in flight continues, unless --running asks its worker to cancel it. For dead letters, use
+    delayq dlq purge. With --kind, ID means the task KIND:ID; --kind alone needs --all.
     """
     if selected := bulk.changed(ids, **chosen):
+        if running:
+            raise CommandError("--running: expected the IDs of tasks, got a tag, a kind or a due time")
         return bulk.change(client, "cancel", selected, output, yes=yes, dry_run=dry_run)
-    how = _would_be if dry_run else SyncClient.cancel
+    how = partial(_would_be if dry_run else SyncClient.cancel, running=running)
     stored = dict.fromkeys(stored_id(task_id, chosen["kind"]) for task_id in ids)
     outcomes = {task_id: how(client, task_id) for task_id in stored}
     done = [
@@ -186,7 +192,7 @@ def cancel(
     value = [{"id": task_id, "outcome": outcome.value} for task_id, outcome in outcomes.items()]
     if done or output != "table":
         emit(output, value, "\n".join(done))
-    return _exit_when_not(client, outcomes)
+    return _exit_when_not(client, outcomes, in_flight="--running cancels its run, too")
 
 
 def with_kind(client: TargetClient, task_id: str, *, state: State | None = None) -> str:
@@ -197,11 +203,13 @@ def with_kind(client: TargetClient, task_id: str, *, state: State | None = None)
     return f"did you mean {' or '.join(there)}? The ID of a task with a kind is KIND:ID" if there else ""
 
 
-def _would_be(client: TargetClient, task_id: str) -> Cancelled:
+def _would_be(client: TargetClient, task_id: str, *, running: bool) -> Cancelled:
     """Return the outcome that cancelling a task would have now."""
     found = client.get(task_id)
     if found is None or found.state is State.DONE:
         return Cancelled.NOT_FOUND
+    if found.state is State.IN_FLIGHT and running:
+        return Cancelled.CANCELLING
     if found.state is State.IN_FLIGHT and found.follow_up_due_ms is not None:
         return Cancelled.FOLLOW_UP_CANCELLED
     return UNTOUCHED.get(found.state, Cancelled.CANCELLED)
@@ -267,14 +275,19 @@ def reschedule(  # noqa: PLR0913 -- one parameter an option
     value = {"id": stored, "outcome": moved.outcome, **views.instant("due", moved.due_ms if done else None)}
     if done or output != "table":
         emit(output, value, f"rescheduled {stored}, due {iso(moved.due_ms)}")
-    return _exit_when_not(client, {stored: moved.outcome})
+    return _exit_when_not(
+        client, {stored: moved.outcome}, in_flight="a running task has no due time to change"
+    )
 
 
-def _exit_when_not(client: TargetClient, outcomes: dict[str, Cancelled] | dict[str, str]) -> None:
-    """Print why each task was not changed. NOT_FOUND takes precedence over REFUSED."""
+def _exit_when_not(
+    client: TargetClient, outcomes: dict[str, Cancelled] | dict[str, str], *, in_flight: str
+) -> None:
+    """Print why each task was not changed; `in_flight` is a hint. NOT_FOUND takes precedence over REFUSED."""
     refused = {task_id: str(outcome) for task_id, outcome in outcomes.items() if str(outcome) in WHY_NOT}
     for task_id, outcome in refused.items():
         hint = with_kind(client, task_id) if outcome == "not_found" else ""
+        hint = in_flight if outcome == "in_flight" else hint
         print_error(f"task {task_id} {WHY_NOT[outcome]}", hint)
     if refused:
         sys.exit(NOT_FOUND if "not_found" in refused.values() else REFUSED)

@@ -98,6 +98,7 @@ def whole(task: TaskView) -> View:
         **instant("scheduled", task.scheduled_ms),
         **deadline(task),
         **({} if task.token is None else {"token": task.token}),
+        **({"cancelling": True} if task.cancelling else {}),
         **({} if task.follow_up_due_ms is None else instant("follow_up", task.follow_up_due_ms)),
         **failed(task.failed),
     }

@@ -205,13 +205,16 @@ class Client(QueueClient):
         """
         return all_stored(await self._do(self._operations.schedule_many(tasks, if_exists)))
 
-    async def cancel(self, task_id: str, *, kind: str | None = None) -> Cancelled:
+    async def cancel(self, task_id: str, *, kind: str | None = None, running: bool = False) -> Cancelled:
         """Delete a task that is not in flight, or the follow-up of one that is.
+
+        With `running`, also let the worker of a task in flight cancel its run: the result is then CANCELLING, see
+        docs/how-to/cancel.md. A task that waits is deleted as without it.
 
         With a `kind`, the stored ID is KIND:ID, as in schedule; `task_id` may be that, too. So do get, reschedule and
         the calls about dead letters.
         """
-        return await self._do(self._operations.cancel(task_id, kind))
+        return await self._do(self._operations.cancel(task_id, kind, running=running))
 
     async def reschedule(
         self,

@@ -80,13 +80,13 @@ class Operations:
 
     # single tasks
 
-    def cancel(self, task_id: str, kind: str | None = None) -> Operation[Cancelled]:
-        """Delete a task that is not in flight, or the follow-up of one that is."""
+    def cancel(self, task_id: str, kind: str | None = None, *, running: bool = False) -> Operation[Cancelled]:
+        """Delete a task that is not in flight; of one that is, the follow-up, and with `running` cancel the run."""
         stored = stored_id(task_id, kind)
         return (
             yield from self.homes.find(
                 stored,
-                lambda pinned, shard: pinned.cancel(stored, shard=shard),
+                lambda pinned, shard: pinned.cancel(stored, running=running, shard=shard),
                 lambda outcome: outcome is Cancelled.NOT_FOUND,
             )
         )

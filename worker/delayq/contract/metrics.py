@@ -43,7 +43,7 @@ SHARD_MAP_VERSIONS: Final = ("current", "previous", "target")
 STATES: Final = ("scheduled", "due", "in_flight", "retrying", "parked", "dead")
 """Values of the label `state`."""
 
-OUTCOMES: Final = ("acked", "retried", "buried", "released", "parked", "lease_lost")
+OUTCOMES: Final = ("acked", "retried", "buried", "released", "parked", "cancelled", "lease_lost")
 """Values of the label `outcome`."""
 
 MOST_KINDS: Final = 64

@@ -81,6 +81,20 @@ class Guard(Protocol[H]):
         return Guarded(self, task)
 
 
+def note_ending(error: asyncio.CancelledError, ended: asyncio.Future[Any]) -> None:
+    """Say of a cancelled run that what may still take effect has not ended: a commit, or a thread.
+
+    `ended` has a result once the guard has recorded the run; it is cancelled, or fails, if that cannot be. A class of
+    its own would not do: asyncio.timeout() of Python 3.11 converts only the very CancelledError.
+    """
+    error.__dict__["ended"] = ended
+
+
+def ending_of(error: BaseException) -> asyncio.Future[Any] | None:
+    """Return what note_ending() said."""
+    return error.__dict__.get("ended") if isinstance(error, asyncio.CancelledError) else None
+
+
 class Guarded(Generic[H]):
     """One run of a task under a guard, on the event loop."""
 
@@ -126,11 +140,18 @@ _finishing: set[asyncio.Task[None]] = set()
 
 
 async def _to_its_end(finish: Coroutine[Any, Any, None]) -> None:
-    """Finish even if the caller is cancelled: the handler has succeeded, and the guard must store that."""
+    """Finish even if the caller is cancelled: the handler has succeeded, and the guard must store that.
+
+    The caller's CancelledError then has its end.
+    """
     finishing = asyncio.create_task(finish)
     _finishing.add(finishing)  # the event loop has only weak references to tasks
     finishing.add_done_callback(_finished)
-    await asyncio.shield(finishing)
+    try:
+        await asyncio.shield(finishing)
+    except asyncio.CancelledError as error:
+        note_ending(error, finishing)
+        raise
 
 
 def _finished(finishing: asyncio.Task[None]) -> None:

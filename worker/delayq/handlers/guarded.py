@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delayq.errors import GuardLost
 from delayq.handlers.forked_children import end_if_forked
-from delayq.handlers.threads import cancelled
+from delayq.handlers.threads import cancelled, note_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -81,7 +81,8 @@ def sharing_in_thread(function: Callable[..., object], guard: Guard[Any]) -> Cal
                 end_if_forked()
             if cancelled():
                 raise GuardLost("the task was cancelled while its handler ran in a thread")
-            return result
+        note_recorded()
+        return result
 
     return guarded
 

@@ -16,6 +16,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from delayq.errors import NotStarted
+from delayq.guards.base import note_ending
 from delayq.service import logs
 from delayq.service.resources import start_thread
 
@@ -46,11 +47,14 @@ class Threads:
         thread.inbox.put(job)
         try:
             value, error = await job.done
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            ended = asyncio.get_running_loop().create_future()
             if job.returned:
                 self._give_back(thread)
+                job.tell(ended)
             else:
-                self._abandon(job, thread)
+                self._abandon(job, thread, ended)
+            note_ending(error, ended)
             raise
         self._give_back(thread)
         if error is None:
@@ -74,15 +78,16 @@ class Threads:
         else:
             self._idle.append(thread)
 
-    def _abandon(self, job: _Job, thread: _Thread) -> None:
+    def _abandon(self, job: _Job, thread: _Thread, ended: asyncio.Future[None]) -> None:
         self.abandoned += 1
         fields = logs.of_task(job.task) | {"abandoned": self.abandoned}
         log.warning("handler_thread_abandoned", extra={"fields": fields})
-        job.cancelled, job.on_late_end = True, lambda: self._returned(thread)
+        job.cancelled, job.on_late_end = True, lambda: self._returned(job, thread, ended)
 
-    def _returned(self, thread: _Thread) -> None:
+    def _returned(self, job: _Job, thread: _Thread, ended: asyncio.Future[None]) -> None:
         self.abandoned -= 1
         self._give_back(thread)
+        job.tell(ended)
 
 
 class _Job:
@@ -91,6 +96,7 @@ class _Job:
     def __init__(self, function: Callable[[Task], object], task: Task) -> None:
         self.task = task
         self.cancelled = False
+        self.recorded = False  # by a guard, in the thread
         self.returned = False  # not done.done(): a cancelled task has cancelled the future that it waited for
         self._function = function
         self._context = contextvars.copy_context()
@@ -112,6 +118,13 @@ class _Job:
             self._loop.call_soon_threadsafe(self._deliver, outcome)
         except RuntimeError:  # the loop was closed before the thread ended
             log.debug("handler_thread_outlived_loop", extra={"fields": logs.of_task(self.task)})
+
+    def tell(self, ended: asyncio.Future[None]) -> None:
+        """End the future of note_ending()."""
+        if not self.recorded:
+            ended.cancel()
+        elif not ended.done():
+            ended.set_result(None)
 
     def _deliver(self, outcome: tuple[object, BaseException | None]) -> None:
         self.returned = True
@@ -142,8 +155,14 @@ _current = _Current()
 
 
 def cancelled() -> bool:
-    """Whether the task of this thread's handler was cancelled (time limit, lost lease). If so, stop."""
+    """Whether the task of this thread's handler was cancelled (by a user, time limit, lost lease). If so, stop."""
     return _current.job is not None and _current.job.cancelled
+
+
+def note_recorded() -> None:
+    """Note that a guard has recorded the run of this thread's task: it has taken effect, even if it is cancelled."""
+    if _current.job is not None:
+        _current.job.recorded = True
 
 
 def _safe(error: BaseException) -> BaseException:

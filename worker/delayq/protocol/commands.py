@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Erased,
         Examined,
         Expired,
+        Extended,
         Leadership,
         LostTask,
         MigratingTask,
@@ -231,9 +232,12 @@ class Commands:
         options |= {"max_bytes": max_bytes, "passing": int(passing)}
         return self._known("schedule", shard, replies.stored, tasks, **options)
 
-    def cancel(self, task_id: str, *, shard: int | None = None) -> Call[Cancelled]:
-        """Delete a task that is not running. `shard`, here and in all calls by id, overrides the task's home."""
-        return self._of_task("cancel", task_id, shard, replies.word(Cancelled))
+    def cancel(self, task_id: str, *, running: bool = False, shard: int | None = None) -> Call[Cancelled]:
+        """Delete a task that is not running; `running`: let the worker of one that is cancel its run.
+
+        `shard`, here and in all calls by id, overrides the task's home.
+        """
+        return self._of_task("cancel", task_id, shard, replies.word(Cancelled), running=int(running))
 
     def reschedule(
         self,
@@ -321,9 +325,9 @@ class Commands:
         keys = self.keys(shard).claimed_by(claimer)
         return self._call("unclaim", keys, int, number=number, lease_ms=lease_ms)
 
-    def extend(self, shard: int, members: Sequence[bytes], lease_ms: int) -> Call[set[int]]:
-        """Extend leases; the reply has the positions of lost ones."""
-        return self._call("extend", shard, set[int], members, lease_ms=lease_ms)
+    def extend(self, shard: int, members: Sequence[bytes], lease_ms: int) -> Call[Extended]:
+        """Extend leases; the reply has the positions of lost ones, and of runs to cancel."""
+        return self._call("extend", shard, replies.extended, members, lease_ms=lease_ms)
 
     def note_blocked(self, shard: int) -> Call[int]:
         """Record for `delayq doctor` that a worker's event loop is blocked; the reply is the time, ms."""
@@ -357,13 +361,16 @@ class Commands:
 
     def release(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
         """Return tasks to their index without charging an attempt; `settles` is flat: member, due ms."""
-        return self._call("release", shard, replies.settled(len(settles) // 2, Settled.RELEASED), settles)
+        return self._call("release", shard, replies.each_settled, settles)
+
+    def end_cancelled(self, shard: int, members: Sequence[bytes]) -> Call[Settlements]:
+        """Delete tasks whose runs were cancelled, because cancel() asked for that."""
+        return self._call("end_cancelled", shard, replies.each_settled, members)
 
     def park(self, shard: int, settles: Sequence[Argument]) -> Call[Settlements]:
         """Set tasks aside of a kind or version unknown here; `settles` is flat: member, its `run_before`."""
         interval_us = self._quota(shard)["interval_us"]
-        decode = replies.settled(len(settles) // 2, Settled.PARKED)
-        return self._call("park", shard, decode, settles, interval_us=interval_us)
+        return self._call("park", shard, replies.each_settled, settles, interval_us=interval_us)
 
     def unpark(
         self, shard: int, kinds: Iterable[tuple[str, int | None]] | None, *, limit: int = BATCH
@@ -456,7 +463,7 @@ class Commands:
         """Compare a page of one index (a key's name) with the others; -1 continues at the stored cursor."""
         if index == "tags":
             return self.reconcile_tags(shard, cursor, count=count)
-        hashes = {"tasks", "attempts", "dlq_info", "followups"}
+        hashes = {"tasks", "attempts", "dlq_info", "followups", "cancelling"}
         named = {"index": index, "name": index, "scan": "HSCAN" if index in hashes else "ZSCAN"}
         return self._call("reconcile", shard, replies.reconciled_page, **named, cursor=cursor, count=count)
 

@@ -90,6 +90,12 @@ class Keys:
 
     A hint: the envelope says what the tags are. The reaper removes entries whose task does not exist or has other tags.
     """
+    cancelling = _Key()
+    """Hash: ID of a task in flight whose run is to be cancelled to the last token of the shard when that was asked for.
+
+    About runs up to this token. Whatever ends the lease ends the task as cancelled, except an ack. So a task in another
+    state has no entry; the reaper removes one that a process of an older version left. limits ignore it.
+    """
     finished = _Key()
     """Sorted set: task id to the time, ms, at which it was done: the history of spec.retention.finished.
 
@@ -118,6 +124,7 @@ class Keys:
     stats = _Key()
     """Hash: monotonic counters, sizes, the last fencing token, and the shard's format, see FORMAT.
 
+    `cancelling` is the number of entries of that key, and absent at 0: what ends leases reads it with the format.
     While `delayq suspend` is in effect, `suspended` is `since policy reason`: ms, Hold or Drain, any text. Shard 0
     decides; the copies of the other shards in a Cluster are for workers that have never reached shard 0.
     """

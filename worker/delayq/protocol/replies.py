@@ -20,6 +20,7 @@ from delayq.protocol.results import (
     Erased,
     Examined,
     Expired,
+    Extended,
     Failures,
     Leadership,
     Lease,
@@ -60,6 +61,7 @@ _NO_COUNTERS = (
     "format",
     "finished_bytes",
     "blocked_at",
+    "cancelling",
 )  # of `stats`
 _FINISHED = re.compile(rb"(\d{1,15}) (\d{1,15}) (\d{1,15}) ")
 # As SCHEDULE in prelude/schedules.lua.
@@ -293,6 +295,11 @@ def settled(count: int, outcome: Settled) -> Callable[[list[int]], list[Settled]
     return read
 
 
+def extended(reply: list[list[int]]) -> Extended:
+    """Decode extend.lua's reply."""
+    return Extended(*map(set, reply))
+
+
 def each_settled(reply: list[bytes]) -> list[Settled]:
     """Decode a reply with an outcome for each lease."""
     return [Settled(name.decode()) for name in reply]
@@ -467,7 +474,7 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
         cursor = reply[0].decode() if len(reply) == 1 else None
         if (cursor or reply[0] == b"orphan") and (following := next_page(cursor)):
             return Searching(following)
-        state, at_ms, member, envelope, counted, info, next_due_ms = reply
+        state, at_ms, member, envelope, counted, info, next_due_ms, cancelling = reply
         content = _readable(envelope)
         return TaskView(
             id=task_id,
@@ -486,6 +493,7 @@ def view(task_id: str, next_page: Callable[[str | None], object]) -> Callable[[A
             failed=_failures(counted, info),
             token=int(member.rpartition(b":")[2]) if member else None,
             follow_up_due_ms=next_due_ms or None,
+            cancelling=bool(cancelling),
         )
 
     return read

@@ -92,6 +92,9 @@ class Settled(StrEnum):
     SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     RELEASED = "released"
     PARKED = "parked"  # no worker has run it: its kind or version is unknown here
+    CANCELLED = (
+        "cancelled"  # cancel(running=True) asked for it: the task is deleted, or its follow-up took its place
+    )
     LEASE_LOST = "lease_lost"
 
 
@@ -116,6 +119,7 @@ class Recovered(StrEnum):
     BURIED = "buried"
     SUPERSEDED = "superseded"  # it would have been buried, but its follow-up took its place
     WAITED = "waited"
+    CANCELLED = "cancelled"  # cancel(running=True) asked for it
     ORPHANS = "orphans"  # the lease had no task: it was dropped
     GONE = "gone"  # settled meanwhile, or recovered by another process
     ALIVE = "alive"  # its worker has extended the lease meanwhile
@@ -126,6 +130,8 @@ class Cancelled(StrEnum):
     """The result of `cancel`."""
 
     CANCELLED = "cancelled"
+    CANCELLING = "cancelling"
+    """With running=True: its handler runs, and its worker is asked to cancel it; its follow-up is deleted."""
     FOLLOW_UP_CANCELLED = "follow_up_cancelled"
     """Its handler runs; its follow-up is deleted."""
     IN_FLIGHT = "in_flight"
@@ -308,6 +314,8 @@ class TaskView:
     """How many attempts a task took that is done; otherwise None."""
     late_ms: int | None = None
     """How long after its due time the last run of a task began that is done; otherwise None."""
+    cancelling: bool = False
+    """It is in flight, and `cancel(running=True)` has asked its worker to cancel the run."""
 
     @property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
@@ -538,6 +546,13 @@ class Ticket(NamedTuple):
 
 
 UNRECORDED = Ticket("", 0, "inf")
+
+
+class Extended(NamedTuple):
+    """The result of an extension: positions of its leases."""
+
+    lost: set[int]
+    cancelled: set[int]  # extended, so that the worker can cancel their runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delayq.protocol.keys import Keys
 
 Argument = str | bytes | int
-PRELUDE = ("basics", "entries", "transitions", "schedules", "history")  # files, in their order
+PRELUDE = ("basics", "entries", "transitions", "schedules", "history", "cancelling")  # files, in their order
 _LUA = files("delayq") / "protocol" / "lua"
 _KEY = re.compile(r"^-- KEYS (\w+)\s+(?!\.\.\.)", re.MULTILINE)
 _EACH_KEY = re.compile(r"^-- KEYS (\w+) \.\.\.\s", re.MULTILINE)

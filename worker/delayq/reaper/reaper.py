@@ -55,6 +55,7 @@ INDEXES = (
     "parked",
     "tags",
     "schedules",
+    "cancelling",
 )
 RESTORE_LIMIT = 10  # tasks per call of restore_orphans.lua
 # The shortest pause between pages of reconciliation: about 10,000 entries a second.

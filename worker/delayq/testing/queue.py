@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from delayq.guards.sql.guard import SqlGuard
 
 LEASE_MS = 60_000
+WATCH_SECONDS = 0.02
+"""Between two looks whether the run of a task is to be cancelled."""
 MOST_RUNS = 10_000
 """Of one run_due: more are taken for tasks that schedule each other without end."""
 _ADVANCE = files("delayq") / "testing" / "advance.lua"
@@ -187,7 +189,8 @@ class Queue:
     def run_due(self) -> list[Run]:
         """Run every task that is due, in due order, and those that become due meanwhile; return each run.
 
-        Timeouts are not enforced, and crashes not simulated. Not inside an event loop: use run_due_async() there.
+        Timeouts are not enforced, and crashes not simulated; cancel(running=True) cancels a run. Not inside an event
+        loop: use run_due_async() there.
         """
         return asyncio.run(self.run_due_async())
 
@@ -220,7 +223,7 @@ class Queue:
             if (lease.task.kind, lease.task.kind_version) in batches:
                 ended = await self._run_batch(connection, executor, lease)
             elif executor.can_run(lease.task):
-                ended = [(lease, await executor.run(Running(lease, now, now + LEASE_MS)))]
+                ended = [(lease, await self._run(connection, executor, Running(lease, now, now + LEASE_MS)))]
             else:
                 ended = [(lease, Settlement("park", lease))]
             runs += await self._settle(connection, executor, ended, ending)
@@ -229,6 +232,27 @@ class Queue:
                     f"more than {MOST_RUNS:,} runs: do tasks schedule each other without end?"
                 )
         return runs
+
+    async def _run(
+        self, connection: AsyncConnection, executor: Executor, running: Running
+    ) -> Settlement | None:
+        """Run a task, and cancel its run if cancel(running=True) asks for that meanwhile, as a worker does."""
+        running.handling = current = asyncio.current_task()
+        watching = asyncio.create_task(self._watch(connection, running))
+        try:
+            return await executor.run(running)
+        finally:
+            running.handling = None  # from here on, it is too late
+            watching.cancel()
+            if running.cancelled_for == "requested" and current is not None:
+                current.uncancel()  # it was cancelled for its handler alone
+
+    async def _watch(self, connection: AsyncConnection, running: Running) -> None:
+        while running.cancelled_for is None:
+            await asyncio.sleep(WATCH_SECONDS)
+            extend = self._claims.extend(running.lease.shard, [running.lease.member], LEASE_MS)
+            if (await connection.one(extend)).cancelled:
+                running.cancel("requested")
 
     async def _claim(self, connection: AsyncConnection) -> Lease | None:
         """Claim the task of all shards that is due first. One at a time: a handler may cancel the next one."""

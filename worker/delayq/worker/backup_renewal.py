@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from delayq.connection import Address
     from delayq.protocol.commands import Call, Commands
-    from delayq.protocol.results import Settled
+    from delayq.protocol.results import Extended, Settled
     from delayq.worker.executor import Executor
     from delayq.worker.slots import Running, Slots
 
@@ -114,7 +114,9 @@ class BackupRenewal:
             call = self._commands.extend(shard, members, self._lease_seconds * 1000)
             yield call, partial(self._extended, batch, now)
 
-    def _extended(self, batch: list[Held], now: float, lost: set[int]) -> None:
+    def _extended(self, batch: list[Held], now: float, answer: Extended) -> None:
+        """Cancel no run: a blocked event loop could not; its own renewal does so afterwards."""
+        lost = answer.lost
         for at, held in enumerate(batch):
             running = held.running if isinstance(held, Settlement) else held
             if running is not None and at not in lost:

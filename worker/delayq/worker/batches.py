@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -67,8 +68,11 @@ class Call:
         self.open = False
 
     def cancel(self, reason: CancelReason) -> None:
-        """Cancel the handler once; for lost leases, when all are lost."""
-        lost = reason == "lease_lost" and any(each.cancelled_for is None for each in self.members)
-        if not (self.cancelled or lost) and self.handling is not None:
+        """Cancel the handler once; for lost leases and tasks to be cancelled, when no task of it is wanted."""
+        single = reason in ("lease_lost", "requested")
+        wanted = single and any(each.cancelled_for is None for each in self.members)
+        if not (self.cancelled or wanted) and self.handling is not None:
             self.open, self.cancelled = False, True
+            for each in self.members:  # their time to clean up begins now
+                each.requested_at = time.monotonic()
             self.handling.cancel()

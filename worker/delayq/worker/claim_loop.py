@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SETTLING = ("ack", "retry", "bury", "release", "park", "unclaim")
+SETTLING = ("ack", "retry", "bury", "release", "park", "end_cancelled", "unclaim")
 """Scripts that are made before any task is claimed: a worker that lacks memory must still settle."""
 
 
@@ -422,6 +422,8 @@ class ClaimLoop:
         elif outcome is Settled.SUPERSEDED:
             self._count(Settled.BURIED, [settlement])  # in metrics, too
             log.warning("dead_letter_replaced", extra={"fields": _death(settlement)})
+        elif outcome is Settled.CANCELLED:
+            log.info("run_cancelled", extra={"fields": _cancelled_run(settlement)})
 
     def _accepted(self, exchange: Exchange, claim: Claim, answer: Claimed | Exception, *, gone: bool) -> None:
         """Record the result of a claim; `gone`: its tasks were returned meanwhile, if it has leased some."""
@@ -495,6 +497,17 @@ def _death(settlement: Settlement) -> dict[str, object]:
     """Return the log fields of a new dead letter."""
     task, reason = settlement.lease.task, "attempts" if settlement.verb == "retry" else "buried"
     return logs.of_task(task) | {"attempt": task.attempt, "reason": reason}
+
+
+def _cancelled_run(settlement: Settlement) -> dict[str, object]:
+    """Return the log fields of a task that ended as cancelled; `verb`: its run ended before it could be cancelled."""
+    task, verb = settlement.lease.task, settlement.verb
+    fields: dict[str, object] = {"attempt": task.attempt}
+    if verb != "end_cancelled":
+        fields["verb"] = verb
+    elif settlement.arguments:
+        fields["error"] = settlement.arguments[0]
+    return logs.of_task(task) | fields
 
 
 def _only_ended(answer: Claimed | Exception) -> bool:

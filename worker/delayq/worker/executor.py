@@ -21,6 +21,7 @@ from delayq.errors import (
     Seen,
     check_retry,
 )
+from delayq.guards.base import ending_of
 from delayq.handlers.base import NO_BATCHES
 from delayq.handlers.failures import bounded, described, message_of, traceback_of, with_frames
 from delayq.handlers.forked_children import end_if_forked
@@ -55,6 +56,7 @@ _EVENTS: dict[type[Retry], str] = {
     GuardUnavailable: "guard_unavailable",
 }
 NEVER_LAST = 2**31  # attempts
+ENDING_SECONDS = 5.0  # for a commit, or a thread, of a run that a user cancelled: less than CLEANUP_SECONDS
 UNREADABLE = "the handler raised an exception that cannot be read (a Retry without super().__init__()?)"
 
 
@@ -108,7 +110,8 @@ class Executor:
                 end_if_forked()
         except BaseException as error:  # noqa: BLE001 -- every exception of a handler is a failure of its task
             end_if_forked()
-            settlement = self.settlement(running, error)
+            recorded = running.cancelled_for == "requested" and await _recorded(error)
+            settlement = Settlement("ack", running.lease) if recorded else self.settlement(running, error)
             if isinstance(error, _REFUSED):
                 return settlement
         else:
@@ -141,7 +144,7 @@ class Executor:
         ]
         call.members = held
         left = [each for each in members if each not in held] if len(held) < len(members) else []
-        lost = [(each, _handed_back(each) if each.handed_back else None) for each in left]
+        lost = [(each, self._unbegun(each)) for each in left]
         if not held:
             return lost
         deadline = started + self.policy(held[0].lease.task).handler_timeout_seconds
@@ -170,12 +173,27 @@ class Executor:
             self._count(kind, seconds, ran)
         return [*settled, *lost]
 
+    def _unbegun(self, member: Running) -> Settlement | None:
+        """Return the settlement of a task of a call that begins without it."""
+        if member.handed_back:
+            return _handed_back(member)
+        return Settlement("end_cancelled", member.lease) if member.cancelled_for == "requested" else None
+
     def _judged(self, member: Running, outcome: BaseException | None) -> Settlement | None:
         """Return the settlement of a task whose outcome the handler has returned."""
-        if outcome is None and member.cancelled_for is None:
+        # A call that was not cancelled, because other tasks of it were wanted, has done all of its tasks.
+        unharmed = member.cancelled_for is None or (
+            member.cancelled_for == "requested" and not member.interrupted
+        )
+        if outcome is None and unharmed:
             return Settlement("ack", member.lease)
         member.judged = member.cancelled_for is None
         return self.settlement(member, outcome)
+
+    def abandoned(self, running: Running) -> Settlement | None:
+        """Return the settlement of a task whose handler ignores its cancellation and still runs."""
+        error = asyncio.CancelledError() if running.cancelled_for == "requested" else None
+        return self.settlement(running, error)
 
     def settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
         """Return the settlement of a task that ended; `error` is None when the handler returned.
@@ -189,6 +207,8 @@ class Executor:
         except BaseException:  # noqa: BLE001 -- the exception cannot be read, so its text is not used
             if running.cancelled_for == "drain":
                 return _released(running)
+            if running.cancelled_for == "requested":
+                return Settlement("end_cancelled", running.lease)
             return self._retried(running, None, UNREADABLE)
 
     def _settlement(self, running: Running, error: BaseException | None) -> Settlement | None:
@@ -200,16 +220,27 @@ class Executor:
             return None
         if isinstance(error, Seen) and not running.shared:
             return self._seen(running, error)
-        if reason == "drain":  # any other error may come from our cancellation: charge no attempt
-            if not isinstance(error, (Bury, Retry)) or (running.shared and isinstance(error, Bury)):
-                return _released(running)
-            return self._failed(running, error)
+        if reason == "requested":
+            return self._cancelled(running, error)
+        if reason == "drain":
+            return self._drained(running, error)
         seconds = self.policy(running.lease.task).handler_timeout_seconds
         of_kind = seconds != self._delivery.handler_timeout_seconds
         limit = f"the timeout of its kind ({seconds} s)" if of_kind else f"handlerTimeoutSeconds ({seconds})"
         timeout = TimeoutError(f"task ran longer than {limit}")
         timeout.__cause__ = error  # its traceback shows where the handler was
         return self._failed(running, timeout)
+
+    def _drained(self, running: Running, error: BaseException | None) -> Settlement:
+        """Any error but Bury and Retry may come from our cancellation: charge no attempt."""
+        if not isinstance(error, (Bury, Retry)) or (running.shared and isinstance(error, Bury)):
+            return _released(running)
+        return self._failed(running, error)
+
+    def _cancelled(self, running: Running, error: BaseException | None) -> Settlement:
+        """The user asked for it, so the task does not run again, whatever the handler raises in its cleanup."""
+        said = error is not None and not isinstance(error, asyncio.CancelledError)
+        return Settlement("end_cancelled", running.lease, (described(error),) if said and error else ())
 
     def _seen(self, running: Running, error: Seen) -> Settlement:
         fields = logs.of_task(running.lease.task) | {"why": bounded(message_of(error))}
@@ -285,6 +316,15 @@ class Executor:
         fields = logs.of_task(running.lease.task) | {"error": text} | _trace(error)
         log.warning("handler_buried", extra={"fields": fields})
         return Settlement("bury", running.lease, (_kept(text, error),))
+
+
+async def _recorded(error: BaseException) -> bool:
+    """Whether a cancelled run took effect: its guard was recording it. Waits until a commit, or a thread, has ended."""
+    ended = ending_of(error)
+    if ended is None:
+        return False
+    await asyncio.wait({ended}, timeout=ENDING_SECONDS)
+    return ended.done() and not ended.cancelled() and ended.exception() is None
 
 
 def _raised(error: BaseException | None) -> BaseException | None:

@@ -13,6 +13,7 @@ from delayq.service import logs
 if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.protocol.commands import Commands
+    from delayq.protocol.results import Extended
     from delayq.worker.executor import Executor
     from delayq.worker.slots import GroupState, Running
 
@@ -73,17 +74,19 @@ class LeaseRenewal:
         """
         for running in [each for each in self._group_state.running.values() if self._is_over(each, now)]:
             log.error("cancellation_ignored", extra={"fields": logs.of_task(running.lease.task)})
-            self._group_state.give_up(running, self._runner.settlement(running, None))
+            self._group_state.give_up(running, self._runner.abandoned(running))
 
     def _is_over(self, running: Running, now: float) -> bool:
         """Whether the cleanup time of a cancelled handler is over."""
         if running.cancelled_for == "timeout":
             return now >= running.deadline + CLEANUP_SECONDS
+        if running.cancelled_for == "requested" and running.interrupted:
+            return now >= running.requested_at + CLEANUP_SECONDS
         if running.cancelled_for == "lease_lost" and running.interrupted:
             return now >= running.extended_at + self._lease_seconds + CLEANUP_SECONDS
         return False
 
-    async def _extend_leases(self, now: float) -> list[set[int] | Exception]:
+    async def _extend_leases(self, now: float) -> list[Extended | Exception]:
         due: dict[int, list[Running]] = {}
         for running in self._group_state.running.values():
             if now - running.extended_at >= self._lease_seconds / 3 and running.cancelled_for != "lease_lost":
@@ -98,10 +101,11 @@ class LeaseRenewal:
             for shard, held in batches
         ]
         # An error of one shard must not hide the lost leases of other shards.
-        answers: list[set[int] | Exception] = await self._connection.answers(calls)
-        for (_, held), lost in zip(batches, answers, strict=True):
-            if not isinstance(lost, Exception):
-                self._extended(held, lost, now)
+        answers: list[Extended | Exception] = await self._connection.answers(calls)
+        for (_, held), answer in zip(batches, answers, strict=True):
+            if not isinstance(answer, Exception):
+                self._extended(held, answer.lost, now)
+                self._cancel([held[at] for at in sorted(answer.cancelled)])
         return answers
 
     def _extended(self, held: list[Running], lost: set[int], now: float) -> None:
@@ -114,3 +118,12 @@ class LeaseRenewal:
                 fields = logs.of_task(running.lease.task) | {"verb": "extend"}
                 log.warning("lease_lost", extra={"fields": fields})
                 running.cancel("lease_lost")
+
+    def _cancel(self, asked: list[Running]) -> None:
+        """Cancel runs that cancel(running=True) asked to cancel."""
+        for running in asked:
+            if running.cancelled_for is None and running.lease.member in self._group_state.running:
+                running.requested_at = time.monotonic()
+                running.cancel("requested")
+                fields = logs.of_task(running.lease.task) | {"attempt": running.lease.task.attempt}
+                log.info("cancellation_requested", extra={"fields": fields})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Verb = Literal["ack", "retry", "bury", "release", "park"]
+Verb = Literal["ack", "retry", "bury", "release", "park", "end_cancelled"]
 # The shortest and the longest retry delay of a task that only another worker can run.
 TOO_NEW_PAUSE_MS = (30_000, 600_000)
 # How long a task waits for a worker that its arguments fit: a rolling update takes less.
@@ -85,6 +85,8 @@ def settle_call(commands: Commands, batch: list[Settlement], max_attempts: int) 
         return commands.park(
             shard, [item for each in batch for item in (each.lease.member, each.lease.run_before)]
         )
+    if verb == "end_cancelled":
+        return commands.end_cancelled(shard, [each.lease.member for each in batch])
     flat = [argument for each in batch for argument in (each.lease.member, *each.arguments)]
     if verb == "retry":
         return commands.retry(shard, flat, max_attempts=batch[0].max_attempts or max_attempts)

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 RESERVATION_SECONDS = 0.5  # for how long an unanswered claim keeps its slots from other shard groups
 OVERLAP_TASKS = 32  # the smallest claim that is worth an exchange of its own while others are under way
-CancelReason = Literal["timeout", "lease_lost", "drain", "given_up"]
+CancelReason = Literal[
+    "timeout", "lease_lost", "drain", "given_up", "requested"
+]  # requested: by cancel(running=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +47,7 @@ class Running:
     handling: asyncio.Task[None] | None = None
     begun_at: float = 0.0  # its first step: an asyncio task that is cancelled before it runs nothing at all
     cancelled_for: CancelReason | None = None
+    requested_at: float = 0.0  # when its handler was cancelled for this reason
     call: Call | None = None  # of a handler that takes several tasks at once; instead of `handling`
     judged: bool = False  # the handler of the call has returned an outcome of this task
     handed_back: bool = False  # it must not begin: see backup_renewal.py, which sets it in its thread
@@ -52,7 +55,7 @@ class Running:
     def cancel(self, reason: CancelReason) -> None:
         """Cancel the handler, or do not begin it; the reason decides about the settlement. The first reason counts.
 
-        A call is not cancelled because one of several leases is lost.
+        A call is not cancelled because one of several leases is lost, or one of several tasks is to be cancelled.
         """
         if self.cancelled_for is not None:
             return

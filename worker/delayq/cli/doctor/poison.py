@@ -31,7 +31,7 @@ KINDS: Final = {
         "HLEN",
         (
             *("tasks", "attempts", "dlq_info", "followups", "cursors", "stats", "moving_info", "arrived"),
-            "finished_info",
+            *("finished_info", "cancelling"),
         ),
     ),
     "list": ("LLEN", ("wake", "alarm")),

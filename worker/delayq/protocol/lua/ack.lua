@@ -11,13 +11,15 @@
 -- KEYS tags    zset  tag and id
 -- KEYS finished  zset  id -> time at which the task was done, ms
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
 -- ARGV history     '' for none; else `seconds count bytes`, then the entry of each lease, with commas between them
 -- ARGV member ...  leases, id:token
 -- RETURNS positions of the leases that were lost
 local processing, tasks, attempts, followups, delayed, wake, alarm, stats, deadlines, tags = unpack(KEYS)
-local finished, finished_info = unpack(KEYS, 11)
-check_format(stats)
+local finished, finished_info, cancelling = unpack(KEYS, 11)
+local asked = check_format(stats)
 local ids, lost, seen, bytes, tagged, limited = {}, {}, {}, 0
+if asked then redis.call('HLEN', cancelling) end -- a key of another type must fail before any task is taken
 local plain = redis.call('EXISTS', tags, deadlines, followups) == 0
 if not plain then
   tagged = redis.call('EXISTS', tags) == 1 and {}
@@ -40,7 +42,7 @@ if #ids > 0 then
   tally(stats, 'acked', #ids)
   weigh(stats, 0, bytes)
   if limited then each_slice('ZREM', deadlines, ids, 4000) end
-  if not plain or ARGV[1] ~= '' then
+  if not plain or asked or ARGV[1] ~= '' then
     -- PRELUDE
     local succeed, entries = succession(delayed, tasks, attempts, followups, wake, alarm, stats), {}
     for _, id in ipairs(ids) do
@@ -51,6 +53,10 @@ if #ids > 0 then
       end
     end
     each_slice('ZREM', tags, entries, 4000)
+    if asked then -- the runs were to be cancelled, but their tasks are done
+      each_slice('HDEL', cancelling, ids, 4000)
+      count_cancelling(cancelling, stats)
+    end
     -- Last, and without what cannot be written: the tasks are done all the same.
     if ARGV[1] ~= '' then pcall(note_finished, finished, finished_info, stats, ARGV, seen) end
   end

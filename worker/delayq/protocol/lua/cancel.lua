@@ -1,4 +1,4 @@
--- cancel: delete a task that is not in flight, or the follow-up of one that is
+-- cancel: delete a task that is not in flight; of one that is, delete the follow-up, or ask its worker to cancel the run
 -- KEYS delayed   zset  id -> due ms
 -- KEYS retry     zset  id -> due ms of the next attempt
 -- KEYS suspect   zset  id -> token of the run whose group it belongs to
@@ -12,11 +12,13 @@
 -- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
 -- KEYS tags    zset  tag and id
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
 -- ARGV id      the task
 -- ARGV by      the caller's shard map, or ''
--- RETURNS cancelled, follow_up_cancelled, in_flight, dead or not_found
+-- ARGV running  1 to cancel a run, too; else 0
+-- RETURNS cancelled, cancelling (its run is to end), follow_up_cancelled, in_flight, dead or not_found
 local delayed, retry, suspect, tasks, attempts, dlq, stats, moving, followups, shard_map, parked = unpack(KEYS)
-local deadlines, tags = unpack(KEYS, 12)
+local deadlines, tags, cancelling = unpack(KEYS, 12)
 check_format(stats)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[2]) or moving_on(moving, id)
@@ -35,5 +37,9 @@ if taken_out(id, delayed, retry, suspect) > 0 or unparked(parked, id, tasks, att
   return 'cancelled'
 end
 if redis.call('ZSCORE', dlq, id) then return 'dead' end
-if redis.call('HEXISTS', tasks, id) == 1 then return followed and 'follow_up_cancelled' or 'in_flight' end
-return 'not_found'
+if redis.call('HEXISTS', tasks, id) == 0 then return 'not_found' end
+if ARGV[3] == '1' then
+  ask_to_cancel(cancelling, id, stats)
+  return 'cancelling'
+end
+return followed and 'follow_up_cancelled' or 'in_flight'

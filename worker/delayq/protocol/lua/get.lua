@@ -14,14 +14,15 @@
 -- KEYS finished  zset  id -> time at which the task was done, ms
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- KEYS stats  hash  monotonic counters
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
 -- ARGV id       the task
 -- ARGV pattern  the same id as a glob that matches its lease members
 -- ARGV by       the caller's shard map, or ''
 -- ARGV cursor   where to continue in the leases; 0 starts
 -- ARGV count    about how many leases to scan
--- RETURNS nothing when there is no such task, 'done', when and its entry of the history when it is in there, the next cursor when its lease is not on this page, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none)
+-- RETURNS nothing when there is no such task, 'done', when and its entry of the history when it is in there, the next cursor when its lease is not on this page, else state, score ms, lease member or '', envelope, attempts or '', dlq info or '', due ms of its follow-up (0: none), 1 when its run is to be cancelled, else 0
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, followups, shard_map = unpack(KEYS)
-local parked, finished, finished_info, stats = unpack(KEYS, 12)
+local parked, finished, finished_info, stats, cancelling = unpack(KEYS, 12)
 check_format(stats)
 local id = ARGV[1]
 local away = outdated(shard_map, ARGV[3]) or moving_on(moving, id)
@@ -36,7 +37,8 @@ end
 local function view(state, score, member)
   local counts, info = redis.call('HGET', attempts, id) or '', redis.call('HGET', dlq_info, id) or ''
   local next_due = kept_due(redis.call('HGET', followups, id) or '')
-  return { state, math.floor(tonumber(score)), member or '', envelope, counts, info, next_due }
+  local asked = member and is_cancelling(cancelling, id_of(member)) and 1 or 0
+  return { state, math.floor(tonumber(score)), member or '', envelope, counts, info, next_due, asked }
 end
 
 for state, zset in pairs({ delayed = delayed, retry = retry, suspect = suspect, dlq = dlq }) do

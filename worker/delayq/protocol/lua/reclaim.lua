@@ -10,22 +10,28 @@
 -- KEYS wake        list  token that wakes an idle worker
 -- KEYS alarm  list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags    zset  tag and id
 -- ARGV limit        how many leases at most
 -- ARGV max_crashes  crashes after which a task is a dead letter
 -- ARGV before_ms    leases that ran out later are left alone; empty: now
--- RETURNS member and outcome (reclaimed, buried, superseded or orphans) of each lease
+-- RETURNS member and outcome (reclaimed, buried, superseded, cancelled or orphans) of each lease
 local processing, suspect, tasks, attempts, dlq, dlq_info, followups, delayed, wake, alarm, stats = unpack(KEYS)
-check_format(stats)
+local cancelling, deadlines, tags = unpack(KEYS, 12)
+local asked = check_format(stats)
 local max_crashes, at = tonumber(ARGV[2]), now()
 local before = math.min(at, tonumber(ARGV[3]) or at)
-local taken, counted = {}, { reclaimed = 0, buried = 0, superseded = 0, orphans = 0 }
+local taken, counted = {}, { reclaimed = 0, buried = 0, superseded = 0, cancelled = 0, orphans = 0 }
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
 local requeue = after_crash(at, suspect, attempts, dlq, dlq_info, succeed)
+local cancels = canceller(asked, cancelling, tasks, attempts, deadlines, tags, alarm, stats, succeed)
 
 local function take_back(member)
   local id, token = id_of(member)
   redis.call('ZREM', processing, member)
   if not id or redis.call('HEXISTS', tasks, id) == 0 then return 'orphans' end
+  if cancels(id, token) then return 'cancelled' end
   return requeue(id, token, max_crashes)
 end
 

@@ -15,13 +15,14 @@
 -- KEYS stats       hash  monotonic counters
 -- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
 -- ARGV name    of the index
 -- ARGV scan    HSCAN or ZSCAN, as the index needs
 -- ARGV cursor  where to continue; 0 starts, -1 continues where the last page of any caller ended
 -- ARGV count   about how many entries; fewer where they are large
 -- RETURNS next cursor (0: done), id and outcome (pruned or deduplicated) of each task that needed one, ids that are leased or in no index at all
 local index, delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving = unpack(KEYS)
-local moving_info, followups, cursors, stats, parked, schedules = unpack(KEYS, 11)
+local moving_info, followups, cursors, stats, parked, schedules, cancelling = unpack(KEYS, 11)
 check_format(stats)
 local repaired, homeless, running, at = {}, {}, index == processing, now()
 
@@ -41,6 +42,7 @@ local function repair(id)
   if redis.call('HEXISTS', tasks, id) == 0 then
     for _, zset in ipairs(homes) do redis.call('ZREM', zset, id) end
     local forgotten = redis.call('HDEL', attempts, id) + redis.call('HDEL', dlq_info, id)
+    forgotten = forgotten + forget_cancelling(cancelling, id, stats)
     redis.call('HDEL', moving_info, id)
     local left = redis.call('HGET', followups, id)
     if left then
@@ -54,8 +56,10 @@ local function repair(id)
   local extra = running and 1 or 2
   for i = extra, #homes do redis.call('ZREM', homes[i], id) end
   local twice = (running or #homes > 0) and unparked(parked, id, tasks, attempts)
-  if #homes == 0 and not (running or parked_as(parked, id, tasks, attempts)) then homeless[#homeless + 1] = id end
-  return (twice or #homes >= extra) and 'deduplicated'
+  local waits = #homes > 0 or parked_as(parked, id, tasks, attempts)
+  if not (running or waits) then homeless[#homeless + 1] = id end
+  local stale = index == cancelling and waits and forget_cancelling(cancelling, id, stats) == 1 -- it is not in flight
+  return (twice or #homes >= extra) and 'deduplicated' or stale and 'pruned'
 end
 
 local cursor = ARGV[3] == '-1' and redis.call('HGET', cursors, ARGV[1]) or math.max(0, tonumber(ARGV[3]))

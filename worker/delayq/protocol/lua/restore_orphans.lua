@@ -13,13 +13,19 @@
 -- KEYS stats       hash  monotonic counters
 -- KEYS parked    zset  kind, version, due ms and id of parked tasks, in this order
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
+-- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags    zset  tag and id
 -- ARGV cursor  where to continue in the leases; 0 starts
 -- ARGV count   about how many leases to scan
 -- ARGV id trace ...  tasks that were in no index, and the trace from the previous page; '' at the first page
 -- RETURNS next cursor (0: done), id and trace of each task that may still be an orphan, ids of restored tasks
 local delayed, retry, suspect, processing, tasks, attempts, dlq, dlq_info, moving, wake, alarm, stats = unpack(KEYS)
-local parked, schedules = unpack(KEYS, 13)
-check_format(stats)
+local parked, schedules, followups, cancelling, deadlines, tags = unpack(KEYS, 13)
+local asked = check_format(stats)
+local succeed = asked and succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+local cancels = canceller(asked, cancelling, tasks, attempts, deadlines, tags, alarm, stats, succeed)
 local leased, left, adopted, cursor = {}, {}, {}, ARGV[1]
 local restore = restorer(now(), delayed, retry, schedules, tasks, attempts, dlq, dlq_info, wake, alarm)
 
@@ -48,8 +54,10 @@ for i = 3, #ARGV, 2 do
   if envelope and page[1] ~= '0' and (trace == found or cursor == '0') then
     left[#left + 1], left[#left + 2] = id, found
   elseif envelope and page[1] == '0' and (trace == found or cursor == '0') then
-    restore(id)
-    adopted[#adopted + 1] = id
+    if not cancels(id, 0) then -- it was in flight when its run was to be cancelled
+      restore(id)
+      adopted[#adopted + 1] = id
+    end
   end
 end
 if #adopted > 0 then tally(stats, 'adopted', #adopted) end

@@ -10,19 +10,25 @@
 -- KEYS wake        list  token that wakes an idle worker
 -- KEYS alarm       list  token that wakes the sleeping scanner
 -- KEYS stats       hash  monotonic counters
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags    zset  tag and id
 -- ARGV max_attempts  failures after which a task is a dead letter
 -- ARGV member delay_ms charge error ...  charge is 1 when this counts as a failure, else 0
--- RETURNS for each member: retried, buried, superseded (as buried, but its follow-up took its place) or lease_lost
+-- RETURNS for each member: retried, buried, superseded (as buried, but its follow-up took its place), cancelled or lease_lost
 local processing, retry, attempts, dlq, dlq_info, followups, delayed, tasks, wake, alarm, stats = unpack(KEYS)
-check_format(stats)
+local cancelling, deadlines, tags = unpack(KEYS, 12)
+local asked = check_format(stats)
 local max_attempts, at = tonumber(ARGV[1]), now()
 local note, announce = announcer(retry, at, wake, alarm)
-local outcomes, counted = {}, { retried = 0, buried = 0, superseded = 0, lease_lost = 0 }
+local outcomes, counted = {}, { retried = 0, buried = 0, superseded = 0, cancelled = 0, lease_lost = 0 }
 local succeed = succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+local cancels = canceller(asked, cancelling, tasks, attempts, deadlines, tags, alarm, stats, succeed)
 
 local function settle(member, delay_ms, charge, reason)
-  local id = id_of(member)
+  local id, token = id_of(member)
   if not id or redis.call('ZREM', processing, member) == 0 then return 'lease_lost' end
+  if cancels(id, token) then return 'cancelled' end
   local failures, crashes, _, _, mark = attempts_of(redis.call('HGET', attempts, id))
   failures = failures + tonumber(charge)
   if failures >= max_attempts and charge ~= '0' then

@@ -9,11 +9,16 @@
 -- KEYS wake        list    token that wakes an idle worker
 -- KEYS alarm       list    token that wakes the sleeping scanner
 -- KEYS stats       hash    monotonic counters
+-- KEYS followups   hash  id -> envelope that takes the place of a task when it has ended
+-- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
+-- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
+-- KEYS tags    zset  tag and id
 -- ARGV number    of the claim
 -- ARGV lease_ms  as the claim had it
 -- RETURNS how many tasks were returned
-local processing, delayed, retry, suspect, tasks, attempts, claim, wake, alarm, stats = unpack(KEYS)
-check_format(stats)
+local processing, delayed, retry, suspect, tasks, attempts, claim, wake, alarm, stats, followups = unpack(KEYS)
+local cancelling, deadlines, tags = unpack(KEYS, 12)
+local asked = check_format(stats)
 local at, released = now(), 0
 local number, expiry, first, count = string.match(redis.call('GET', claim) or '', '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
 
@@ -24,13 +29,17 @@ local function due_of(id)
 end
 
 if number == ARGV[1] and count ~= '' then
+  local succeed = asked and succession(delayed, tasks, attempts, followups, wake, alarm, stats)
+  local cancels = canceller(asked, cancelling, tasks, attempts, deadlines, tags, alarm, stats, succeed)
   -- No worker has these leases, so none has extended them: they have the expiry of the claim.
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', processing, expiry, expiry)) do
     local id, token = id_of(member)
     if id and token >= tonumber(first) and token < first + count then
       redis.call('ZREM', processing, member)
-      put_back(id, token, due_of(id), at, delayed, retry, suspect, attempts, wake, alarm)
-      released = released + 1
+      if not cancels(id, token) then
+        put_back(id, token, due_of(id), at, delayed, retry, suspect, attempts, wake, alarm)
+        released = released + 1
+      end
     end
   end
   if released > 0 then tally(stats, 'released', released) end

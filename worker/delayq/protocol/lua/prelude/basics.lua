@@ -88,10 +88,16 @@ local FORMAT = '6'
 local new_shard = false
 
 -- Each script calls this before it writes: a shard of another format stays as it is, and the script ends here. `found` is the
--- field, if the script has read it with others. A key of another type is left to the script, which fails or repairs it.
+-- field, if the script has read it with others. A key of another type is left to the script, which fails or repairs it. Returns
+-- how many tasks in flight are to end as cancelled, if any are and the field was read here: see prelude/cancelling.lua.
 local function check_format(stats, found)
-  if found == nil then found = redis.pcall('HGET', stats, 'format') end
-  if found == FORMAT or type(found) == 'table' then return end
+  local asked
+  if found == nil then
+    local fields = redis.pcall('HMGET', stats, 'format', 'cancelling')
+    if fields.err then return end
+    found, asked = unpack(fields)
+  end
+  if found == FORMAT or type(found) == 'table' then return asked end
   if found or redis.call('EXISTS', stats) == 1 then error('UNSUPPORTEDFORMAT ' .. (tonumber(found) or 1)) end
   new_shard = true
 end

@@ -17,6 +17,9 @@ CONFIG_FILE: Final = "/etc/delayq/queue.yaml"
 SECRETS_DIR: Final = "/etc/delayq/secrets"
 """Each Secret is a directory here, each of its keys a file."""
 
+ISSUER_FILE: Final = "/etc/delayq/issuer/jwks.json"
+"""The issuer of ServiceAccount tokens and its keys, for the HTTP API."""
+
 CONFIG_MAPS: Final = "_configmaps"
 """Each ConfigMap is a directory in this one, beside the Secrets; no Secret can have this name."""
 

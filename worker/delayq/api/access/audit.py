@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from delayq.api.access.rights import Caller, Verb
+    from delayq.api.access.rights import Caller
+    from delayq.contract.api import Verb
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from delayq.api.access.rights import VERBS, Caller
+from delayq.api.access.rights import Caller
+from delayq.contract.api import VERBS
 
 if TYPE_CHECKING:
     from delayq.api.access.named_tokens import NamedTokens
     from delayq.api.access.rights import Rights
     from delayq.api.access.service_accounts import ServiceAccounts
+    from delayq.contract.files import Reference
 
 LONGEST: Final = 8192
 """Characters of a token. Those of ServiceAccounts have about 1,200."""
@@ -66,6 +68,16 @@ class Bearer:
         if source is None:
             raise Denied(UNAUTHENTICATED, self._expected)
         return self._rights.of(source.name(token))
+
+    @property
+    def missing(self) -> list[Reference]:
+        """The keys of the Secret with named tokens that have no valid hash."""
+        return self._tokens.missing if self._tokens else []
+
+    @property
+    def lack(self) -> str:
+        """Why tokens of ServiceAccounts cannot be verified yet; empty if they can, or need not."""
+        return self._accounts.lack if self._accounts else ""
 
     @property
     def _expected(self) -> str:

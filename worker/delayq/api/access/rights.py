@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final
+
+from delayq.contract.api import VERBS, Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-Verb = Literal[
-    "schedule", "cancel", "reschedule", "read", "read-payloads", "dead-letters", "schedules", "suspend"
-]
-VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
+    from delayq.contract.api import AccessRule
 
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -45,6 +44,13 @@ class Caller:
         if verb not in VERBS:
             raise ValueError(f"expected a verb of {', '.join(VERBS)}; got {verb}")
         return self.rights.get(verb, _NONE)
+
+
+def grants(rules: Iterable[AccessRule]) -> Iterator[Grant]:
+    """Return the rights of spec.api.access."""
+    for rule in rules:
+        of = rule.service_account
+        yield Grant(account(of.namespace, of.name) if of else token(rule.token or ""), rule.verbs, rule.kinds)
 
 
 class Rights:

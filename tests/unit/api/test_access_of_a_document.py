@@ -48,7 +48,7 @@ def test_callers_have_the_rights_of_their_entries(tmp_path: Path, monkeypatch: p
     secret = tmp_path / "secrets" / "shop-tokens"
     secret.mkdir(parents=True)
     (secret / "php").write_text(hash_of(token))
-    access = access_of(api_of(), secrets_dir=tmp_path / "secrets", issuer_file=volume.path)
+    access = access_of(api_of(), tmp_path / "secrets")
     monkeypatch.setattr(access._accounts, "_now", lambda: NOW + 60.0)
     web, php = access.caller(f"Bearer {sign(claims())}"), access.caller(f"Bearer {token}")
     kinds = (None, "email", "report", "invoice")
@@ -67,9 +67,9 @@ def test_callers_have_the_rights_of_their_entries(tmp_path: Path, monkeypatch: p
 
 
 def test_an_account_without_an_entry_is_known_and_may_nothing(tmp_path: Path) -> None:
-    volume = Volume(tmp_path)
+    volume = Volume(tmp_path / "issuer")
     volume.write(key_set(("RS256", "one")))
-    access = access_of(api_of(), secrets_dir=tmp_path, issuer_file=volume.path)
+    access = access_of(api_of(), tmp_path / "secrets")
     access._accounts = ServiceAccounts(volume.path, now=lambda: NOW + 60.0)
     name = "system:serviceaccount:shop:other"
     about = {"namespace": "shop", "serviceaccount": {"name": "other"}}
@@ -83,7 +83,7 @@ def test_tokens_that_no_entry_names_are_not_taken(tmp_path: Path) -> None:
     secret, token = tmp_path / "shop-tokens", new_token()
     secret.mkdir()
     (secret / "other").write_text(hash_of(token))
-    access = access_of(api_of(), secrets_dir=tmp_path, issuer_file=tmp_path / "none")
+    access = access_of(api_of(), tmp_path)
     with pytest.raises(Denied):
         access.caller(f"Bearer {token}")
     assert [str(each) for each in access.missing] == ["key php of Secret shop-tokens"]
@@ -139,7 +139,7 @@ import json, sys
 from pathlib import Path
 from delayq.api.access import access_of
 from delayq.contract import parse
-access_of(parse(json.load(sys.stdin)).spec.api, secrets_dir=Path("."), issuer_file=Path("none"))
+access_of(parse(json.load(sys.stdin)).spec.api, Path("secrets"))
 print(sorted({"jwt", "cryptography"} & set(sys.modules)))
 """
     for rules, imported in ((API["access"][2:], "[]\n"), (API["access"], "['cryptography', 'jwt']\n")):

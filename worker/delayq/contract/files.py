@@ -45,6 +45,11 @@ class Reference(NamedTuple):
         return path(secrets_dir, self.name, self.key)
 
 
+def issuer_file(secrets_dir: Path) -> Path:
+    """Return the file with the issuer of ServiceAccount tokens and its keys: ISSUER_FILE, if SECRETS_DIR is given."""
+    return secrets_dir.parent / "issuer" / "jwks.json"
+
+
 def secret_path(secrets_dir: Path, name: str, key: str) -> Path:
     """Return the file of a key of a Secret; ValueError for a name that could leave the directory."""
     return secrets_dir / _checked(name, SECRET_NAME) / _checked(key, SECRET_KEY)

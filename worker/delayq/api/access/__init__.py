@@ -14,6 +14,7 @@ from delayq.api.access.bearer import Access, Bearer, Denied, Open
 from delayq.api.access.named_tokens import NamedTokens
 from delayq.api.access.rights import Caller, Grant, Rights, grants
 from delayq.contract.api import VERBS, Verb
+from delayq.contract.files import issuer_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,17 +37,17 @@ __all__ = [
 ]
 
 
-def access_of(api: Api, *, secrets_dir: Path, issuer_file: Path) -> Bearer:
+def access_of(api: Api, secrets_dir: Path) -> Bearer:
     """Return the access of spec.api. No file is read before the first request that needs it.
 
-    `secrets_dir`: a directory for each Secret, each of its keys a file. `issuer_file`: see issuer_keys.py. ImportError
-    without the extra [api] if a ServiceAccount has rights.
+    `secrets_dir`: a directory for each Secret, each of its keys a file; the keys of the cluster (issuer_keys.py) are
+    beside it. ImportError without the extra [api] if a ServiceAccount has rights.
     """
     accounts = tokens = None
     if any(rule.service_account for rule in api.access):
         from delayq.api.access.service_accounts import ServiceAccounts  # noqa: PLC0415 -- cryptography takes 9 MB
 
-        accounts = ServiceAccounts(issuer_file)
+        accounts = ServiceAccounts(issuer_file(secrets_dir))
     if keys := list(dict.fromkeys(key for _, key in api.more_references)):
         tokens = NamedTokens(keys, secrets_dir)
     return Bearer(Rights(grants(api.access)), accounts=accounts, tokens=tokens)

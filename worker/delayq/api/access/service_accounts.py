@@ -97,7 +97,7 @@ def _verify(token: str, keys: IssuerKeys, now: float) -> _Verified:
     issued, expires = _times(claims, now)
     if expires - issued > LONGEST_SECONDS:
         wanted = f"expected a token of at most {LONGEST_SECONDS // 60} minutes"
-        raise _denied(f"{wanted}, got one of {(expires - issued) // 60}: set expirationSeconds: 3600")
+        raise _denied(f"{wanted}, got one of {-(-(expires - issued) // 60)}: set expirationSeconds: 3600")
     return _Verified(_subject(claims), expires)
 
 

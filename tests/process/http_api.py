@@ -10,8 +10,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jsonschema
 import yaml
 from delayq import SyncClient
+from delayq.api.openapi import document
 from delayq.protocol.keys import Keys
 
 from tests.processes import Process, delayq
@@ -85,8 +87,9 @@ class Served:
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, PREFIX + path, content, sent)
             reply = connection.getresponse()
-            text = reply.read()
-            return Reply(reply.status, json.loads(text) if text else None, dict(reply.headers))
+            found = Reply(reply.status, json.loads(reply.read()), dict(reply.headers))
+        check(method, path, found)
+        return found
 
     def socket(self) -> socket.socket:
         """A plain connection."""
@@ -105,6 +108,38 @@ def serving(flavour: str, path: Path, **spec: Any) -> Iterator[Served]:  # noqa:
         if served is not None:
             served.process.stop()
         server.stop()
+
+
+def check(method: str, path: str, reply: Reply) -> None:
+    """An answer is one that openapi.json describes, with no field besides."""
+    plain, operation = path.partition("?")[0], None
+    for template, operations in DOCUMENT["paths"].items():
+        pattern = re.sub(r"{id}$", ".+", re.escape(template).replace(r"\{", "{").replace(r"\}", "}"))
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), PREFIX + plain):
+            operation = operations.get(method.lower())
+            break
+    if operation is None:
+        assert reply.status in (200, 404, 405), "openapi.json itself, or no such operation"
+        return
+    [content] = operation["responses"][str(reply.status)]["content"].items()
+    assert reply.headers["content-type"] == content[0]
+    jsonschema.Draft202012Validator({**strict(content[1]["schema"]), "components": STRICT}).validate(
+        reply.body
+    )
+
+
+def strict(schema: Any) -> Any:  # noqa: ANN401 -- a part of a schema
+    """The same schema, without further fields."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "properties" in schema else {}
+    return {name: strict(each) for name, each in schema.items()} | closed
+
+
+DOCUMENT = document()
+STRICT = strict(DOCUMENT["components"])
 
 
 def received(connection: socket.socket) -> bytes:

@@ -25,6 +25,7 @@ EVERYWHERE: Final = (
     "unauthenticated",
     "forbidden",
     "misdirected",
+    "header-too-large",
     "internal",
     "redis-unavailable",
 )
@@ -203,7 +204,7 @@ def _operation(route: Route) -> Schema:
         {
             "name": each.name,
             "in": "query",
-            "required": each.required,
+            "required": each.required or each.name == "id",
             "description": each.doc,
             "schema": schema_of(each.kind) | _default(each.default, each.kind),
         }

@@ -126,7 +126,8 @@ class Server:
         try:
             await stop.wait()
             self._api.stopping = True
-            await asyncio.sleep(LINGER_SECONDS)
+            if self._server.server_state.connections:
+                await asyncio.sleep(LINGER_SECONDS)
         finally:
             self._server.should_exit = True
             await ticking

@@ -63,7 +63,7 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
         served = Served(queue=setting.queue, client=client, encoder=encoder, check=check)
         api = Api(served, OPEN, hosts=listen.allowed_hosts)
         async with client:
-            process = ApiProcess(api, listen)
+            process = ApiProcess(api, _sockets(listen))
 
             def families() -> Iterable[Family]:
                 return metrics.api_families(process.counters, api.requests)
@@ -76,22 +76,21 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
 class ApiProcess:
     """The API and what its probes check: whether Redis serves."""
 
-    def __init__(self, api: Api, listen: Listen) -> None:
-        """Serve nothing yet."""
+    def __init__(self, api: Api, sockets: Sequence[socket.socket]) -> None:
+        """Serve nothing yet. `sockets` are bound."""
         self.counters = ProcessCounters("api", api.served.queue.queue)
-        self._api, self._listen = api, listen
+        self._api, self._sockets = api, sockets
         self.loops = [Loop(_Look(api.served.client), self.counters)]
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:  # noqa: ARG002 -- as other processes
         """Serve until `stop`."""
-        sockets = _sockets(self._listen)
         _raise_limit()
-        host, port = sockets[0].getsockname()[:2]
+        host, port = self._sockets[0].getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1alpha1"
         log.info("api_serving", extra={"fields": {"url": url, "host": host, "api_port": port}})
         looking = [asyncio.create_task(loop.run()) for loop in self.loops]
         try:
-            await Server(self._api, sockets).run(stop, DRAIN_SECONDS)
+            await Server(self._api, self._sockets).run(stop, DRAIN_SECONDS)
         finally:
             for loop in self.loops:
                 loop.stop()

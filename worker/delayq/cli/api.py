@@ -1,15 +1,74 @@
-"""delayq api: what belongs to the HTTP API of a queue."""
+"""delayq api: the HTTP API of a queue, and what belongs to it."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import click
 
 from delayq.api.access.named_tokens import hash_of, new_token
+from delayq.cli.exits import FAILED, CommandError, errors_as_exits
+from delayq.cli.inputs import PORT
+from delayq.cli.process import process_options, setting_of
+from delayq.service import extras
 
 
-@click.group()
-def api() -> None:
-    """Credentials of the HTTP API."""
+@click.group(invoke_without_command=True)
+@process_options
+@click.option(
+    "--api-port", type=PORT, help="Port of the API; 0: any free port.  [default: 8090, else a free port]"
+)
+@click.option(
+    "--api-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the API; * listens on every address, IPv4 and IPv6.",
+)
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A name in the header Host to accept besides those of this machine. Repeat it.",
+)
+@click.option(
+    "--check-arguments", is_flag=True, help="Import the App of the document, and check arguments by it."
+)
+@click.pass_context
+def api(
+    context: click.Context,
+    /,
+    *,
+    api_port: int | None,
+    api_host: str,
+    allowed_hosts: tuple[str, ...],
+    check_arguments: bool,
+    **options: Any,  # noqa: ANN401 -- click's, named in process_options
+) -> None:
+    """Serve the HTTP API of a queue.
+
+    A program in any language can schedule, read, cancel and reschedule tasks, and operate the queue, with HTTP and
+    JSON. The API has no authentication yet: whoever reaches its address may do everything.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if missing := extras.lacking("starlette", "uvicorn", "httptools", "uvloop"):
+        raise CommandError(missing, code=FAILED)
+    # The command `token` needs none of these.
+    from delayq.cli.app_check import checker  # noqa: PLC0415
+    from delayq.processes.api import Listen, run_api  # noqa: PLC0415
+
+    with errors_as_exits():
+        config = Path(options["config"])
+        setting = setting_of(**options)
+        listen = Listen(
+            host=api_host,
+            port=8090 if api_port is None else api_port,
+            allowed_hosts=allowed_hosts,
+            any_free_port=api_port is None,
+        )
+        run_api(setting, listen, checker(setting.queue, config if check_arguments else None))
 
 
 @api.command()

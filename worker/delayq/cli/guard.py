@@ -9,9 +9,9 @@ import click
 from delayq.cli import guarded, views
 from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, CommandError, errors_as_exits
 from delayq.cli.formats import tasks
-from delayq.cli.inputs import strict_json
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.target import document_of
+from delayq.contract.json_text import strict_json
 from delayq.protocol.envelope import JSON_TYPE, Task
 
 if TYPE_CHECKING:

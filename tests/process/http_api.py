@@ -70,7 +70,8 @@ class Served:
     def start(self) -> None:
         """Start the process, and wait until it serves."""
         where = ("--config", str(self.config), "--redis", self.server.url)
-        self.process = delayq("api", *where, "--port", "0", "--api-port", "0")
+        secrets = {"DELAYQ_SECRETS_DIR": str(self.dir / "secrets")}
+        self.process = delayq("api", *where, "--port", "0", "--api-port", "0", env=secrets)
         found = re.search(r'"api_port": (\d+)', self.process.wait_line('"api_serving"'))
         assert found
         self.port = int(found[1])

@@ -6,7 +6,7 @@ uvicorn has neither: bytes that trickle in keep a connection open for ever. app.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -15,6 +15,7 @@ from delayq.api.app import HEAD_BYTES
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Sequence
 
     from delayq.api.app import Api
@@ -99,9 +100,11 @@ class Bounded(HttpToolsProtocol):
 class Server:
     """Serves an Api until stop()."""
 
-    def __init__(self, api: Api, listening: Sequence[socket.socket], **tls: Any) -> None:  # noqa: ANN401 -- uvicorn's ssl_… options
-        """`listening` are bound sockets."""
-        self._api, self._sockets = api, list(listening)
+    def __init__(
+        self, api: Api, listening: Sequence[socket.socket], tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`listening` are bound sockets. Without `tls`, they serve plain HTTP."""
+        self._api, self._sockets, self._tls = api, list(listening), tls
         config = uvicorn.Config(
             api,
             http=Bounded,
@@ -111,7 +114,6 @@ class Server:
             access_log=False,
             server_header=False,
             timeout_keep_alive=IDLE_SECONDS,
-            **tls,
         )
         self._server = uvicorn.Server(config)
 
@@ -120,6 +122,7 @@ class Server:
         config = self._server.config
         config.timeout_graceful_shutdown = max(1, round(seconds))
         config.load()
+        config.ssl = self._tls  # uvicorn takes files only, and reads them once
         self._server.lifespan = config.lifespan_class(config)
         await self._server.startup(self._sockets)
         ticking = asyncio.create_task(self._server.main_loop())

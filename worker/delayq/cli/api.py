@@ -35,6 +35,12 @@ from delayq.service import extras
 @click.option(
     "--check-arguments", is_flag=True, help="Import the App of the document, and check arguments by it."
 )
+@click.option(
+    "--no-authentication",
+    "unauthenticated",
+    is_flag=True,
+    help="Take every request, whatever spec.api says. Only on a loopback address.",
+)
 @click.pass_context
 def api(
     context: click.Context,
@@ -44,12 +50,14 @@ def api(
     api_host: str,
     allowed_hosts: tuple[str, ...],
     check_arguments: bool,
+    unauthenticated: bool,
     **options: Any,  # noqa: ANN401 -- click's, named in process_options
 ) -> None:
     """Serve the HTTP API of a queue.
 
     A program in any language can schedule, read, cancel and reschedule tasks, and operate the queue, with HTTP and
-    JSON. The API has no authentication yet: whoever reaches its address may do everything.
+    JSON. spec.api says who may do what. Without it, the API listens on a loopback address only, and everyone who
+    reaches that may do everything.
     """
     if context.invoked_subcommand is not None:
         return
@@ -66,6 +74,7 @@ def api(
             host=api_host,
             port=8090 if api_port is None else api_port,
             allowed_hosts=allowed_hosts,
+            unauthenticated=unauthenticated,
             any_free_port=api_port is None,
         )
         run_api(setting, listen, checker(setting.queue, config if check_arguments else None))

@@ -167,7 +167,9 @@ class Plan:
         verbs += [(name, each.queues, reaper) for each in self.helpers for name in each.reaper_names]
         for nth, name in enumerate(self.api_names):
             first = () if self.api_port is None else ("--api-port", str(self.api_port + nth))
-            verbs.append((name, [self.queues[nth]], ("api", "--check-arguments", *first)))
+            verbs.append(
+                (name, [self.queues[nth]], ("api", "--check-arguments", "--no-authentication", *first))
+            )
         for number, (name, queues, verb) in enumerate(verbs):
             port = 0 if self.metrics_port is None else self.metrics_port + number
             yield name, self._command(url, port, queues, *verb)

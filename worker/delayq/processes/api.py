@@ -7,13 +7,15 @@ import logging
 import resource
 import socket
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from delayq.api.access import OPEN
+from delayq.api.access import OPEN, access_of
 from delayq.api.app import Api
 from delayq.api.calls import Served
 from delayq.api.server import MOST_CONNECTIONS, Server
+from delayq.api.tls import Certificate
 from delayq.client.aio import Client
 from delayq.client.encoding import TaskEncoder
 from delayq.client.taken_kinds import TakenKinds
@@ -47,12 +49,25 @@ class Listen:
     port: int
     allowed_hosts: Sequence[str] = ()
     """Names in the header Host that are accepted besides those of this machine."""
+    unauthenticated: bool = False
+    """Take every request, whatever spec.api says: for `delayq run`."""
     any_free_port: bool = False
     """Use another port if this one is taken."""
 
 
 def run_api(setting: Setting, listen: Listen, check: Check) -> None:
-    """Serve the API of a queue until SIGTERM or SIGINT. `check`: see Served."""
+    """Serve the API of a queue until SIGTERM or SIGINT. `check`: see Served.
+
+    Without spec.api, which says who may do what, it serves on loopback only: InvalidDocument otherwise.
+    """
+    if listen.unauthenticated:
+        spec = replace(setting.queue.spec, api=None)
+        setting = replace(setting, queue=replace(setting.queue, spec=spec))
+    if setting.queue.spec.api is None and not _is_loopback(listen.host):
+        raise InvalidDocument(
+            f"spec.api: expected who may do what, to listen on {listen.host}: without it, everyone who reaches the "
+            "address may do everything; add spec.api.access, or listen on 127.0.0.1"
+        )
 
     @asynccontextmanager
     async def opened(setting: Setting) -> AsyncIterator[Opened]:
@@ -61,12 +76,19 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
         encoder = TaskEncoder(spec.limits, spec.delivery.deadline_ms)
         encoder.taken = TakenKinds.of(spec.handler)
         served = Served(queue=setting.queue, client=client, encoder=encoder, check=check)
-        api = Api(served, OPEN, hosts=listen.allowed_hosts)
+        access = None if spec.api is None else access_of(spec.api, setting.secrets_dir)
+        # With tokens, no web page can send a request that counts, and callers know the API by any name.
+        hosts = listen.allowed_hosts if access is None else None
+        api = Api(served, access or OPEN, hosts=hosts)
+        tls = spec.api.tls if spec.api else None
+        certificate = Certificate(tls, setting.secrets_dir) if tls else None
         async with client:
-            process = ApiProcess(api, _sockets(listen))
+            process = ApiProcess(api, _sockets(listen), certificate)
 
             def families() -> Iterable[Family]:
-                return metrics.api_families(process.counters, api.requests)
+                yield from metrics.api_families(process.counters, api.requests)
+                if access is not None:
+                    yield metrics.missing_references({setting.queue.queue: access.missing})
 
             yield Opened(process, counted(families), DRAIN_SECONDS + STOP_SECONDS)
 
@@ -76,21 +98,26 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
 class ApiProcess:
     """The API and what its probes check: whether Redis serves."""
 
-    def __init__(self, api: Api, sockets: Sequence[socket.socket]) -> None:
-        """Serve nothing yet. `sockets` are bound."""
+    def __init__(
+        self, api: Api, sockets: Sequence[socket.socket], certificate: Certificate | None = None
+    ) -> None:
+        """Serve nothing yet. `sockets` are bound. Without a certificate, they serve plain HTTP."""
         self.counters = ProcessCounters("api", api.served.queue.queue)
-        self._api, self._sockets = api, sockets
+        self._api, self._sockets, self._certificate = api, sockets, certificate
         self.loops = [Loop(_Look(api.served.client), self.counters)]
+        if certificate is not None:
+            self.loops.append(Loop(_Renew(certificate), self.counters))
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:  # noqa: ARG002 -- as other processes
         """Serve until `stop`."""
         _raise_limit()
         host, port = self._sockets[0].getsockname()[:2]
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1alpha1"
+        tls = self._certificate.context if self._certificate else None
+        url = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}/v1alpha1"
         log.info("api_serving", extra={"fields": {"url": url, "host": host, "api_port": port}})
         looking = [asyncio.create_task(loop.run()) for loop in self.loops]
         try:
-            await Server(self._api, self._sockets).run(stop, DRAIN_SECONDS)
+            await Server(self._api, self._sockets, tls).run(stop, DRAIN_SECONDS)
         finally:
             for loop in self.loops:
                 loop.stop()
@@ -111,6 +138,26 @@ class _Look:
         """Read them."""
         await self._client.counts()
         return LOOK_SECONDS
+
+
+class _Renew:
+    """Reads a renewed certificate."""
+
+    name, blocks = "certificate", False
+
+    def __init__(self, certificate: Certificate) -> None:
+        self.alarm, self._certificate = Alarm(), certificate
+
+    async def step(self) -> float:
+        """Look whether there is one."""
+        self._certificate.refresh()
+        return LOOK_SECONDS
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _sockets(listen: Listen) -> list[socket.socket]:

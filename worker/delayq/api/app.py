@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 BODY_SECONDS: Final = 30.0
 BATCH_BYTES: Final = 8 << 20
-LEAST_BYTES: Final = 1 << 20
+LEAST_BYTES: Final = 2 << 20  # 5,000 IDs fit
 DISCARD_SECONDS: Final = 2.0
 DISCARD_BYTES: Final = 16 << 20
 BATCHES: Final = 2

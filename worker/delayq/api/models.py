@@ -10,7 +10,9 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import parse_qsl
 
 from delayq.client.encoding import NewTask
 from delayq.client.times import text_instant_ms
@@ -92,6 +94,17 @@ class Base64(Kind):
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
 
 
+@dataclass(frozen=True, slots=True)
+class Yes(Kind):
+    """The value true: the field is there, or it is not."""
+
+    expected: str = "true"
+
+    def fits(self, value: object) -> bool:
+        """Only true does."""
+        return value is True
+
+
 def words(most: int = 1_000) -> Text:
     """Return the kind of text that the client checks further."""
     return Text(expected=f"text of 1 to {most} characters", max_length=most)
@@ -119,7 +132,7 @@ def at_most_one(*names: str) -> Rule:
     return Rule(
         f"expected at most one of {listed}",
         names,
-        lambda *given: sum(each is not None for each in given) <= 1,
+        lambda *given: given.count(None) >= len(given) - 1,
         "",
     )
 
@@ -327,7 +340,7 @@ class Purge:
     )
     group: str | None = _declare(words(), "A group of GET /deadletters:groups.")
     tag: str | None = _declare(words(), "Dead letters with this tag.")
-    all: bool | None = flag(default=None, doc="All dead letters: true.")  # type: ignore[arg-type] # absent
+    all: bool | None = _declare(Yes(), "All dead letters.")
     kind: str | None = _declare(words(), "Beside tag and all: of this kind only.")
     dry_run: bool = flag(default=False, doc="Count the dead letters, and change nothing.")
 
@@ -383,17 +396,30 @@ def parse(model: type[DataclassInstance], given: object) -> Any:  # noqa: ANN401
     place = Place("", problems)
     if not isinstance(given, Mapping):
         raise SpecError((Problem("body", f"expected a JSON object, got {type_name(given)}"),))
+    _refuse_null(given, place)
     found = read_record(model, given, place)
-    if found is INVALID:
+    if problems or found is INVALID:
         raise SpecError(tuple(problems))
     return found
 
 
-def parse_query(model: type[DataclassInstance], pairs: list[tuple[str, str]]) -> Any:  # noqa: ANN401 -- as above
+def _refuse_null(given: Mapping[Any, Any], place: Place) -> None:
+    """Refuse null, which documents take as absent: openapi.json allows it for payloads only."""
+    for name, value in given.items():
+        if value is None and name != "payload":
+            place.field(str(name)).refuse("expected a value, got null: leave the field out instead")
+    tasks = given.get("tasks")
+    for at, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        if isinstance(task, Mapping):
+            _refuse_null(task, place.field("tasks").item(at))
+
+
+@lru_cache(256)  # most requests have the same few queries
+def parse_query(model: type[DataclassInstance], query: str) -> Any:  # noqa: ANN401 -- as above
     """Return the value of a model from the parameters of a query; SpecError as in parse()."""
     kinds = {each.name: each.kind for each in declared(model)}
     given: dict[str, Any] = {}
-    for name, value in pairs:
+    for name, value in parse_qsl(query, keep_blank_values=True):
         if name in given:
             raise SpecError((Problem(name, "expected one value, got several"),))
         given[name] = int(value) if isinstance(kinds.get(name), Whole) and _is_whole(value) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.api.models import Anything, Base64, Instant, Span
+from delayq.api.models import Anything, Base64, Instant, Span, Yes
 from delayq.api.problems import TYPES
 from delayq.api.rendering import INSTANT
 from delayq.api.routes import PREFIX, ROUTES
@@ -273,7 +273,7 @@ def _default(default: object, kind: Kind) -> Schema:
     return {} if default is None or isinstance(kind, Dictionary) else {"default": default}
 
 
-def schema_of(kind: Kind) -> Schema:  # noqa: C901, PLR0911 -- one for each kind
+def schema_of(kind: Kind) -> Schema:  # noqa: C901, PLR0911, PLR0912 -- one for each kind
     """Return the schema of a kind."""
     match kind:
         case Anything():
@@ -282,6 +282,8 @@ def schema_of(kind: Kind) -> Schema:  # noqa: C901, PLR0911 -- one for each kind
             return {"type": "string", "format": "date-time"}
         case Span():
             return {"type": "string", "examples": ["30m", "1h30m"]}
+        case Yes():
+            return {"const": True}
         case Base64():
             return {"type": "string", "contentEncoding": "base64"}
         case Whole(low, high):

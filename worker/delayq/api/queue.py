@@ -12,6 +12,7 @@ from delayq.api.calls import Answer
 from delayq.api.problems import ApiError, invalid
 from delayq.client.times import iso
 from delayq.connection import AsyncConnection
+from delayq.contract.words import OBJECT_NAME
 from delayq.errors import ScheduleRefused
 from delayq.forecast import spans
 from delayq.schedules.unstored import unstored
@@ -114,7 +115,7 @@ async def run_schedule(call: Call) -> Answer:
 
 async def _one(call: Call) -> Schedule:
     name = call.path["name"]
-    found = await call.client.get_schedule(name)
+    found = await call.client.get_schedule(name) if OBJECT_NAME.fits(name) else None
     call.allow("schedules", None if found is None else found.kind)
     if found is None:
         raise ApiError("not-found", f"there is no schedule {name} in this queue: GET /schedules lists them")

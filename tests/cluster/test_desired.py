@@ -87,9 +87,7 @@ def test_what_was_applied_does_not_differ_is_not_written_again_and_makes_restric
         (cron_job,) = [body for body in bodies if body["kind"] == "CronJob"]
         once = {"metadata": {"name": f"once-{number}"}, "spec": cron_job["spec"]["jobTemplate"]["spec"]}
         cluster.rest.create(f"/apis/batch/v1/namespaces/{restricted}/jobs", once)
-        eventually(
-            partial(each_component, cluster, restricted, of.metadata.name), what="a pod of each component"
-        )
+        eventually(partial(each_component, cluster, restricted, of), what="a pod of each component")
 
 
 def unwritten(cluster: Cluster, body: Object) -> bool:
@@ -97,11 +95,11 @@ def unwritten(cluster: Cluster, body: Object) -> bool:
     return bool(apply(cluster, body)["metadata"]["resourceVersion"] == before)
 
 
-def each_component(cluster: Cluster, namespace: str, name: str) -> bool:
-    selector = f"{names.QUEUE_LABEL}={name}"
+def each_component(cluster: Cluster, namespace: str, of: DelayQueue) -> bool:
+    selector = f"{names.QUEUE_LABEL}={of.metadata.name}"
     pods = cluster.rest.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
     found = {pod["metadata"]["labels"][names.COMPONENT_LABEL] for pod in pods}
-    return found == {"scanner", "worker", "reaper", "erase"}
+    return found == {"scanner", "worker", "reaper", "erase", *(["api"] if of.spec.api else [])}
 
 
 def specs() -> st.SearchStrategy[Document]:
@@ -116,7 +114,8 @@ def _meaningful(spec: Document, given: tuple[Document, ...]) -> Document:
     for component, template in zip(("scanner", "worker", "reaper"), given, strict=True):
         spec.setdefault(component, {})["template"] = template
     spec["reaper"]["schedule"] = "@hourly"
-    spec.get("networkPolicy", {}).pop("metricsFrom", None)
+    for peers in ("metricsFrom", "apiFrom"):
+        spec.get("networkPolicy", {}).pop(peers, None)
     return spec
 
 

@@ -83,7 +83,8 @@ def test_the_page_about_not_ready_has_each_of_its_reasons_in_the_order_in_which_
 def test_what_is_wrong_comes_with_something_to_do() -> None:
     """Only what is as it should be needs no advice."""
     fine = {
-        "True": "Ready Accepted BackendAvailable DurabilityMet ReshardingComplete GuardAvailable ObjectiveMet",
+        "True": "Ready Accepted BackendAvailable DurabilityMet ReshardingComplete GuardAvailable ApiAvailable"
+        " ObjectiveMet",
         "False": "Degraded Suspended",
     }
     silent = [

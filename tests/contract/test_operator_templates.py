@@ -34,6 +34,6 @@ def test_the_children_are_those_that_are_made() -> None:
         for name in re.findall(r"`([^`]+)`", cell)
     }
     of = queue(RICH)
-    known = facts(of, kinds=frozenset({kind.kind for kind in names.OPTIONAL}))
+    known = facts(of, kinds=frozenset({kind.kind for kind in names.OPTIONAL}), issuer_keys="{}")
     made = [*desired(of, SETTING, known), erase_job(of, SETTING, known)]
     assert reported == {(each["kind"], each["metadata"]["name"]) for each in made}

@@ -134,7 +134,9 @@ def test_scanners_find_every_package_by_its_metadata(image: Image) -> None:
         for name in re.findall(r"/site-packages/([\w.]+)-[^/]+\.dist-info/METADATA$", each)
     }
     ours = (
-        ("operator",) if image.name.startswith("localhost/delayq-operator:") else ("worker", "sql", "mysql")
+        ("operator",)
+        if image.name.startswith("localhost/delayq-operator:")
+        else ("worker", "api", "sql", "mysql")
     )
     extras = [each for extra in ours for each in PROJECT["optional-dependencies"][extra]]
     wanted = [*PROJECT["dependencies"], *extras, "delayq"]

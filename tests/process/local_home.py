@@ -122,7 +122,16 @@ class Home:
         self, *options: str, env: dict[str, str] | None = None, before: tuple[str, ...] = ()
     ) -> Process:
         """In another directory than the document's, as it will often be."""
-        argv = (DELAYQ, "run", str(self.dir / "queue.yaml"), "--log-format", "json", "--log-level", "info")
+        argv = (
+            DELAYQ,
+            "run",
+            str(self.dir / "queue.yaml"),
+            "--no-api",
+            "--log-format",
+            "json",
+            "--log-level",
+            "info",
+        )
         return Process.start(*before, *argv, *options, env=env, cwd=self.dir.parent)
 
     def ready(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.servers import RedisServer
 
-RUN = (DELAYQ, "run", "--log-format", "json", "--log-level", "info")
+RUN = (DELAYQ, "run", "--no-api", "--log-format", "json", "--log-level", "info")
 
 
 def described(name: str, port: int | None = None, *, function: str = "keep", **spec: object) -> str:

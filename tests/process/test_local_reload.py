@@ -104,7 +104,7 @@ def test_a_changed_document_is_used_and_an_invalid_one_is_named(home: Home) -> N
 def test_without_its_package_the_option_says_what_to_install(home: Home) -> None:
     (home.dir / "sitecustomize.py").write_text("import sys; sys.modules['watchfiles'] = None")
     path = os.pathsep.join(filter(None, (str(home.dir), os.environ.get("PYTHONPATH"))))
-    argv = [DELAYQ, "run", "--reload", str(home.dir / "queue.yaml")]
+    argv = [DELAYQ, "run", "--no-api", "--reload", str(home.dir / "queue.yaml")]
     env = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BY_ALL = {m.REDIS_ERRORS, m.LOOP_ERRORS, m.MISSING_REFERENCES}
 BY_WORKER = {each for each in m.METRICS if each.name.startswith("delayq_worker_")} | BY_ALL
-BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS} | BY_ALL
+BY_SCANNER = set(m.METRICS) - BY_WORKER - {m.ERASED_SHARDS, m.API_REQUESTS} | BY_ALL
 # Reported only while there is trouble, or a change of shards, or tasks have kinds.
 SELDOM = {
     *(

@@ -19,6 +19,11 @@ QUEUE: Final = Part(
             replicas=number("Scanner pods there are."),
             readyReplicas=number("Scanner pods that are ready."),
         ),
+        api=mapping(
+            "The pods of the HTTP API. Absent: spec.api is.",
+            replicas=number("API pods there are."),
+            readyReplicas=number("API pods that are ready."),
+        ),
         reaper=mapping(
             "The reaper's CronJob.",
             lastScheduleTime=time("When a run last started."),

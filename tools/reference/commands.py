@@ -87,7 +87,7 @@ PAGES: Final = {
         "Commands for documents",
         ("validate", "explain", "alerts", "acl", "crd", "replay", "completion"),
     ),
-    "cli-processes": ("Commands that run processes", ("run", "scanner", "worker", "reaper")),
+    "cli-processes": ("Commands that run processes", ("run", "scanner", "worker", "reaper", "api")),
 }
 """File name to title and commands."""
 

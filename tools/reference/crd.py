@@ -44,6 +44,8 @@ The scanner that leads the shard of the schedule writes it when it has applied a
 seconds, less often where there are more than 1,000 schedules. [Conditions](conditions.md#delayschedule) has the
 reasons.
 """
+CHOICE: Final = "expected exactly one of"
+"""How the message of a choice begins; it says all that its rule does."""
 PAGES: Final = {
     "crd.md": ("delayqueue.yaml", QUEUE, QUEUE_STATUS),
     "crd-schedule.md": ("delayschedule.yaml", SCHEDULE, SCHEDULE_STATUS),
@@ -97,7 +99,8 @@ def _rules(schema: Schema) -> Iterator[str]:
     for path, rule in _validations(schema, ""):
         same.setdefault((rule["message"], rule["rule"]), []).append(f"`{path or 'the whole'}`")
     for (message, expression), paths in same.items():
-        yield f"- {', '.join(paths)}: {message}\n  ```text\n  {expression}\n  ```"
+        code = "" if message.startswith(CHOICE) else f"\n  ```text\n  {expression}\n  ```"
+        yield f"- {', '.join(paths)}: {message}{code}"
     yield STORED.rstrip("\n")
 
 

@@ -74,6 +74,7 @@ PAGES: Final = {
     "document-delivery": ("spec.delivery", "spec.durability", "spec.recovery", "spec.guard"),
     "document-handler": ("spec.handler",),
     "document-processes": ("spec.scanner", "spec.worker", "spec.autoscaling", "spec.reaper"),
+    "document-api": ("spec.api",),
 }
 """File name to the sections on it, and in them; all others are on document.md."""
 

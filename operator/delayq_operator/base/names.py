@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, Literal
 
+from delayq.contract.files import ISSUER_FILE
 from delayq.contract.queue import GROUP, KIND, VERSION
 from delayq.contract.schedule import KIND as SCHEDULE_KIND
 from delayq.kube.objects import Kind
@@ -73,11 +75,16 @@ HORIZONS_VARIABLE: Final = "DELAYQ_HORIZONS_PORT"
 REAPER_VARIABLE: Final = "DELAYQ_REAPER"
 """`delayq doctor` reads there which mounted files the pod should have."""
 
+API_PORT: Final = 8090
+API_PORT_NAME: Final = "api"
+ISSUER_KEY: Final = PurePosixPath(ISSUER_FILE).name
+"""Key of the ConfigMap with the keys of ServiceAccount tokens."""
+
 LONGEST_LABEL = 63
 LONGEST_NAME = 253
 LONGEST_CRONJOB_NAME = 52  # a Job adds eleven characters to it, and a pod's host name has 63
 
-Component = Literal["scanner", "worker", "reaper", "erase", "config", "metrics", "pods", "monitoring"]
+Component = Literal["scanner", "worker", "reaper", "erase", "config", "metrics", "pods", "monitoring", "api"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -111,11 +118,11 @@ EVENT: Final = Kind("v1", "Event", "events")
 CHILDREN: Final[Mapping[Kind, tuple[Component, ...]]] = {
     SERVICE_ACCOUNT: ("pods", "scanner"),
     ROLE_BINDING: ("scanner",),
-    CONFIG_MAP: ("config",),
-    SERVICE: ("metrics",),
+    CONFIG_MAP: ("config", "api"),
+    SERVICE: ("metrics", "api"),
     NETWORK_POLICY: ("pods",),
-    DISRUPTION_BUDGET: ("scanner", "worker"),
-    DEPLOYMENT: ("scanner", "worker"),
+    DISRUPTION_BUDGET: ("scanner", "worker", "api"),
+    DEPLOYMENT: ("scanner", "worker", "api"),
     CRON_JOB: ("reaper",),
     JOB: ("erase",),
 }
@@ -169,8 +176,13 @@ def selector(queue_name: str, component: Component) -> dict[str, str]:
 
 
 def deployment(queue_name: str, component: str) -> str:
-    """Name of the Deployment of a component: scanner or worker."""
-    return _child(queue_name, component, LONGEST_LABEL)
+    """Name of the Deployment of a component: scanner, worker or api."""
+    return api(queue_name) if component == "api" else _child(queue_name, component, LONGEST_LABEL)
+
+
+def api(queue_name: str) -> str:
+    """Name of what belongs to the HTTP API. Callers know it as the name of its Service."""
+    return _child(_of_service(queue_name), "api", LONGEST_LABEL)
 
 
 def scanner(queue_name: str) -> str:
@@ -195,12 +207,15 @@ def config(queue_name: str) -> str:
 
 def metrics_service(queue_name: str) -> str:
     """Name of the headless Service in front of the metrics."""
+    return _child(_of_service(queue_name), "metrics", LONGEST_LABEL)
+
+
+def _of_service(queue_name: str) -> str:
+    """Return a name for Services: a DNS label that begins with a letter."""
     dashed = queue_name.replace(".", "-")
-    if (
-        dashed != queue_name or not dashed[0].isalpha()
-    ):  # a Service's name is a DNS label and begins with a letter
+    if dashed != queue_name or not dashed[0].isalpha():
         dashed = f"q{dashed}-{_digest(queue_name)}"
-    return _child(dashed, "metrics", LONGEST_LABEL)
+    return dashed
 
 
 def pods(queue_name: str) -> str:
@@ -222,6 +237,7 @@ _NAMES: Final[Mapping[Component, Callable[[str], str]]] = {
     "metrics": metrics_service,
     "pods": pods,
     "monitoring": pods,
+    "api": api,
 }
 
 

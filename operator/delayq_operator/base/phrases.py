@@ -93,3 +93,8 @@ LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 def timestamp(unix_seconds: float) -> str:
     """Format a time for the API, to the second, limited to its range."""
     return datetime.fromtimestamp(min(LATEST, max(0.0, unix_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def noun(component: str) -> str:
+    """Return how sentences call a pod of a component."""
+    return "API pod" if component == "api" else component

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from delayq.contract import SpecError
 
-from delayq_operator.desired import companions, config, deployments, jobs, monitoring, network
+from delayq_operator.desired import api, companions, config, deployments, jobs, monitoring, network
 from delayq_operator.desired.jobs import erase_job
 
 if TYPE_CHECKING:
@@ -32,10 +32,13 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
         companions.scanner_account(queue, facts),
         companions.scanner_binding(queue, setting, facts),
         config.config_map(queue, facts),
+        api.issuer_keys(queue, facts),
         companions.metrics_service(queue, facts),
+        api.service(queue, facts),
         network.policy(queue, setting, facts),
         companions.disruption_budget(queue, facts, "scanner"),
         companions.disruption_budget(queue, facts, "worker"),
+        None if queue.spec.api is None else companions.disruption_budget(queue, facts, "api"),
         monitoring.pod_monitor(queue, facts),
         monitoring.prometheus_rule(queue, facts),
         *with_pods,
@@ -43,11 +46,11 @@ def desired(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
     return [each for each in wanted if each is not None]
 
 
-def _with_pods(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object]:
-    """Return scanners, workers and reapers."""
-    made: list[Object] = []
+def _with_pods(queue: DelayQueue, setting: Setting, facts: Facts) -> list[Object | None]:
+    """Return scanners, workers, the API and reapers."""
+    made: list[Object | None] = []
     problems: list[Problem] = []
-    for make in (deployments.scanner, deployments.worker, jobs.reaper):
+    for make in (deployments.scanner, deployments.worker, deployments.api, jobs.reaper):
         try:
             made.append(make(queue, setting, facts))
         except SpecError as error:

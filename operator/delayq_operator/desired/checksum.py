@@ -31,6 +31,7 @@ CHECK: Final = "spec.recovery.check"
 GUARD: Final = ("guard",)
 """What a scanner also reads for the check of expired leases."""
 WORKER_READS: Final = ("redis", "delivery", "handler", "guard")
+API_READS: Final = ("redis", "delivery", "durability", "handler", "schedules", "limits")
 PACE: Final = ("ratePerSecond", "burst", "maxInFlight")
 """Fields of spec.limits that limit starts."""
 SIZE: Final = ("maxLength", "maxBytes")
@@ -77,6 +78,13 @@ def of_worker(queue: DelayQueue, before: Mapping[str, str]) -> Inputs:
     if finished := spec["retention"].get("finished"):
         found["spec.retention.finished"] = _hash(finished)
     return found
+
+
+def of_api(queue: DelayQueue) -> Inputs:
+    """Hash the parts of the document that the HTTP API reads: those of a client, and spec.api without replicas."""
+    spec = _spec(queue)
+    own = {field: value for field, value in spec["api"].items() if field != "replicas"}
+    return {**_sections(spec, API_READS), "spec.api": _hash(own)}
 
 
 def _spec(queue: DelayQueue) -> Object:

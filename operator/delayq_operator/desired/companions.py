@@ -65,7 +65,7 @@ def metrics_service(queue: DelayQueue, facts: Facts) -> Object:
 
 
 def disruption_budget(queue: DelayQueue, facts: Facts, component: Component) -> Object | None:
-    """Return how many scanners, or workers, node drains may evict at once: a standby and some workers keep running."""
+    """Return how many pods of a component node drains may evict at once: a standby and some workers keep running."""
     budget = queue.spec.pod_disruption_budget
     if not budget.enabled:
         return None

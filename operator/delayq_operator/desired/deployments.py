@@ -1,4 +1,4 @@
-"""The Deployments of scanners and workers."""
+"""The Deployments of scanners, workers and the HTTP API."""
 
 from __future__ import annotations
 
@@ -49,6 +49,22 @@ def worker(queue: DelayQueue, setting: Setting, facts: Facts) -> Object:
     )
 
 
+def api(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
+    """Return the Deployment of the HTTP API; None without spec.api."""
+    if queue.spec.api is None:
+        return None
+    return _deployment(
+        queue,
+        setting,
+        facts,
+        role=roles.api(queue, setting),
+        own=checksum.of_api(queue),
+        surge="25%",
+        section=None,
+        replicas=queue.spec.api.replicas,
+    )
+
+
 def _deployment(
     queue: DelayQueue,
     setting: Setting,
@@ -57,10 +73,12 @@ def _deployment(
     role: Role,
     own: Inputs,
     surge: int | str,
-    section: Scanner | Worker,
+    section: Scanner | Worker | None,
     **spec: int,
 ) -> Object:
-    name, component, revisions = queue.metadata.name, role.component, section.revision_history_limit
+    name, component = queue.metadata.name, role.component
+    revisions = None if section is None else section.revision_history_limit
+    given = (None if section is None else section.annotations) or {}
     template = pod.template(name, setting, role)
     inputs = checksum.of_deployment(own, template, component)
     return child(
@@ -68,7 +86,7 @@ def _deployment(
         component,
         queue,
         facts,
-        annotations={**(section.annotations or {}), **checksum.remembered(inputs)},
+        annotations={**given, **checksum.remembered(inputs)},
         spec={
             **spec,
             "revisionHistoryLimit": REVISIONS_KEPT if revisions is None else revisions,

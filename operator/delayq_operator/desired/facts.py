@@ -46,5 +46,7 @@ class Facts:
     """metadata.generation of the DelayQueue."""
     kinds: frozenset[str] = frozenset()
     """Optional kinds that the API serves, and the operator may use: those of monitors."""
+    issuer_keys: str = ""
+    """The issuer of ServiceAccount tokens and its keys, as the API's pods read them; empty: not known yet."""
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Component → the live inputs in its Deployment's annotation names.INPUTS."""

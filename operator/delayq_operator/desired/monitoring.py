@@ -20,8 +20,9 @@ BODY_SIZE_LIMIT: Final = "4MB"
 
 
 def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
-    """Return the PodMonitor of scanners and workers. Reapers end between two scrapes."""
+    """Return the PodMonitor of scanners, workers and the API. Reapers end between two scrapes."""
     monitor, name = queue.spec.monitoring.pod_monitor, queue.metadata.name
+    scraped = ["scanner", "worker", *(["api"] if queue.spec.api else [])]
     if not monitor.enabled or names.POD_MONITOR.kind not in facts.kinds:
         return None
     return child(
@@ -33,9 +34,7 @@ def pod_monitor(queue: DelayQueue, facts: Facts) -> Object | None:
         spec={
             "selector": {
                 "matchLabels": {names.QUEUE_LABEL: names.label_value(name)},
-                "matchExpressions": [
-                    {"key": names.COMPONENT_LABEL, "operator": "In", "values": ["scanner", "worker"]}
-                ],
+                "matchExpressions": [{"key": names.COMPONENT_LABEL, "operator": "In", "values": scraped}],
             },
             # The author of a DelayQueue controls its pods: limits protect a shared Prometheus.
             "sampleLimit": SAMPLE_LIMIT,

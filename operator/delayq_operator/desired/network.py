@@ -1,6 +1,7 @@
 """The NetworkPolicy of a queue's pods.
 
-If the document asks for it, the policy allows ingress to the metrics port only, and always from the operator.
+If the document asks for it, the policy allows ingress to the metrics port and to the HTTP API only. The operator may
+always read metrics.
 In any case, only the operator may connect to the horizons port of scanners, where each request costs Redis.
 
 Egress is not limited: Redis may be anywhere, and a handler may call any address. To limit egress, add a second policy;
@@ -29,7 +30,8 @@ def policy(queue: DelayQueue, setting: Setting, facts: Facts) -> Object | None:
     operator = _operator(setting)
     horizons: Object = {"ports": [_tcp(names.HORIZONS_PORT)], **({"from": operator} if operator else {})}
     if queue.spec.network_policy.enabled:
-        selected, rules = {names.QUEUE_LABEL: names.label_value(name)}, [_metrics(queue, operator), horizons]
+        selected = {names.QUEUE_LABEL: names.label_value(name)}
+        rules = [_metrics(queue, operator), horizons, *_api(queue)]
     elif operator:
         selected, rules = names.selector(name, "scanner"), [_all_but_horizons(), horizons]
     else:
@@ -42,6 +44,15 @@ def _metrics(queue: DelayQueue, operator: list[Object]) -> Object:
     ports: Object = {"ports": [_tcp(names.METRICS_PORT)]}
     peers = queue.spec.network_policy.metrics_from
     return ports if peers is None else {**ports, "from": [*operator, *(copy(peer) for peer in peers)]}
+
+
+def _api(queue: DelayQueue) -> list[Object]:
+    """Allow connections to the HTTP API: anyone's, unless the document names them. Only its pods listen there."""
+    if queue.spec.api is None:
+        return []
+    ports: Object = {"ports": [_tcp(names.API_PORT)]}
+    peers = queue.spec.network_policy.api_from
+    return [ports if peers is None else {**ports, "from": [copy(peer) for peer in peers]}]
 
 
 def _all_but_horizons() -> Object:

@@ -33,6 +33,11 @@ SMALL: Final[Object] = {
     "requests": {"cpu": "50m", "memory": "64Mi"},
     "limits": {"memory": "256Mi"},
 }
+OF_API: Final[Object] = {
+    # Two batches of 8 MiB at a time, and 2,000 connections.
+    "requests": {"cpu": "100m", "memory": "128Mi"},
+    "limits": {"memory": "512Mi"},
+}
 OF_CODE: Final[Object] = {
     # Requests for a small handler. The limit protects the node: a handler that leaks must not cause evictions of other
     # pods. Authors set the needs of their handler in the template.
@@ -56,6 +61,8 @@ class Role:
     """The user's template, spec.<component>.template."""
     probes: Object
     """Probes of the container, by field."""
+    issuer: bool = False
+    """Whether these pods read the keys of ServiceAccount tokens."""
     document: str = ""
     """Annotation of the pod with the document; empty: the document is in the ConfigMap."""
     process: str = ""
@@ -65,7 +72,11 @@ class Role:
     protected: Mapping[str, str] = field(default_factory=dict)
     """Additional pod fields that the user's template must not set → why."""
     under: Mapping[str, object] = field(default_factory=dict)
-    """A template that is merged before the user's: a part of spec.worker.template, or what a token needs."""
+    """A template that is merged before the user's: a part of another role's template, or what a token needs."""
+    under_of: Component = "worker"
+    """The component whose template `under` is a part of."""
+    ports: tuple[Object, ...] = ()
+    """Further ports of the container."""
     pod: Mapping[str, object] = field(default_factory=dict)
     """Further fields of the pod."""
     container: Mapping[str, object] = field(default_factory=dict)
@@ -83,7 +94,7 @@ def template(queue_name: str, setting: Setting, role: Role) -> Object:
     problems: list[Problem] = []
     place = Place(f"spec.{role.component}.template", problems)
     protected.check(given, place, container=role.component, pod=role.protected)
-    ours = merged(base, role.under, Place("spec.worker.template", problems)) if role.under else base
+    ours = merged(base, role.under, Place(f"spec.{role.under_of}.template", problems)) if role.under else base
     found = merged(ours, given, place)
     if problems or not isinstance(found, dict):
         raise SpecError(tuple(problems))
@@ -99,7 +110,10 @@ def _spec(queue_name: str, setting: Setting, role: Role) -> Object:
         "terminationGracePeriodSeconds": role.grace_seconds,
         **role.pod,
         "containers": [_container(setting, role)],
-        "volumes": [mounts.volume(queue_name, role.mounted, role.document), {"name": "tmp", "emptyDir": {}}],
+        "volumes": [
+            mounts.volume(queue_name, role.mounted, role.document, issuer=role.issuer),
+            {"name": "tmp", "emptyDir": {}},
+        ],
     }
     if setting.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in setting.image_pull_secrets]
@@ -111,7 +125,10 @@ def _container(setting: Setting, role: Role) -> Object:
         "name": role.component,
         "image": role.image,
         "command": ["delayq", role.process or role.component, *LISTEN, *role.options],
-        "ports": [{"name": names.METRICS_PORT_NAME, "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
+        "ports": [
+            {"name": names.METRICS_PORT_NAME, "containerPort": names.METRICS_PORT, "protocol": "TCP"},
+            *role.ports,
+        ],
         "resources": copy(role.resources),
         "terminationMessagePolicy": "FallbackToLogsOnError",  # the last line has the cause
         "securityContext": {

@@ -78,7 +78,7 @@ _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 """Pod annotation for one container, which the API server converts to the field."""
 _DEFAULT: Final = "default"
 """The ServiceAccount of a pod that names none."""
-_TEMPLATES: Final = {"erase": "reaper"}
+_TEMPLATES: Final = {"erase": "reaper", "api": "scanner"}
 """Component → the component whose template its pods use, if it is another."""
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq_operator.base import names
 from delayq_operator.base.objects import mapping, mappings
 from delayq_operator.desired import pod, token
+from delayq_operator.desired.api import trusts_accounts
 from delayq_operator.desired.pod import Role
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ YOUNG_SECONDS: Final = 2
 A pod that is deleted while it starts would otherwise claim until it is killed. The worker keeps claiming during the
 delay.
 """
+LEAVE_SECONDS: Final = 5
+"""Delay of SIGTERM for the API: until then, nodes may still send it new connections of its Service."""
+API_GRACE_SECONDS: Final = 45  # the delay, and requests in progress
+PLACEMENT: Final = (
+    *("affinity", "dnsConfig", "dnsPolicy", "hostAliases", "imagePullSecrets", "nodeSelector"),
+    *("priorityClassName", "runtimeClassName", "schedulerName", "securityContext", "tolerations"),
+)
+"""Fields of the scanners' pods that say where and how a pod runs, and not what."""
 PERIOD_SECONDS: Final = 10
 PATIENCE: Final = 6
 # A handler that blocks the event loop delays the probe. After a minute, 6 × 10 s, leases of the default
@@ -50,7 +59,7 @@ def scanner(queue: DelayQueue, setting: Setting) -> Role:
         probes=_of_server(queue),
         # No argument: a check runs in the user's image, whose version may not have it.
         container={"env": [{"name": names.HORIZONS_VARIABLE, "value": str(names.HORIZONS_PORT)}]},
-        pod={"topologySpreadConstraints": _spread(queue.metadata.name)},
+        pod={"topologySpreadConstraints": _spread(queue.metadata.name, "scanner")},
     )
     if queue.spec.schedules is None:
         return found
@@ -75,6 +84,34 @@ def worker(queue: DelayQueue, setting: Setting) -> Role:
         protected={
             "terminationGracePeriodSeconds": "has a field of its own, spec.worker.terminationGracePeriodSeconds"
         },
+    )
+
+
+def api(queue: DelayQueue, setting: Setting) -> Role:
+    """Return the role of API pods. They run where scanners may run: the template of scanners says so for both.
+
+    They run no code of users, so of that template they get no container and no volume.
+    """
+    spec = queue.spec
+    template = mapping(spec.scanner.template)
+    placed = {field: value for field, value in mapping(template.get("spec")).items() if field in PLACEMENT}
+    under = {"metadata": mapping(template.get("metadata")), "spec": placed}
+    port = {"name": names.API_PORT_NAME, "containerPort": names.API_PORT, "protocol": "TCP"}
+    return Role(
+        component="api",
+        image=setting.worker_image,
+        resources=pod.OF_API,
+        grace_seconds=API_GRACE_SECONDS,
+        mounted=(spec.redis, spec.api),
+        issuer=trusts_accounts(queue),
+        template=None,
+        probes=_of_server(queue),
+        options=("--api-host", pod.HOST, "--api-port", str(names.API_PORT)),
+        under={field: value for field, value in under.items() if value},
+        under_of="scanner",
+        pod={"topologySpreadConstraints": _spread(queue.metadata.name, "api")},
+        container={"lifecycle": {"preStop": {"sleep": {"seconds": LEAVE_SECONDS}}}},
+        ports=(port,),
     )
 
 
@@ -141,13 +178,13 @@ def _read_by_check(spec: Spec) -> tuple[object, ...]:
     return (check, spec.guard) if check is not None and check.guard is not None else (check,)
 
 
-def _spread(name: str) -> list[Object]:
-    """Spread scanners over nodes and zones if possible (ScheduleAnyway).
+def _spread(name: str, component: Component) -> list[Object]:
+    """Spread pods over nodes and zones if possible (ScheduleAnyway).
 
     A constraint replaces the scheduler's defaults, so both are named. Pods of the old revision do not count: else the
     last new pod could share a node with another new one.
     """
-    selector = {"matchLabels": names.selector(name, "scanner")}
+    selector = {"matchLabels": names.selector(name, component)}
     return [
         {
             "topologyKey": key,

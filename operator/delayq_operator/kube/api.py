@@ -88,6 +88,10 @@ class Api:
         """Read one object; raises NotFound."""
         return await self._call("get", path(kind, namespace, name))
 
+    async def read(self, where: str) -> Object:
+        """Read JSON at a path that is no object, such as /openid/v1/jwks; raises NotFound."""
+        return await self._call("get", where)
+
     async def apply(
         self, kind: Kind, body: Object, *, manager: str, force: bool = True, subresource: str | None = None
     ) -> Object:

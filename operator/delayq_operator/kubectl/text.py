@@ -84,6 +84,8 @@ def _facts(queue: Object, now: float) -> Iterator[tuple[str, str]]:
     yield "tasks", _backlog(status.get("backlog"), now)
     yield "scanners", f"{scanner.get('readyReplicas', 0)} of {scanner.get('replicas', 0)} ready"
     yield "workers", f"{status.get('readyReplicas', 0)} of {status.get('replicas', 0)} ready{desired}"
+    if (api := status.get("api")) is not None:
+        yield "API", f"{api.get('readyReplicas', 0)} of {api.get('replicas', 0)} ready"
     yield "scaling", _scaling(queue, now)
     if run := (status.get("reaper") or {}).get("lastSuccessfulTime"):
         yield "reaper", f"last success {_relative(run, now)}"

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-USERS: Final = ("scanner", "worker", "reaper")
+USERS: Final = ("scanner", "worker", "reaper", "api")
 WAY_OUT: Final = (
     "To delete it without erasing: kubectl patch dq {name} -n {namespace} --type merge -p '{patch}'"
 )

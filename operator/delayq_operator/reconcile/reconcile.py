@@ -15,6 +15,7 @@ from delayq_operator.base.work_queue import LATER_SECONDS, SOON_SECONDS
 from delayq_operator.cache.rivals import CURE, Stance, claim_in
 from delayq_operator.cache.workload import POD_SECONDS, podless_run_seconds, workload
 from delayq_operator.desired import desired
+from delayq_operator.desired.api import trusts_accounts
 from delayq_operator.desired.policy import of_namespace, of_templates
 from delayq_operator.reconcile.drift import stamped
 from delayq_operator.reconcile.facts import unserved
@@ -239,6 +240,8 @@ class Reconciler:
             view,
             scanner=workload(body(names.DEPLOYMENT, names.scanner(key.name))),
             worker=workload(body(names.DEPLOYMENT, names.worker(key.name))),
+            api=workload(body(names.DEPLOYMENT, names.api(key.name))),
+            issuer_unknown=self._issuer_unknown(view, body(names.CONFIG_MAP, names.api(key.name))),
             troubles=_troubles(pods, reaper),
             stuck_workers=sum(pod.component == "worker" and bool(pod.trouble) for pod in pods),
             waiting={pod.component: pod.waiting for pod in pods if pod.waiting},
@@ -252,6 +255,10 @@ class Reconciler:
             observed=self._autoscaler.observed(key, time.time()),
         )
         await self._reporter.report(seen)
+
+    def _issuer_unknown(self, view: View, stored: Object | None) -> str:
+        needed = view.queue is not None and trusts_accounts(view.queue)
+        return self._facts.issuer.error or "they were not read yet" if needed and stored is None else ""
 
     def _forget(self, key: Key) -> None:
         for part in (self._reporter, self._scraper, self._scaler, self._applier, self._rivals):

@@ -45,6 +45,8 @@ TURNED: Final = {
     ("ReshardingComplete", "False", "True"): "ReshardingComplete",
     ("GuardAvailable", "True", "False"): "GuardUnavailable",
     ("GuardAvailable", "False", "True"): "GuardAvailable",
+    ("ApiAvailable", "True", "False"): "ApiUnavailable",
+    ("ApiAvailable", "False", "True"): "ApiAvailable",
     ("CapacityShortfallExpected", "", "True"): "CapacityShortfallExpected",
     ("ObjectiveMet", "True", "False"): "ObjectiveMissed",
     ("Suspended", "", "True"): "Suspended",

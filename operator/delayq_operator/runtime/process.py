@@ -19,6 +19,7 @@ from delayq_operator.base.work_queue import WorkQueue
 from delayq_operator.cache.inventory import Inventory
 from delayq_operator.kube.api import Api, own_namespace
 from delayq_operator.kube.lease import Leadership
+from delayq_operator.polling.issuer import IssuerKeys
 from delayq_operator.polling.scanner_poller import ScannerPoller
 from delayq_operator.polling.worker_poller import WorkerPoller
 from delayq_operator.reconcile.apply import Applier
@@ -99,6 +100,7 @@ class Operator:
         autoscaler = Autoscaler(self.inventory, configs, workers, self.work)
         self.scraper = ScannerPoller(self.inventory, configs, autoscaler, workers=workers, work=self.work)
         self.survey = WorkerPoller(self.queues, configs, workers)
+        self.issuer = IssuerKeys(api, self.queues, self.facts.issuer, self.work.enqueue)
         self.reconciler = self._reconciler()
 
     def _reconciler(self) -> Reconciler:
@@ -159,6 +161,7 @@ class Operator:
             )
         self.parts.start("scraper", self.scraper.run())
         self.parts.start("survey", self.survey.run())
+        self.parts.start("issuer", self.issuer.run())
         self.parts.start("resync", self._resync())
         await stop.wait()
 

@@ -11,7 +11,7 @@ from delayq.contract.outages import remedy
 from delayq.scaling.sentences import counted
 
 from delayq_operator.base import names
-from delayq_operator.base.phrases import FSYNC_UNKNOWN, RISKS, listed, timestamp
+from delayq_operator.base.phrases import FSYNC_UNKNOWN, RISKS, listed, noun, timestamp
 from delayq_operator.scrape.changes import bucket
 from delayq_operator.status.reasons import condition
 from delayq_operator.status.sharding_conditions import unserved
@@ -175,16 +175,16 @@ def _rollout(view: View) -> Condition:
         if load.paused or load.stuck:
             reason = "DeploymentPaused" if load.paused else "ProgressDeadlineExceeded"
             why = "kubectl rollout pause keeps its pods as they are." if load.paused else load.stuck
-            return condition(kind, reason, f"{what}: {why}")
+            return condition(kind, reason, f"{noun(what)}: {why}")
     if view.leaving:
         message = f"Waiting until {listed(view.leaving)} of an earlier DelayQueue of this name is gone."
         return condition(kind, "WaitingForDeletion", message)
     for what, load in view.loads:
         if load.exists and load.rolling:
             running = min(load.updated, load.available)
-            message = f"{running} of {counted(load.wanted, what)} match the spec."
+            message = f"{running} of {counted(load.wanted, noun(what))} match the spec."
             return condition(kind, "ReplicaSetUpdated", message)
-    missing = [f"{what}s" for what, load in view.loads if not load.exists]
+    missing = [f"{noun(what)}s" for what, load in view.loads if not load.exists]
     if missing:
         return condition(kind, "DeploymentNotFound", f"There is no Deployment of {' and '.join(missing)}.")
     return condition(kind, "NewReplicaSetAvailable", "All pods match the spec.")
@@ -238,7 +238,8 @@ def degraded(view: View) -> Condition:
 
 def refused(component: str, load: Workload) -> str:
     """Return why the API server rejects pods of a Deployment."""
-    return f"The API server rejects pods of the {component}: {load.refused.rstrip('.')}."
+    what = "HTTP API" if component == "api" else component
+    return f"The API server rejects pods of the {what}: {load.refused.rstrip('.')}."
 
 
 def _rejected(view: View) -> str:

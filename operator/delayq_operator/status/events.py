@@ -30,12 +30,13 @@ log = logging.getLogger(__name__)
 _NORMAL: Final = (
     "Created RolledOut Repaired Pruned ScaledUp ScaledDown Ready Suspended Resumed ReconciliationSuspended"
     " ReconciliationResumed ReshardingStarted"
-    " ReshardingComplete GuardAvailable Erasing Erased"
+    " ReshardingComplete GuardAvailable ApiAvailable Erasing Erased"
 )
 _WARNING: Final = (
     "NotReady InvalidSpec ReferenceNotFound PolicyViolation RedisNotEmpty InvalidAnnotation"
     " NameConflict OperatorConflict QueueConflict UnmanagedFields ApplyFailed BackendUnavailable"
-    " ReshardingStalled GuardUnavailable ObjectiveMissed CapacityShortfallExpected DurabilityAtRisk"
+    " ReshardingStalled GuardUnavailable ApiUnavailable ObjectiveMissed CapacityShortfallExpected"
+    " DurabilityAtRisk"
     " ProgressDeadlineExceeded PodsRejected RolloutPaused PodsFailing TasksParked EraseFailed"
 )
 REASONS: Final = dict.fromkeys(_NORMAL.split(), "Normal") | dict.fromkeys(_WARNING.split(), "Warning")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from delayq.scaling.sentences import counted
+
 from delayq_operator.base import names
+from delayq_operator.base.phrases import noun
 from delayq_operator.status import conditions, scaling_conditions, sharding_conditions
 from delayq_operator.status.conditions import (
     LEFT_ALONE,
@@ -77,9 +80,10 @@ def _waking(view: View) -> bool:
 
 
 def _not_ready(view: View, component: str, load: Workload) -> str:
+    what = noun(component)
     if not load.exists:
-        return f"There is no Deployment of {component}s. {_obstacle(view)}"
-    return f"No {component} is ready, of {load.wanted}. {_why(view, component, load)}"
+        return f"There is no Deployment of {what}s. {_obstacle(view)}"
+    return f"No {what} is ready, of {load.wanted}. {_why(view, component, load)}"
 
 
 def _obstacle(view: View) -> str:
@@ -101,6 +105,21 @@ def _why(view: View, component: str, load: Workload) -> str:
     return "They have not started yet: kubectl describe pod says what they wait for."
 
 
+def api_available(view: View) -> Condition | None:
+    """Whether the HTTP API takes requests; None without spec.api. Ready does not count it: tasks run without it."""
+    kind, load = "ApiAvailable", view.api
+    if view.queue is None or view.queue.spec.api is None:
+        return None
+    if load.unwanted:
+        return condition(kind, "NoReplicas", "spec.api.replicas is 0: the API does not run.")
+    if not load.ready:
+        return condition(kind, "PodsNotReady", _not_ready(view, "api", load))
+    if view.issuer_unknown:
+        message = f"Tokens of ServiceAccounts are refused, for their keys are unknown: {view.issuer_unknown}."
+        return condition(kind, "IssuerKeysNotFound", message)
+    return condition(kind, "PodsReady", f"{load.ready} of {counted(load.wanted, 'API pod')} take requests.")
+
+
 _DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (
     ready,
     conditions.accepted,
@@ -108,6 +127,7 @@ _DECIDED: Final[tuple[Callable[[View], Condition | None], ...]] = (
     conditions.durability_met,
     sharding_conditions.resharding_complete,
     conditions.guard_available,
+    api_available,
     conditions.progressing,
     conditions.degraded,
     scaling_conditions.scaling_active,

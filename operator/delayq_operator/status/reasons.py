@@ -49,6 +49,7 @@ REASONS: Final[Mapping[str, Mapping[str, Status]]] = {
     "GuardAvailable": _reasons(
         true="Connected PartiallyUnreachable", false="Unreachable", unknown="NoWorkers MetricsUnavailable"
     ),
+    "ApiAvailable": _reasons(true="PodsReady", false="NoReplicas PodsNotReady IssuerKeysNotFound"),
     "Progressing": _reasons(
         true="NewReplicaSetAvailable ReplicaSetUpdated WaitingForDeletion Erasing",
         false="ProgressDeadlineExceeded DeploymentNotFound",

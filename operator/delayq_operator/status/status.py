@@ -60,6 +60,8 @@ def status(view: View, previous: Mapping[str, Any], now: float) -> Status:
         **_workers(view),
         "scanner": {"replicas": view.scanner.pods, "readyReplicas": view.scanner.ready},
     }
+    if view.queue is not None and view.queue.spec.api is not None:
+        made["api"] = {"replicas": view.api.pods, "readyReplicas": view.api.ready}
     if (scaling := _scaling(view, previous.get("scaling") or {})) is not None:
         made["scaling"] = scaling
     if reaper := {field: view.reaper[field] for field in RUNS if field in view.reaper}:

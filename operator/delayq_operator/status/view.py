@@ -50,6 +50,9 @@ class View:
     """Optional kinds that the spec asks for and the cluster does not serve, such as "PodMonitor"."""
     scanner: Workload = field(default_factory=Workload)
     worker: Workload = field(default_factory=Workload)
+    api: Workload = field(default_factory=Workload)
+    issuer_unknown: str = ""
+    """Why the API's pods have no keys to verify tokens of ServiceAccounts with; empty if they have, or need none."""
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Component → what is wrong with one of its pods."""
     stuck_workers: int = 0
@@ -90,7 +93,8 @@ class View:
     @property
     def loads(self) -> tuple[tuple[str, Workload], ...]:
         """The Deployments, by component."""
-        return ("scanner", self.scanner), ("worker", self.worker)
+        served = self.queue is not None and self.queue.spec.api is not None
+        return ("scanner", self.scanner), ("worker", self.worker), *([("api", self.api)] if served else [])
 
     @property
     def suspension(self) -> Suspension:

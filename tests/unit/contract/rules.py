@@ -50,7 +50,26 @@ class Case:
     broken: Fields
 
 
+ONE_TOKEN = {"token": "php", "verbs": ["read"]}
+ONE_ACCOUNT = {"serviceAccount": {"namespace": "web", "name": "shop"}, "verbs": ["read"]}
+API_TLS = {"certSecretRef": {"name": "tls"}, "keySecretRef": {"name": "tls"}}
+PLAIN_HTTP = (
+    "write either tls, or allowPlainHttp: true, with which anyone on the way reads tokens and payloads"
+)
+
 CASES: dict[tuple[str, str], Case] = {
+    ("spec.api", "access with a token needs tokensSecretRef"): Case(
+        {"api": {"allowPlainHttp": True, "access": [ONE_TOKEN], "tokensSecretRef": {"name": "tokens"}}},
+        {"api": {"allowPlainHttp": True, "access": [ONE_TOKEN, ONE_ACCOUNT]}},
+    ),
+    ("spec.api", PLAIN_HTTP): Case(
+        {"api": {"tls": API_TLS, "access": [ONE_ACCOUNT]}},
+        {"api": {"access": [ONE_ACCOUNT]}},
+    ),
+    ("spec.api.access[]", "expected exactly one of serviceAccount, token"): Case(
+        {"api": {"allowPlainHttp": True, "access": [ONE_ACCOUNT]}},
+        {"api": {"allowPlainHttp": True, "access": [{"verbs": ["read"]}]}},
+    ),
     ("spec", PARTS): Case(
         {"shards": 4, "limits": {"maxInFlight": 4, "ratePerSecond": 1, "burst": 4}},
         {"shards": 4, "limits": {"ratePerSecond": 3}},

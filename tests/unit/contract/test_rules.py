@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_a_rule_is_kept_or_broken(path: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse(document(**case.broken))
     (problem,) = caught.value.problems
-    assert str(problem).startswith(f"{path}: {message}")
+    assert re.sub(r"\[\d+\]", "[]", str(problem)).startswith(f"{path}: {message}")
 
 
 @pytest.mark.parametrize(("fields", "problem"), BROKEN, ids=[problem.split(":")[0] for _, problem in BROKEN])

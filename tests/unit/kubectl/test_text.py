@@ -33,7 +33,14 @@ def test_a_condition_is_marked_by_whether_all_is_well() -> None:
         "Complete",
         "NewReplicaSetAvailable",
     }
-    well |= {"ReplicaSetUpdated", "DesiredWithinRange", "WithinObjective", "WaitingForDeletion", "Erasing"}
+    well |= {
+        "PodsReady",
+        "ReplicaSetUpdated",
+        "DesiredWithinRange",
+        "WithinObjective",
+        "WaitingForDeletion",
+        "Erasing",
+    }
     for type_, reasons in REASONS.items():
         for reason, status in reasons.items():
             fine = (
@@ -141,6 +148,11 @@ def test_the_progress_of_a_migration_is_shown() -> None:
     assert line("resharding") == ""
     moving = {"fromShards": 4, "toShards": 8, "checkedTasks": 1200}
     assert line("resharding", resharding=moving) == "fromShards 4, toShards 8, checkedTasks 1200"
+
+
+def test_the_pods_of_the_api_are_told_where_there_is_one() -> None:
+    assert line("API") == ""
+    assert line("API", api={"replicas": 3, "readyReplicas": 2}) == "2 of 3 ready"
 
 
 def test_times_of_the_backlog_are_ages() -> None:

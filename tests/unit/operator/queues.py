@@ -105,6 +105,14 @@ spec:
         - {name: models, configMap: {name: models}}
   autoscaling: {minReplicas: 1, maxReplicas: 40}
   reaper: {schedule: "*/5 * * * *"}
+  api:
+    replicas: 3
+    tokensSecretRef: {name: shop-tokens}
+    tls: {certSecretRef: {name: api-tls}, keySecretRef: {name: api-tls}}
+    access:
+    - {serviceAccount: {namespace: web, name: shop}, verbs: [schedule, cancel], kinds: [remind]}
+    - {token: php, verbs: [schedule]}
+    - {token: php, verbs: [read]}
   schedules: {}
   recovery: {check: {guard: {}}}
   objective: {latenessMilliseconds: 5000}
@@ -114,6 +122,8 @@ spec:
     metricsFrom:
     - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}
     - podSelector: {}
+    apiFrom:
+    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: web}}
   monitoring:
     podMonitor: {enabled: true, intervalSeconds: 15, labels: {release: prometheus}}
     prometheusRule: {enabled: true, labels: {release: prometheus}}
@@ -136,6 +146,10 @@ spec:
   scanner: {{replicas: 0}}
   podDisruptionBudget: {{enabled: false}}
   schedules: {{}}
+  api:
+    allowPlainHttp: true
+    tokensSecretRef: {{name: {"s" * 252}1}}
+    access: [{{token: {"k" * 253}, verbs: [read]}}]
 """
 
 DOCUMENTS: Mapping[str, str] = {"minimal": MINIMAL, "rich": RICH, "hostile": HOSTILE}

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from delayq.client.encoding import MAX_MS
+from delayq.client.times import iso, text_instant_ms
 from delayq.contract.problems import quote
-from delayq.contract.schedule import read_instant
 from delayq.durations import UNITS_MS
 from delayq.service.terminal import safe
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/([smh])")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
 
-
-def instant_ms(text: str) -> int:
-    """Parse an ISO 8601 time with its zone. Round up to a millisecond: no task starts early."""
-    try:
-        at = read_instant(text)
-    except (ValueError, OverflowError):
-        raise ValueError(f"expected a time like 2026-12-01T09:00:00Z, got {quote(text)}") from None
-    if at.tzinfo is None:
-        raise ValueError(
-            f"expected a time with its zone, like 2026-12-01T09:00:00Z or …+01:00, got {quote(text)}"
-        )
-    ms = max(0, -((_EPOCH - at) // _MS))
-    if ms >= MAX_MS:
-        raise ValueError(f"expected a time up to the year 6429, got {quote(text)}")
-    return ms
+instant_ms: Final = text_instant_ms
+__all__ = ["clean", "instant_ms", "iso", "length", "rate_per_second", "relative", "seconds", "tasks"]
 
 
 def rate_per_second(text: str) -> float:
@@ -63,14 +47,6 @@ def relative(at_ms: int, now_ms: int) -> str:
 def seconds(spread: float) -> str:
     """Format a duration from now: in about 4 s."""
     return "at once" if spread == 0 else "in under 1 s" if spread < 1 else f"in about {round(spread):,} s"
-
-
-def iso(ms: int) -> str:
-    """Format an instant as ISO 8601; one beyond the calendar stays a number."""
-    try:
-        return (_EPOCH + ms * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return str(ms)
 
 
 def tasks(count: int, noun: str = "task") -> str:

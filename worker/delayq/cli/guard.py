@@ -9,11 +9,12 @@ import click
 from delayq.cli import guarded, views
 from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, CommandError, errors_as_exits
 from delayq.cli.formats import tasks
-from delayq.cli.inputs import examples, strict_json
+from delayq.cli.inputs import examples
 from delayq.cli.output import Output, emit, note, output_option
 from delayq.cli.target import QUEUE, document_of
 from delayq.cli.task import kind_option
 from delayq.client.encoding import stored_id
+from delayq.contract.json_text import strict_json
 from delayq.protocol.envelope import JSON_TYPE, Task
 from delayq.protocol.keys import is_occurrence
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from delayq.cli.exits import FAILED, CommandError
 from delayq.cli.formats import clean, instant_ms, rate_per_second
-from delayq.contract import json_text
+from delayq.contract.json_text import strict_json
 from delayq.contract.problems import quote
 from delayq.durations import duration_ms
 
@@ -101,16 +100,6 @@ def parsed(content: bytes, what: str) -> Any:  # noqa: ANN401 -- any JSON value
     except ValueError as error:
         shown = content[:CUT].decode(errors="replace")
         raise CommandError(f"{what}: expected JSON, got {quote(shown)} ({error})", _hint(shown)) from None
-
-
-def strict_json(content: bytes) -> Any:  # noqa: ANN401 -- as above
-    """Parse JSON by RFC 8259: valid UTF-8, no NaN, no Infinity; ValueError otherwise."""
-    if content.startswith(codecs.BOM_UTF8):
-        raise ValueError("begins with a byte order mark (BOM): save it as UTF-8 without one")
-    try:
-        return json_text.parsed(content.decode())
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 at byte {error.start}") from None
 
 
 def _hint(shown: str) -> str:

@@ -14,9 +14,10 @@ import click
 from delayq.cli import views
 from delayq.cli.exits import REFUSED, CommandError, print_error
 from delayq.cli.formats import instant_ms, tasks
-from delayq.cli.inputs import MAX_BYTES, strict_json
+from delayq.cli.inputs import MAX_BYTES
 from delayq.cli.output import emit, note
 from delayq.client.encoding import NewTask
+from delayq.contract.json_text import strict_json
 from delayq.contract.problems import quote, type_name
 from delayq.durations import duration_ms
 from delayq.errors import InvalidTask, NotConfirmed, TasksRefused, Unavailable

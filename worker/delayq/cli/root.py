@@ -24,11 +24,11 @@ from delayq.service import extras
 COMMANDS: Final = (
     *("run", "schedule", "task", "dlq", "status", "top", "suspend", "resume", "forecast", "cron"),
     *("validate", "explain", "doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
-    *("scanner", "worker", "reaper", "erase"),
+    *("scanner", "worker", "reaper", "api", "erase"),
 )
 """The most used first. Each is in the module of its name, but `crd`."""
-GROUPS: Final = ("task", "dlq", "cron")
-"""Those with commands on what is stored in a queue."""
+GROUPS: Final = ("task", "dlq", "cron", "api")
+"""Those with commands of their own."""
 
 
 class Root(click.Group):

@@ -70,6 +70,17 @@ from delayq.service import extras
     help="Address of the embedded Redis, metrics and probes, for example for containers; * listens on every address.",
 )
 @click.option(
+    "--api/--no-api",
+    default=True,
+    help="Serve the HTTP API of each queue on 127.0.0.1, without authentication. Needs delayq[api].  [default: yes]",
+)
+@click.option(
+    "--api-port",
+    type=click.IntRange(1, 65000),
+    metavar="FIRST",
+    help="Port of the first queue's API; the next queue has the next port.  [default: 8090, else a free port]",
+)
+@click.option(
     "--reload",
     is_flag=True,
     help="Start the processes again, but not Redis, when code or a document changes. Needs delayq[reload].",
@@ -93,6 +104,8 @@ def run(
     workers: int | None,
     status_interval: int | None,
     reload: bool,
+    api: bool,
+    api_port: int | None,
     **options: Any,  # noqa: ANN401 -- fields of Plan
 ) -> None:
     """Run the queues of these files on this machine.
@@ -121,9 +134,18 @@ def run(
     redis_option = "" if URL_VARIABLE in os.environ or redis_url == SPEC else " --redis URL"
     if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them
         raise CommandError(missing, code=FAILED)
+    lacks_api = extras.lacking("starlette", "uvicorn", "httptools")
+    if api_port is not None and lacks_api:
+        raise CommandError(lacks_api, code=FAILED)
     if reload and (missing := extras.lacking("watchfiles")):
         raise CommandError(missing, code=FAILED)
-    options |= {"redis_url": redis_url, "workers": workers, "status_interval": status_interval}
+    options |= {
+        "api": None if api and lacks_api else api,
+        "api_port": api_port,
+        "redis_url": redis_url,
+        "workers": workers,
+        "status_interval": status_interval,
+    }
     with errors_as_exits(f"delayq doctor {documents[0]}{redis_option} checks each requirement"):
         plan = _plan(documents, imports=True, **options)
         _run(plan, Sources(documents, partial(_plan_again, documents, **options)) if reload else None)

@@ -9,7 +9,7 @@ import base64
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.cli.formats import iso, length, tasks
-from delayq.cli.inputs import strict_json
+from delayq.contract.json_text import strict_json
 from delayq.contract.metrics import STATES
 from delayq.protocol.envelope import JSON_TYPE, encode_json
 from delayq.protocol.results import State

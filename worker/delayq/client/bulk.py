@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from delayq.client.encoding import MAX_MS, check_kind, checked_tag, when
+from delayq.client.encoding import check_kind, checked_tag, when
 from delayq.client.routing import AGAIN_SECONDS, TRIES, Each, Operation, patiently, persistently
+from delayq.client.times import MAX_MS
 from delayq.errors import DelayQError
 from delayq.protocol.results import Bulk
 from delayq.protocol.shard_map import ShardMapOutdated, TaskMigrating

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.client.encoding import EXACT, MAX_MS, check_kind, check_whole, stored_id
+from delayq.client.encoding import EXACT, check_kind, check_whole, stored_id
 from delayq.client.operations import VIEWS
+from delayq.client.times import MAX_MS
 from delayq.protocol.results import DeadGroup, Selection, State, TaskRow, TaskView
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from delayq.client.times import Moment, exact_span, moment
+from delayq.client.times import MAX_MS, Moment, exact_span, moment
 from delayq.durations import Duration
 from delayq.errors import InvalidDueTime, InvalidTask, PayloadTooLarge, Refused
 from delayq.protocol import envelope
@@ -34,7 +34,6 @@ JSON_GROWTH = (
     7  # at most, for each byte (\u0001) and for each header ("":"",); only large headers are measured
 )
 SECONDS = range(10**9, 10**11)  # as milliseconds, some weeks of the 1970s; as seconds, the years 2001 to 5138
-MAX_MS = 1 << 47  # the due time must fit an envelope's six bytes: the year 6429
 EXACT = 1 << 53  # up to here, Lua represents each whole number
 _UNSET = [None] * 4  # delay, due, deadline, debounce: in ms, or not given
 T = TypeVar("T")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from delayq.contract.problems import quote
+from delayq.contract.schedule import read_instant
 from delayq.durations import milliseconds
 from delayq.errors import InvalidDueTime
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
+MAX_MS: Final = 1 << 47
+"""The due time must fit an envelope's six bytes: the year 6429."""
 
 
 class Moment(NamedTuple):
@@ -50,6 +54,30 @@ def instant_ms(value: datetime, name: str, task_id: str = "") -> int:
     if getattr(value, "tzinfo", None) is None:
         raise InvalidDueTime(task_id, f"{name}: expected a datetime with its zone, got {value!r:.60}")
     return max(0, -((_EPOCH - value) // _MS))
+
+
+def text_instant_ms(text: str) -> int:
+    """Parse an ISO 8601 time with its zone. Round up to a millisecond: no task starts early."""
+    try:
+        at = read_instant(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"expected a time like 2026-12-01T09:00:00Z, got {quote(text)}") from None
+    if at.tzinfo is None:
+        raise ValueError(
+            f"expected a time with its zone, like 2026-12-01T09:00:00Z or …+01:00, got {quote(text)}"
+        )
+    ms = max(0, -((_EPOCH - at) // _MS))
+    if ms >= MAX_MS:
+        raise ValueError(f"expected a time up to the year 6429, got {quote(text)}")
+    return ms
+
+
+def iso(ms: int) -> str:
+    """Format an instant as ISO 8601; one beyond the calendar stays a number."""
+    try:
+        return (_EPOCH + ms * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(ms)
 
 
 def exact_instant(value: datetime | None, value_ms: int | None, name: str) -> int | None:

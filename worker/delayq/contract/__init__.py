@@ -5,6 +5,7 @@ Standard library only, no I/O: the one part of delayq that the operator imports.
 
 from __future__ import annotations
 
+from delayq.contract.api import Api
 from delayq.contract.autoscaling import Autoscaling
 from delayq.contract.check import Check
 from delayq.contract.delivery import Backoff, Delivery, Exponential
@@ -26,6 +27,7 @@ from delayq.contract.surroundings import (
 )
 
 __all__ = [
+    "Api",
     "Autoscaling",
     "Backoff",
     "Check",

@@ -17,6 +17,9 @@ CONFIG_FILE: Final = "/etc/delayq/queue.yaml"
 SECRETS_DIR: Final = "/etc/delayq/secrets"
 """Each Secret is a directory here, each of its keys a file."""
 
+ISSUER_FILE: Final = "/etc/delayq/issuer/jwks.json"
+"""The issuer of ServiceAccount tokens and its keys, for the HTTP API."""
+
 CONFIG_MAPS: Final = "_configmaps"
 """Each ConfigMap is a directory in this one, beside the Secrets; no Secret can have this name."""
 
@@ -40,6 +43,11 @@ class Reference(NamedTuple):
         """Return its file; ValueError for a name that could leave the directory."""
         path = secret_path if self.kind == "Secret" else config_map_path
         return path(secrets_dir, self.name, self.key)
+
+
+def issuer_file(secrets_dir: Path) -> Path:
+    """Return the file with the issuer of ServiceAccount tokens and its keys: ISSUER_FILE, if SECRETS_DIR is given."""
+    return secrets_dir.parent / "issuer" / "jwks.json"
 
 
 def secret_path(secrets_dir: Path, name: str, key: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -45,7 +46,7 @@ def _problem(text: str) -> str:
         return "got no valid Unicode"
     if (size := len(text.encode())) > MOST_BYTES:
         return f"at most {MOST_BYTES:,} bytes of it, got {size:,}"
-    if _levels(text) > MOST_LEVELS:
+    if levels(text) > MOST_LEVELS:
         return f"of at most {MOST_LEVELS} levels"
     try:
         json.dumps(parsed(text), ensure_ascii=False).encode()
@@ -56,7 +57,7 @@ def _problem(text: str) -> str:
     return ""
 
 
-def _levels(text: str) -> int:
+def levels(text: str) -> int:
     """Count without recursion and without parsing: Python 3.11 and 3.12 fail at about 1,000 levels."""
     brackets = _BRACKET.findall(_STRING.sub("", text))
     return max(accumulate((1 if each in "[{" else -1 for each in brackets), initial=0))
@@ -70,6 +71,16 @@ def parsed(text: str) -> Any:  # noqa: ANN401 -- any JSON value
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def strict_json(content: bytes) -> Any:  # noqa: ANN401 -- as above
+    """Parse JSON by RFC 8259: valid UTF-8, no NaN, no Infinity; ValueError otherwise."""
+    if content.startswith(codecs.BOM_UTF8):
+        raise ValueError("begins with a byte order mark (BOM): save it as UTF-8 without one")
+    try:
+        return parsed(content.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
 
 
 def _no_constant(name: str) -> None:

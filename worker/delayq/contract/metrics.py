@@ -328,6 +328,12 @@ WORKER_HANDLER: Final = _seconds("handler", "Run time of handlers.", HANDLER_BUC
 
 ERASED_SHARDS: Final = _gauge("erased_shards", "Shards emptied by `delayq erase`.")
 
+API_REQUESTS: Final = _counter(
+    "api_requests",
+    "Requests that this process of the HTTP API answered, by operation (`none`: no such path) and status.",
+    "operation",
+    "status",
+)
 REDIS_ERRORS: Final = _counter("redis_errors", "Failed calls to Redis.", "process")
 LOOP_ERRORS: Final = _counter("loop_errors", "Failed steps of a loop; the loop retries them.", "loop")
 MOST_MISSING: Final = 16

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
+from delayq.contract.api import Api
 from delayq.contract.autoscaling import Autoscaling
 from delayq.contract.check import Recovery
 from delayq.contract.delivery import Delivery
@@ -173,6 +174,11 @@ class Spec:
         doc="How the number of workers follows the work. Absent: it stays as it is set.",
     )
     reaper: Reaper = section(Reaper, default=Reaper(), doc="The job that recovers tasks and repairs indexes.")
+    api: Api | None = section(
+        Api,
+        default=None,
+        doc="The HTTP API, for programs in any language. Absent: none.",
+    )
     schedules: Schedules | None = section(
         Schedules,
         default=None,

@@ -161,7 +161,12 @@ def read_record(record: type[DataclassInstance], value: Mapping[object, object],
     """Parse every field, then check the mapping as a whole. Collects problems, raises nothing."""
     before = len(place.problems)
     _refuse_unknown(record, value, place)
-    found = {field.attribute: _read_field(field, value, place) for field in declared(record)}
+    found = {
+        field.attribute: field.default  # most fields of most mappings are absent
+        if value.get(field.name) is None and not field.required
+        else _read_field(field, value, place)
+        for field in declared(record)
+    }
     _check_one_of(shape_of(record), value, place)
     for rule in shape_of(record).rules:
         _check_rule(rule, found, place)
@@ -169,12 +174,9 @@ def read_record(record: type[DataclassInstance], value: Mapping[object, object],
 
 
 def _read_field(field: Declared, value: Mapping[object, object], place: Place) -> object:
-    here = place.field(field.name)
     # The API server treats null as absent. YAML has null for `worker:` without a value.
-    given = value.get(field.name)
-    if given is not None:
-        return field.kind.read(given, here)
-    return here.refuse("required, but missing") if field.required else field.default
+    given, here = value.get(field.name), place.field(field.name)
+    return here.refuse("required, but missing") if given is None else field.kind.read(given, here)
 
 
 def _check_one_of(shape: Shape, value: Mapping[object, object], place: Place) -> None:
@@ -191,13 +193,19 @@ def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:
 
 def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> None:
     shape = shape_of(record)
-    known = [field.name for field in declared(record)]
-    if shape.open:
+    if shape.open or value.keys() <= _known(record):
         return
     for old, advice in (each for each in shape.renamed if each[0] in value):
         place.field(old).refuse(f"gone since version 0.7: {advice}")
-    expected = {*known, *shape.ignored, *(old for old, _ in shape.renamed)}
+    expected = {*_known(record), *shape.ignored, *(old for old, _ in shape.renamed)}
+    known = [field.name for field in declared(record)]
     refuse_unknown([key for key in value if key not in expected], known, place)
+
+
+@cache
+def _known(record: type[DataclassInstance]) -> frozenset[object]:
+    """Return the names of the fields."""
+    return frozenset(field.name for field in declared(record))
 
 
 def refuse_unknown(unknown: list[object], known: list[str], place: Place) -> None:

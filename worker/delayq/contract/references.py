@@ -120,5 +120,7 @@ def references(part: object, path: str = "spec") -> Iterator[tuple[str, Referenc
         for index, item in enumerate(part):
             yield from references(item, f"{path}[{index}]")
     elif is_dataclass(part):
+        # Where a key is a name that others use, such as that of a token.
+        yield from ((f"{path}.{where}", each) for where, each in getattr(part, "more_references", ()))
         for field in fields(part):
             yield from references(getattr(part, field.name), f"{path}.{camel(field.name)}")

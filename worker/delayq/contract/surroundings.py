@@ -49,19 +49,24 @@ class PodDisruptionBudget:
     )
 
 
+def _peers(doc: str) -> tuple[Mapping[str, object], ...] | None:
+    peer = KubernetesType("NetworkPolicyPeer", "a NetworkPolicyPeer")
+    return listing(peer, least=1, most=32, default=None, doc=doc)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPolicy:
     """Who may connect to the pods; what they may connect to is not limited, for a handler may need anything."""
 
     enabled: bool = flag(
-        default=False, doc="Have a NetworkPolicy that lets nothing in but to the metrics port."
+        default=False,
+        doc="Have a NetworkPolicy that lets nothing in but to the metrics port, and to the HTTP API.",
     )
-    metrics_from: tuple[Mapping[str, object], ...] | None = listing(
-        KubernetesType("NetworkPolicyPeer", "a NetworkPolicyPeer"),
-        least=1,
-        most=32,
-        default=None,
-        doc="NetworkPolicyPeers that may read metrics. Absent: any pod of any namespace. The operator always may.",
+    metrics_from: tuple[Mapping[str, object], ...] | None = _peers(
+        "NetworkPolicyPeers that may read metrics. Absent: any pod of any namespace. The operator always may."
+    )
+    api_from: tuple[Mapping[str, object], ...] | None = _peers(
+        "NetworkPolicyPeers that may connect to the HTTP API of spec.api. Absent: anyone, who then needs a token."
     )
 
 

@@ -28,6 +28,10 @@ QUEUE_NAME: Final = Text(
     max_length=63,
     pattern=f"^{_LABEL}$",
 )
+NAMESPACE: Final = replace(QUEUE_NAME, expected="the name of a namespace")
+ACCOUNT_NAME: Final = Text(
+    expected="the name of a ServiceAccount", max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$"
+)
 UID: Final = Text(expected="at most 64 letters, digits and dashes", max_length=64, pattern="^[A-Za-z0-9-]+$")
 KEY_PREFIX: Final = Text(
     # No colon, which ends it in a key: the rule `~shop:*` for a user must not open the keys of `shop:eu`.

@@ -1,4 +1,4 @@
-"""Start a scanner, worker or reaper of `delayq run`: set the parent-death signal, then run `delayq …`.
+"""Start a scanner, worker, reaper or API of `delayq run`: set the parent-death signal, then run `delayq …`.
 
     python -P -m delayq.local.child PARENT DIRECTORY worker DOCUMENT…
 
@@ -24,6 +24,8 @@ def main() -> None:
     tie(int(parent), signal.SIGKILL)
     # Import by name: this is a process entry point, not a dependency on the layer above.
     import_module(f"delayq.cli.{arguments[0]}")
+    if arguments[0] == "api":
+        import_module("delayq.processes.api")  # the command imports it only when it runs
     command = import_module("delayq.cli.root").delayq
     sys.path[:0] = dict.fromkeys((str(Path.cwd()), beside))
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -60,6 +60,13 @@ def _up(processes: Sequence[Relay]) -> int:
     return sum(each.port is not None for each in processes)
 
 
+def api_line(api: Relay | None) -> str:
+    """`http://127.0.0.1:8090/v1alpha1`. `api`: the process of the API; None: it is not installed."""
+    if api is None:
+        return "none: install delayq[api]"
+    return "starting" if api.port is None or api.url is None else api.url
+
+
 def guard_line(workers: Sequence[Relay]) -> str:
     """`serves · 1 seen, and not run again`, or `away: connection refused (postgresql://db/shop)`."""
     states, repeated = [each.guard for each in workers], sum(each.repeated for each in workers)

@@ -83,7 +83,11 @@ class Plan:
     log_level: str
     status_seconds: float | None  # None: 1 s on a terminal, 5 s else
     metrics_port: int | None = None  # of the first process; None: free ones
-    host: str = LOOPBACK  # where all servers of the run listen
+    host: str = LOOPBACK  # where all servers of the run listen, but the API
+    api: bool | None = (
+        False  # whether it serves the API of each queue, on loopback; None: it is not installed
+    )
+    api_port: int | None = None  # of the first queue; None: 8090, else a free one
 
     @property
     def directories(self) -> list[Path]:
@@ -147,6 +151,12 @@ class Plan:
     def _redis_of(self, served: Served) -> tuple[object, ...]:
         return where(served.document) if self.redis_url == SPEC else ()
 
+    @property
+    def api_names(self) -> list[str]:
+        """Names of the processes of the API, one for each queue."""
+        names = [each.queue.queue for each in self.queues] if self.api else []
+        return [f"{name}/api" for name in names] if self.queues[1:] else ["api" for _ in names]
+
     def commands(self, url: str | None) -> Iterator[tuple[str, Command]]:
         """Yield name and command of each process, workers first; the metrics ports have this order."""
         verbs: list[tuple[str, Sequence[Served], tuple[str, ...]]] = []
@@ -155,6 +165,11 @@ class Plan:
         # Scanners reclaim expired leases: beside them a reaper is needed as rarely as on Kubernetes.
         reaper = ("reaper",) if self.scanners else ("reaper", "--for", "0s")
         verbs += [(name, each.queues, reaper) for each in self.helpers for name in each.reaper_names]
+        for nth, name in enumerate(self.api_names):
+            first = () if self.api_port is None else ("--api-port", str(self.api_port + nth))
+            verbs.append(
+                (name, [self.queues[nth]], ("api", "--check-arguments", "--no-authentication", *first))
+            )
         for number, (name, queues, verb) in enumerate(verbs):
             port = 0 if self.metrics_port is None else self.metrics_port + number
             yield name, self._command(url, port, queues, *verb)

@@ -36,6 +36,7 @@ class Relay:
         self.led: defaultdict[str, set[int]] = defaultdict(set)
         # Of a worker: the guard's error, empty while it serves, None before the first check.
         self.guard: str | None = None
+        self.url: str | None = None  # of the API
         self._held: list[str] = []  # output before the start, which may explain a failed one
 
     def parse(self, stream: int, line: str) -> bool:
@@ -75,6 +76,8 @@ class Relay:
             case {"event": "started", "port": int(port)}:
                 self.port, self._has_started = port, True
                 self._release()
+            case {"event": "api_serving", "url": str(url)}:
+                self.url = url
             case {"event": "guard_breaker_opened", "where": str(where), "error": str(why)}:
                 self.guard = f"{why} ({where})"
             case {"event": "guard_breaker_closed"}:

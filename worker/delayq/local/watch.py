@@ -91,8 +91,13 @@ class Watch:
             f"scanner  {panel.scanner_line(scanners, shards, shard_map, queue=helpers.label(served))}",
             f"worker   {panel.worker_line(workers, queue)}",
             *([f"guard    {panel.guard_line(workers)}"] if queue.spec.guard is not None else []),
+            *([f"api      {panel.api_line(self._api(served))}"] if self._plan.api is not False else []),
             f"         {status}",
         ]
+
+    def _api(self, served: Served) -> Relay | None:
+        names = self._plan.api_names
+        return self._relays[names[self._plan.queues.index(served)]] if names else None
 
 
 async def _status(client: Client, window: Window) -> str:

@@ -43,6 +43,8 @@ def needed(process: str, queue: DelayQueue, *, redis: bool) -> dict[Reference, s
     found = list(references(queue.spec.redis, "spec.redis")) if redis else []
     if _uses_guard(process, queue):
         found += references(queue.spec.guard, "spec.guard")
+    if process == "api" and queue.spec.api is not None:
+        found += references(queue.spec.api.tls, "spec.api.tls")
     return {each: path for path, each in found}
 
 

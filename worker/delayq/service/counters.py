@@ -65,7 +65,7 @@ class CountersByKind(dict[str, KindCounters]):
 class ProcessCounters:
     """The counters of every process."""
 
-    process: str  # scanner, worker, reaper or eraser
+    process: str  # scanner, worker, reaper, eraser or api
     queue: str
     redis_errors: int = 0
     loop_errors: Counter[str] = field(default_factory=Counter)

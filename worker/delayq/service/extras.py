@@ -13,6 +13,7 @@ SQL: Final = (
 BROUGHT_BY: Final = {
     **dict.fromkeys(("click", "cronsim", "rich"), "delayq[cli]"),
     **dict.fromkeys(("aiohttp", "uvloop"), "delayq[worker]"),
+    **dict.fromkeys(("httptools", "jwt", "starlette", "uvicorn"), "delayq[api]"),
     "watchfiles": "delayq[reload]",
     **dict.fromkeys(SQL, DATABASE),
 }

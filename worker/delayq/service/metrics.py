@@ -54,6 +54,15 @@ def eraser_families(
     yield from process_families(counters)
 
 
+def api_families(counters: ProcessCounters, requests: Mapping[tuple[str, int], int]) -> Iterable[Family]:
+    """Return the metrics of the HTTP API; `requests` is by operation and status."""
+    counted: dict[Labels, float] = {
+        (counters.queue, name, str(status)): count for (name, status), count in requests.items()
+    }
+    yield _family(m.API_REQUESTS, counted)
+    yield from process_families(counters)
+
+
 def worker_families(counters: WorkerCounters) -> Iterable[Family]:
     """Return the metrics of a worker."""
     queue = counters.queue

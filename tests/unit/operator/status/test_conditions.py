@@ -48,6 +48,8 @@ LATE = replace(HEALTHY, due=2_000, oldest_due_at=NOW - 9)
 EXTERNAL = queue(autoscaling={"mode": "External"}, worker={"replicas": 0})
 BY_OTHERS = Scale(replicas=0, reason="ExternalAutoscaler", message="0 workers")
 GUARDED = queue(guard={"sqlUnique": {"databaseSecretRef": {"name": "shop-db"}}})
+WEB = {"serviceAccount": {"namespace": "web", "name": "shop"}, "verbs": ["schedule"]}
+WITH_API = queue(api={"allowPlainHttp": True, "access": [WEB]})
 GUARD_DOWN = GuardCounts(unable=3)
 HTTP = {"url": "https://shop/", "secretHeaders": {"Authorization": {"name": "shop", "key": "token"}}}
 TOKEN, PASSWORD = Reference("Secret", "shop", "token"), Reference("Secret", "login", "password")
@@ -233,6 +235,16 @@ SEEN: dict[str, list[tuple[str, View]]] = {
         ("MetricsUnavailable", view(backlog=None)),
         ("MetricsUnavailable", view(backlog=replace(LATE, whole=False))),
     ],
+    "ApiAvailable": [
+        ("PodsReady", view(queue=WITH_API, api=RUNNING)),
+        ("NoReplicas", view(queue=WITH_API, api=ASLEEP)),
+        ("PodsNotReady", view(queue=WITH_API)),
+        ("PodsNotReady", view(queue=WITH_API, api=STARTING)),
+        (
+            "IssuerKeysNotFound",
+            view(queue=WITH_API, api=RUNNING, issuer_unknown="Forbidden: /openid/v1/jwks"),
+        ),
+    ],
     "Progressing": [
         ("NewReplicaSetAvailable", view()),
         ("ReplicaSetUpdated", view(worker=ROLLING)),
@@ -302,6 +314,8 @@ ABSENT = [
     ("ReshardingComplete", view()),
     ("ReshardingComplete", view(backlog=None)),
     ("GuardAvailable", view()),
+    ("ApiAvailable", view()),
+    ("ApiAvailable", view(queue=None, problems=PROBLEM)),
     ("CapacityShortfallExpected", view(**scaled(decided(IDLE)))),
     ("ObjectiveMet", view(queue=None, problems=PROBLEM)),
 ]

@@ -303,3 +303,10 @@ def test_a_restart_changes_nothing() -> None:
         view(queue=made, scale=scale(made, 0), observed=Observed(evaluated=True)), before, NOW + 60
     )
     assert entry(evaluated, "ScalingActive")["reason"] == "NotEvaluated"
+
+
+def test_the_pods_of_the_api_are_counted_where_there_is_one() -> None:
+    rules = [{"serviceAccount": {"namespace": "web", "name": "shop"}, "verbs": ["schedule"]}]
+    seen = view(queue=queue(api={"access": rules, "allowPlainHttp": True}), api=ROLLING)
+    assert status(seen, {}, NOW)["api"] == {"replicas": 3, "readyReplicas": 2}
+    assert "api" not in status(view(), {}, NOW)

@@ -1,0 +1,67 @@
+"""`delayq run` serves the HTTP API of each queue on loopback, and checks kinds and arguments by its App."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING
+
+from tests.processes import DELAYQ, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUEUES = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: shop}
+spec:
+  redis: {standalone: {host: not-used-here}}
+  handler: {python: {app: "tasks:app"}}
+---
+apiVersion: delayq.dev/v1alpha1
+kind: DelayQueue
+metadata: {name: pushes}
+spec:
+  redis: {standalone: {host: not-used-here}}
+  handler: {http: {url: "http://127.0.0.1:9/"}}
+"""
+TASKS = """\
+from delayq import App
+
+app = App()
+
+@app.task
+async def greet(name: str) -> None:
+    print("hello", name)
+"""
+
+
+def put(url: str, path: str, body: object) -> tuple[int, str]:
+    found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/v1alpha1)", url)
+    assert found, "on loopback"
+    with closing(HTTPConnection("127.0.0.1", int(found[1]), timeout=60)) as connection:
+        headers = {"Content-Type": "application/json"}
+        connection.request("PUT", f"{found[2]}{path}", json.dumps(body), headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+
+
+def test_a_run_serves_an_api_for_each_queue(tmp_path: Path) -> None:
+    """Its address is on the panel. A task that no function takes is refused, others run."""
+    (tmp_path / "queues.yaml").write_text(QUEUES)
+    (tmp_path / "tasks.py").write_text(TASKS)
+    with running(DELAYQ, "run", "queues.yaml", cwd=tmp_path) as run:
+        shop = run.wait_line(r"^shop +api +http").rpartition(" ")[2]
+        pushes = run.wait_line(r"^pushes +api +http").rpartition(" ")[2]
+        assert shop != pushes
+        status, said = put(shop, "/tasks/greet/1", {"payload": {"nam": "ada"}})
+        assert (status, "name" in json.loads(said)["detail"]) == (400, True)
+        status, said = put(shop, "/tasks/greed/1", {"payload": {"name": "ada"}})
+        assert (status, json.loads(said)["errors"][0]["path"]) == (400, "kind")
+        assert "did you mean greet" in said
+        assert put(shop, "/tasks/greet/1", {"payload": {"name": "ada"}})[0] == 201
+        run.wait_line("hello ada")
+        assert put(pushes, "/tasks/any/1", {"delay": "1h"})[0] == 201

@@ -155,7 +155,7 @@ def test_who_may_schedules_tasks_also_while_the_api_server_is_away(
     ]
     world.cluster.api_server.pause()
     assert [put(address, each) for each in (given["web"], given["other"])] == [200, 403]
-    world.cluster.mend()
+    world.cluster.repair()
 
 
 def answers(address: str, token: str, status: int) -> bool:

@@ -69,7 +69,7 @@ class Served:
 
     def start(self) -> None:
         """Start the process, and wait until it serves."""
-        where = ("--config", str(self.config), "--redis", self.server.url)
+        where = (str(self.config), "--redis", self.server.url)
         secrets = {"DELAYQ_SECRETS_DIR": str(self.dir / "secrets")}
         self.process = delayq("api", *where, "--port", "0", "--api-port", "0", env=secrets)
         found = re.search(r'"api_port": (\d+)', self.process.wait_line('"api_serving"'))

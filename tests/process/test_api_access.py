@@ -200,12 +200,12 @@ def test_without_rights_in_the_document_it_listens_on_loopback_only(api: Served,
     document = yaml.safe_load(api.config.read_text())
     del document["spec"]["api"]
     config.write_text(yaml.safe_dump(document))
-    where = ("--config", str(config), "--redis", api.server.url, "--port", "0")
+    where = (str(config), "--redis", api.server.url, "--port", "0")
     refused = delayq("api", *where, "--api-host", "*", "--api-port", "0")
     assert refused.wait() == 3
     assert "spec.api: expected who may do what, to listen on *" in refused.output
     refused = delayq(
-        *("api", "--config", str(api.config), "--redis", api.server.url, "--port", "0"),
+        *("api", str(api.config), "--redis", api.server.url, "--port", "0"),
         *("--api-host", "*", "--api-port", "0", "--no-authentication"),
     )
     assert refused.wait() == 3

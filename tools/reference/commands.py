@@ -25,7 +25,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     exits.REFUSED: "The queue refused the call and stored nothing; with `--many`, it refused some tasks.",
     exits.NOT_FOUND: "No such task, dead letter or record of a guard; of `explain`, no such field.",
     exits.NOT_CONFIRMED: "Stored, but not confirmed in time by what `durability` names.",
-    exits.INTERRUPTED: "Interrupted by Ctrl-C; `run`, `scanner`, `worker` and `reaper` end with 0 instead.",
+    exits.INTERRUPTED: "Interrupted by Ctrl-C; `run`, `scanner`, `worker`, `reaper` and `api` end with 0 instead.",
     exits.PIPE_CLOSED: "The reader of the output closed the pipe.",
     exits.TERMINATED: "Ended by SIGTERM in a container, before the command had started.",
 }
@@ -42,9 +42,10 @@ INTRODUCTION: Final = f"""\
 The first argument says what a command works on, and no option does:
 
 - **QUEUE** is one queue: the path of a DelayQueue [document](document.md), or the queue's name.
-- **DOCUMENT** is the path of a file with one or several documents. `run` and the processes serve all their queues.
-- `scanner`, `worker`, `reaper`, `erase`, `guard init` and `guard prune` work without it in a pod, where the document
-  is `/etc/delayq/queue.yaml`.
+- **DOCUMENT** is the path of a file with one or several documents. `run` and the processes serve all their queues,
+  but `api` serves one.
+- `scanner`, `worker`, `reaper`, `api`, `erase`, `guard init` and `guard prune` work without it in a pod, where the
+  document is `/etc/delayq/queue.yaml`.
 - [`kubectl dq`](kubectl.md) takes NAME instead: the name of a DelayQueue.
 
 How a command finds QUEUE:
@@ -54,7 +55,7 @@ How a command finds QUEUE:
   its queue has that name. Otherwise pass `--redis URL`, and `--key-prefix` if it is not `delayq`. For a queue that is
   not in use yet, `--shards` sets the number of shards.
 
-The Redis of a queue is the first of these. A scanner, worker or reaper does not look for a `delayq run`:
+The Redis of a queue is the first of these. A scanner, worker, reaper or API does not look for a `delayq run`:
 
 1. `--redis URL`, or `$DELAYQ_REDIS_URL`
 2. the Redis of a running `delayq run` of this document, which stores its URL in `.delayq/redis.url` beside the
@@ -87,7 +88,10 @@ PAGES: Final = {
         "Commands for documents",
         ("validate", "explain", "alerts", "acl", "crd", "replay", "completion"),
     ),
-    "cli-processes": ("Commands that run processes", ("run", "scanner", "worker", "reaper", "api")),
+    "cli-processes": (
+        "Commands that run processes",
+        ("run", "scanner", "worker", "reaper", "api", "api-token"),
+    ),
 }
 """File name to title and commands."""
 

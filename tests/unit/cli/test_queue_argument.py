@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 FILES = {
     *("delayq run", "delayq validate", "delayq alerts", "delayq cron preview"),
-    *("delayq scanner", "delayq worker", "delayq reaper"),
+    *("delayq scanner", "delayq worker", "delayq reaper", "delayq api"),
 }
 """Commands on files of documents."""
-NO_QUEUE = {"delayq explain", "delayq replay", "delayq crd", "delayq completion"}
-CHOOSE = {"delayq scanner", "delayq worker", "delayq reaper"}
+NO_QUEUE = {"delayq explain", "delayq replay", "delayq crd", "delayq completion", "delayq api-token"}
+CHOOSE = {"delayq scanner", "delayq worker", "delayq reaper", "delayq api"}
 """Processes: --queue chooses some queues of their files."""
 
 

@@ -1,4 +1,4 @@
-"""delayq api: the HTTP API of a queue, and what belongs to it."""
+"""delayq api."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 import click
 
-from delayq.api.access.named_tokens import hash_of, new_token
-from delayq.cli.exits import FAILED, CommandError, errors_as_exits
-from delayq.cli.inputs import PORT
-from delayq.cli.process import process_options, setting_of
+from delayq.cli.app_check import checker
+from delayq.cli.exits import FAILED, USAGE, CommandError, errors_as_exits
+from delayq.cli.inputs import PORT, examples
+from delayq.cli.process import queues_options, settings_of
+from delayq.processes.api import Listen, run_api
 from delayq.service import extras
 
 
-@click.group(invoke_without_command=True)
-@process_options
+@click.command(
+    epilog=examples("delayq api orders.yaml", "delayq api orders.yaml --api-port 8090 --port 9103")
+)
+@queues_options
 @click.option(
     "--api-port", type=PORT, help="Port of the API; 0: any free port.  [default: 8090, else a free port]"
 )
@@ -41,35 +44,32 @@ from delayq.service import extras
     is_flag=True,
     help="Take every request, whatever spec.api says. Only on a loopback address.",
 )
-@click.pass_context
 def api(
-    context: click.Context,
-    /,
     *,
     api_port: int | None,
     api_host: str,
     allowed_hosts: tuple[str, ...],
     check_arguments: bool,
     unauthenticated: bool,
-    **options: Any,  # noqa: ANN401 -- click's, named in process_options
+    **options: Any,  # noqa: ANN401 -- click's, named in queues_options
 ) -> None:
     """Serve the HTTP API of a queue.
 
     A program in any language can schedule, read, cancel and reschedule tasks, and operate the queue, with HTTP and
-    JSON. spec.api says who may do what. Without it, the API listens on a loopback address only, and everyone who
-    reaches that may do everything.
-    """
-    if context.invoked_subcommand is not None:
-        return
-    if missing := extras.lacking("starlette", "uvicorn", "httptools", "uvloop"):
-        raise CommandError(missing, code=FAILED)
-    # The command `token` needs none of these.
-    from delayq.cli.app_check import checker  # noqa: PLC0415
-    from delayq.processes.api import Listen, run_api  # noqa: PLC0415
+    JSON. spec.api says who may do what. Without it, the API listens on a loopback address only, and takes
+    every request.
 
+    One API serves one queue. `delayq api-token` makes a token for a caller.
+    """
+    if missing := extras.lacking("httptools", "uvloop"):
+        raise CommandError(missing, code=FAILED)
     with errors_as_exits():
-        config = Path(options["config"])
-        setting = setting_of(**options)
+        settings = settings_of(**options)
+        if settings[1:]:
+            names = ", ".join(each.queue.metadata.name for each in settings)
+            raise CommandError(f"expected one queue, got {names}", "choose it with --queue NAME", USAGE)
+        [setting] = settings
+        file = Path(setting.document.path) if check_arguments else None
         listen = Listen(
             host=api_host,
             port=8090 if api_port is None else api_port,
@@ -77,16 +77,4 @@ def api(
             unauthenticated=unauthenticated,
             any_free_port=api_port is None,
         )
-        run_api(setting, listen, checker(setting.queue, config if check_arguments else None))
-
-
-@api.command()
-def token() -> None:
-    """Print a new token for the HTTP API, and the SHA-256 of it.
-
-    Give the token to the caller: it is stored nowhere. Put the SHA-256 into the Secret of spec.api.tokensSecretRef,
-    under the name of the token in spec.api.access. To replace a token, add the new SHA-256 on a line of its own, give
-    the new token to the caller, and remove the old line. Running processes read a changed Secret again.
-    """
-    made = new_token()
-    click.echo(f"token: {made}\nsha256: {hash_of(made)}")
+        run_api(setting, listen, checker(setting.queue, file))

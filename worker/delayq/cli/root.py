@@ -24,10 +24,10 @@ from delayq.service import extras
 COMMANDS: Final = (
     *("run", "schedule", "task", "dlq", "status", "top", "suspend", "resume", "forecast", "cron"),
     *("validate", "explain", "doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
-    *("scanner", "worker", "reaper", "api", "erase"),
+    *("scanner", "worker", "reaper", "api", "api-token", "erase"),
 )
 """The most used first. Each is in the module of its name, but `crd`."""
-GROUPS: Final = ("task", "dlq", "cron", "api")
+GROUPS: Final = ("task", "dlq", "cron")
 """Those with commands of their own."""
 
 
@@ -137,9 +137,10 @@ def _settle_streams() -> None:
 
 def load(name: str) -> click.Command:
     """Import a command from its module."""
-    module = "validate" if name == "crd" else name
+    attribute = name.replace("-", "_")
+    module = "validate" if name == "crd" else attribute
     try:
-        command: click.Command = getattr(import_module(f"delayq.cli.{module}"), name)
+        command: click.Command = getattr(import_module(f"delayq.cli.{module}"), attribute)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "delayq":
             raise

@@ -24,8 +24,6 @@ def main() -> None:
     tie(int(parent), signal.SIGKILL)
     # Import by name: this is a process entry point, not a dependency on the layer above.
     import_module(f"delayq.cli.{arguments[0]}")
-    if arguments[0] == "api":
-        import_module("delayq.processes.api")  # the command imports it only when it runs
     command = import_module("delayq.cli.root").delayq
     sys.path[:0] = dict.fromkeys((str(Path.cwd()), beside))
     if isinstance(sys.stdout, io.TextIOWrapper):

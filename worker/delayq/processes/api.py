@@ -62,7 +62,8 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
     """
     if listen.unauthenticated:
         spec = replace(setting.queue.spec, api=None)
-        setting = replace(setting, queue=replace(setting.queue, spec=spec))
+        document = setting.document._replace(queue=replace(setting.queue, spec=spec))
+        setting = replace(setting, document=document)
     if setting.queue.spec.api is None and not _is_loopback(listen.host):
         raise InvalidDocument(
             f"spec.api: expected who may do what, to listen on {listen.host}: without it, everyone who reaches the "

@@ -110,5 +110,5 @@ def _hashes(content: bytes) -> list[bytes]:
         expected = (
             f"1 to {_MOST_HASHES} lines, each the SHA-256 of a token in 64 lower-case hexadecimal digits"
         )
-        raise InvalidDocument(f"expected {expected}, as `delayq api token` prints it")
+        raise InvalidDocument(f"expected {expected}, as `delayq api-token` prints it")
     return [line.encode() for line in lines]

@@ -20,7 +20,7 @@ from delayq.connection import SyncConnection
 from delayq.connection.ticket import Ticket
 from delayq.contract.schedule import DelaySchedule
 from delayq.durations import Duration
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.results import (
     WAITING,
     Bulk,
@@ -92,6 +92,9 @@ class SyncClient(QueueClient):
                     answer, error = self._answer(connection, asked, started), None
                 except DelayQError as raised:
                     error = raised
+        except Unavailable as unreachable:
+            self._explain(unreachable)
+            raise
         finally:
             for ticket in started:
                 connection.abandon(ticket)

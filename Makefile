@@ -54,7 +54,7 @@ run: $(PYTHON_READY) ## Run examples/hello: 1,000 delayed tasks on a Redis of th
 	@$(BIN)/python examples/hello/run.py
 
 PARTS := redis process cluster images node
-# All cases on one Redis and the verbs on each; `make test-all` leaves nothing out. See docs/testing.md.
+# All cases on one Redis and the verbs on each; `make test-all` leaves nothing out. See docs/contributing/testing.md.
 SELECT := -m "not full" --redis=sample
 
 # The parts run side by side, see tests/__main__.py: what they need is made before, once.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # is not inherited; what is ignored, is.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Python keeps bytecode, whatever the environment says: else each pytest worker compiles all tests again, and each
+# Python keeps bytecode, with any environment: otherwise each pytest worker compiles all tests again, and each
 # process that a test starts all of delayq, which takes an operator longer than all else at its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -36,7 +36,7 @@ USER, PASSWORD = (
     "in-no-log-ever",
 )  # may do everything; tests look for the password where it must not be
 
-# PostgreSQL refuses to be root. The capability lets nobody reach directories that only root may enter, which those
+# PostgreSQL refuses to be root. The capability lets `nobody` reach directories that only root may enter, which those
 # of pytest are; a change of user makes the kernel forget that a process shall die with its parent, so say it again.
 NOBODY = (
     *("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"),
@@ -126,7 +126,7 @@ class DatabaseServer(ABC):
         self.sql(f"CREATE DATABASE {self.quote}{name}{self.quote}", database=self.admin)
 
     def drop_database(self, name: str) -> None:
-        """Whoever is connected with it."""
+        """The processes that are connected to it."""
         self.sql(f"DROP DATABASE IF EXISTS {self.quote}{name}{self.quote}{self.force}", database=self.admin)
 
     def url(self, driver: str | None = None, database: str = "test") -> str:
@@ -148,7 +148,7 @@ class DatabaseServer(ABC):
     def kill(self) -> None:
         """SIGKILL to all of its processes at once, as when its machine went."""
         if self.process.alive:
-            stop_all([self.process.pid])  # nobody is born meanwhile
+            stop_all([self.process.pid])  # no process starts meanwhile
             kill_all(children(self.process.pid))
         self.process.kill()
 
@@ -160,7 +160,7 @@ class DatabaseServer(ABC):
 
     def pause(self) -> None:
         """SIGSTOP to all of its processes: connections stay open and nothing answers."""
-        stop_all([self.process.pid])  # nobody is born meanwhile
+        stop_all([self.process.pid])  # no process starts meanwhile
         stop_all(children(self.process.pid))
 
     def resume(self) -> None:
@@ -250,7 +250,7 @@ class MariaDB(DatabaseServer):
 
     @staticmethod
     def _as_user() -> tuple[str, ...]:
-        return ("--user=root",) if os.getuid() == 0 else ()  # it wants to be told that this is meant
+        return ("--user=root",) if os.getuid() == 0 else ()  # it requires this option for root
 
     def _argv(self) -> list[str]:
         start = self.dir / "start.sql"

@@ -37,7 +37,7 @@ def signal_all(pids: list[int], number: Signals) -> None:
 
 
 def stop_all(pids: list[int]) -> None:
-    """SIGSTOP, and wait until they stand still. Only a parent would be told, so look often."""
+    """SIGSTOP, and wait until they stand still. Only a parent gets the event, so poll often."""
     signal_all(pids, SIGSTOP)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while any(states(pid) - {"T", "X", "Z"} for pid in pids):

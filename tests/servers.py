@@ -41,7 +41,7 @@ class ServerMissingError(Exception):
 
 
 def free_port(ports: range = PORTS) -> int:
-    """Any of them; whoever takes it finds out whether it is free."""
+    """Any port; its user finds out whether it is free."""
     return random.choice(ports)
 
 
@@ -131,7 +131,7 @@ class Killable:
             raise
 
     def kill(self) -> None:
-        """SIGKILL: what was not written is gone, and nobody is told."""
+        """SIGKILL: what was not written is lost, and clients get no message."""
         self.process.kill()
         self.paused = False
 
@@ -149,7 +149,7 @@ K = TypeVar("K", bound=Killable)
 
 
 def on_a_free_port(make: Callable[[int], K], ports: range = PORTS) -> K:
-    """Launch it on a port that turns out to be free: the one way to know is to have taken it."""
+    """Launch it on a port that turns out to be free: only taking it proves that."""
     while True:
         server = make(free_port(ports))
         try:

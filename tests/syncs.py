@@ -2,7 +2,7 @@
 
 The kernel asks us before each fsync and fdatasync of the server (a seccomp filter with user notification), and the
 server waits until we answer. We note how long the file is and answer that it is on the disk: what survives is exactly
-what the server was told survives. A real disk may keep more, never less.
+what the server confirmed survives. A real disk may keep more, never less.
 
 Run as a program, this is the launcher: it sets the filter on itself, hands its listener over, and becomes the server.
 """
@@ -79,7 +79,7 @@ class Witness:
             while True:
                 self._answer(listener)
         except OSError:
-            pass  # nobody is left who could ask
+            pass  # no server is left that could ask
         finally:
             os.close(listener)
 
@@ -91,7 +91,7 @@ class Witness:
         is_log = path.readlink().name.endswith(".incr.aof")
         size = path.stat().st_size
         fcntl.ioctl(listener, ANSWER, REPLY.pack(id_, 0, 0, 0))
-        if is_log:  # after the answer: a server that was killed meanwhile was told nothing
+        if is_log:  # after the answer: a server that was killed meanwhile got no answer
             self.syncs.append(Sync(asked_at, size))
 
 

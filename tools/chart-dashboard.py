@@ -147,7 +147,7 @@ QUEUES = (
     ),
     Panel(
         "Tasks that change shards",
-        "How many there are to look at, how many of them were, and how many were moved; others run where they are.",
+        "Tasks to check, tasks that were checked, and tasks that migrated; others run where they are.",
         "short",
         {
             "{{queue}} to check": total("delayq_resharding_tasks", "queue"),

@@ -63,7 +63,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, forks: None) -> Iterator[C
 def control_plane(cluster: ControlPlane) -> Iterator[ControlPlane]:
     """All of it running, before and after."""
     yield cluster
-    cluster.mend()
+    cluster.repair()
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def namespace(cluster: ControlPlane) -> Iterator[str]:
     name = f"test-{uuid4().hex[:8]}"
     make_namespace(cluster, name)
     yield name
-    cluster.mend()  # before anything is asked of it
+    cluster.repair()  # before anything is asked of it
     delete_namespace(cluster, name)
 
 

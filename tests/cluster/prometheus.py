@@ -41,7 +41,7 @@ def serve_prometheus_kinds(cluster: Cluster) -> None:
     for kind, path in _paths().items():
         if not found(cluster, path):
             cluster.rest.create(CRDS, stub_crd(PROMETHEUS_GROUP, kind))
-    _told(cluster, there=True)
+    _until_listed(cluster, there=True)
 
 
 def serve_no_prometheus_kinds(cluster: Cluster) -> None:
@@ -49,14 +49,14 @@ def serve_no_prometheus_kinds(cluster: Cluster) -> None:
     for path in _paths().values():
         if found(cluster, path):
             cluster.rest.delete(path)
-    _told(cluster, there=False)
+    _until_listed(cluster, there=False)
 
 
 def _paths() -> dict[str, str]:
     return {kind: f"{CRDS}/{kind.lower()}s.{PROMETHEUS_GROUP}" for kind in PROMETHEUS_KINDS}
 
 
-def _told(cluster: Cluster, *, there: bool) -> None:
+def _until_listed(cluster: Cluster, *, there: bool) -> None:
     """Wait until objects can be listed, or cannot, and discovery, which is a moment behind, says so, too."""
     group = f"/apis/{PROMETHEUS_GROUP}/v1"
     plurals = {f"{kind.lower()}s" for kind in PROMETHEUS_KINDS}

@@ -41,7 +41,7 @@ def test_a_rush_is_reported_before_and_the_number_stays_without_readings(
     """A rush that all workers could not master is a warning, once, with when, how many and how late.
 
     Scanners that tell nothing are not taken for an idle queue: the number is held, then it is the fallback.
-    A Deployment that somebody scales is put right with a decision.
+    A Deployment that another client scales is corrected by a decision.
     """
     due_within = {3_600_000: 50_000}  # the last of the horizons that the operator asks for
     with lying() as liar:
@@ -73,7 +73,7 @@ def test_a_rush_is_reported_before_and_the_number_stays_without_readings(
         liar.becomes("tells")
         until(world, "orders", 3)
         liar.becomes("breaks")
-        eventually(lambda: liar.asked >= 10, timeout_s=60, what="five looks that told nothing")
+        eventually(lambda: liar.asked >= 10, timeout_s=60, what="five scrapes without numbers")
         assert asked(world, "orders") == 3
         world.until("ScalingActive", "False", "MetricsUnavailable")
         until(world, "orders", 4)

@@ -59,7 +59,7 @@ def run(
 def test_it_fails_in_time_and_says_where_to_look(
     cluster: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    """Without an operator; for what cannot work nobody waits: no Redis, a bad one, a namespace that is not served."""
+    """Without an operator. It fails at once without Redis, with a bad one, and in a namespace that is not served."""
     smoke = partial(run, cluster, namespace, tmp_path)
     said = smoke()
     assert NO_OPERATOR in said

@@ -105,7 +105,7 @@ def each_component(cluster: Cluster, namespace: str, name: str) -> bool:
 
 
 def specs() -> st.SearchStrategy[Document]:
-    """Specs whose every part means something to Kubernetes; it knows schedules better than we do."""
+    """Specs whose every part means something to Kubernetes; it checks schedules more strictly."""
     return st.builds(
         _meaningful, documents.specs, st.tuples(*map(templates, ("scanner", "worker", "reaper")))
     )
@@ -152,7 +152,7 @@ def test_what_a_template_said_before_leaves_nothing_behind(
 
 
 def _scanner(template: Object, namespace: str) -> Object:
-    """A scanner Deployment that belongs to nobody, so that nobody collects it as garbage."""
+    """A scanner Deployment without an owner, which the garbage collector leaves alone."""
     bodies = children(queue(scanner={"template": template, "replicas": 0}), namespace)
     body = next(each for each in bodies if each["metadata"]["name"] == names.scanner("orders"))
     return {**body, "metadata": {**body["metadata"], "ownerReferences": []}}

@@ -1,4 +1,4 @@
-"""Somebody changes a child: what is ours is put right at once and told, what is theirs stays."""
+"""Another client changes a child: our fields are restored at once with an event, others stay."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def wanted(body: Object) -> Object:
 
 
 def repairs(world: World) -> int:
-    """How often the operator has told of a repair."""
+    """How often the operator has reported a repair."""
     return sum(event["count"] for event in world.items("events", fieldSelector="reason=Repaired"))
 
 
@@ -73,7 +73,7 @@ def writes(world: World, mark: int) -> list[str]:
 
 
 def test_an_edited_child_is_put_right(drifting: World) -> None:
-    """Whatever somebody changes in a child is as before within seconds, by one write, and an event says what it was."""
+    """Every change of a child is undone within seconds, by one write, and an event describes it."""
     world = drifting
     for edit, ((plural, name), body) in EDITS.items():
         before, reported = wanted(world.get(plural, name)), repairs(world)
@@ -86,7 +86,7 @@ def test_an_edited_child_is_put_right(drifting: World) -> None:
             return wanted(world.get(*where)) == before
 
         eventually(as_before, timeout_s=WITHIN_S, what=f"{edit} is put right")
-        eventually(lambda reported=reported: repairs(world) > reported, what=f"{edit} is told")  # type: ignore[misc]
+        eventually(lambda reported=reported: repairs(world) > reported, what=f"{edit} is reported")  # type: ignore[misc]
         assert writes(world, mark) == [f"patch {plural}/{name}"], edit
     world.event(
         "Repaired", "CronJob orders-reaper (metadata.ownerReferences[", "], spec.schedule, spec.suspend)"
@@ -113,7 +113,7 @@ def although_our_mark_is_on_it(world: World) -> None:
 
 
 def test_a_deleted_child_comes_back(drifting: World) -> None:
-    """A child that somebody deletes is made again within seconds, once, and an event says so."""
+    """A deleted child is created again within seconds, once, and an event says so."""
     world = drifting
     for plural, name in (WORKER, CONFIG):
         first, reported = world.get(plural, name), repairs(world)
@@ -124,7 +124,7 @@ def test_a_deleted_child_comes_back(drifting: World) -> None:
             return world.uid(*where) not in ("", first["metadata"]["uid"])
 
         eventually(again, timeout_s=WITHIN_S, what=name)
-        eventually(lambda reported=reported: repairs(world) > reported, what=f"{name} is told")  # type: ignore[misc]
+        eventually(lambda reported=reported: repairs(world) > reported, what=f"{name} is reported")  # type: ignore[misc]
         made = [f"patch {plural}/{name}"] * (2 if (plural, name) == WORKER else 1)  # and its number
         assert writes(world, mark) == made
         body = world.get(plural, name)

@@ -66,7 +66,7 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
     assert world.events("ReshardingComplete")
     assert (world.revisions("scanner"), world.revisions("worker")) == (3, 1)
     with redis.client() as connection:
-        connection.set("somebody:else", "1")
+        connection.set("foreign:key", "1")
         assert connection.dbsize() > 1
     redis.kill()
     world.cluster.rest.delete(world.path(names.PLURAL, "orders"), {"propagationPolicy": "Foreground"})
@@ -77,7 +77,7 @@ def test_redis_goes_away_for_a_while_and_then_the_queue_with_its_tasks(
     with redis.client() as connection:
         eventually(lambda: not world.there(names.PLURAL, "orders"), timeout_s=60, what="it is gone")
         # What says for a week that the queue was erased is no key of a queue.
-        assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == ["somebody:else"]
+        assert [key for key in connection.keys("*") if connection.ttl(key) == -1] == ["foreign:key"]
     eventually(lambda: not world.items("jobs", labelSelector=f"{names.COMPONENT_LABEL}=erase"))
 
 

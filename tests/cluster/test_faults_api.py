@@ -110,7 +110,7 @@ def replicas(world: World, name: str) -> int:
 def test_what_was_deleted_before_a_410_is_noticed(
     control_plane: ControlPlane, kubeconfig: Path, namespace: str
 ) -> None:
-    """A started API server knows no version from before: kopf lists again, which shows no deletion."""
+    """A restarted API server has no earlier versions: kopf lists again, which shows no deletion."""
     with running(Operator.fork(kubeconfig, namespace, "--log-level=debug")) as operator:
         world = World(control_plane, operator, namespace)
         for name in ("robbed", "dropped"):

@@ -93,7 +93,7 @@ class Users:
 def test_after_many_kills_at_any_time_all_is_right_in_the_end(
     control_plane: ControlPlane, world: World, kubeconfig: Path
 ) -> None:
-    """Each DelayQueue has exactly its children, a deleted one none; nothing was rolled out twice; nobody writes."""
+    """Each DelayQueue has exactly its children, a deleted one none; no rollout ran twice; nothing is written."""
     users = Users(world, random.Random(SEED))
     kill_at = set(users.draw.sample(range(50, STEPS), KILLS))
     for step in range(STEPS):

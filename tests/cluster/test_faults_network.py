@@ -114,7 +114,7 @@ def test_dead_connections_are_noticed(world: World, proxy: Proxy) -> None:
 def test_an_api_server_that_refuses_everything_is_asked_with_patience(
     cluster: ControlPlane, world: World, proxy: Proxy, code: int
 ) -> None:
-    """It is not stormed, nobody gives up, and what changed meanwhile is applied within 5 s of its return."""
+    """It gets no storm of requests, no operator gives up, and changes are applied within 5 s of its return."""
     world.start()
     with refusing(cluster, proxy, code) as times:
         since = time.monotonic()

@@ -1,4 +1,4 @@
-"""Two operators at once, with a Lease and without; leaders that are killed, stopped for a while, or told to go."""
+"""Two operators at once, with a Lease and without; leaders that are killed, paused, or ended by a signal."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ def test_it_ends_soon_after_a_signal_at_any_time(
             for more in range(4):
                 world.create(f"queue-{number}-{more}")
             time.sleep(draw.uniform(0, 1.0))  # any moment will do
-            longest = max(longest, told_to_go(operator))
+            longest = max(longest, signalled(operator))
         finally:
             operator.process.stop()
         holder = control_plane.rest.get(LEASE.format(namespace))["spec"].get("holderIdentity", "")
         assert holder == "", operator.process.output
     operator = Operator.fork(kubeconfig, namespace).wait_ready()
     control_plane.api_server.pause()
-    longest = max(longest, told_to_go(operator))
+    longest = max(longest, signalled(operator))
     print(f"it took at most {longest:.2f} s to end")
 
 
@@ -172,7 +172,7 @@ def hears(process: Process, number: signal.Signals) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
-def told_to_go(operator: Operator) -> float:
+def signalled(operator: Operator) -> float:
     """How long it took to end, with 0."""
     told_at = time.monotonic()
     operator.process.send(signal.SIGTERM)

@@ -110,7 +110,7 @@ def test_one_missing_verb_on_a_child_is_a_condition_and_all_else_goes_on(
     """Degraded says it in the API server's words, the metric counts it; given back, it is put right without an edit."""
     world.start("before")
     restrict(cluster, namespace, "deployments", "patch")
-    eventually(lambda: _refused(cluster, world), what="the API server knows")
+    eventually(lambda: _refused(cluster, world), what="the API server refuses")
     world.create()
     reported = world.until("Degraded", "True", "ApplyFailed")["message"]
     assert "Deployment orders-worker" in reported

@@ -1,4 +1,4 @@
-"""A DelayQueue with a guard: what is told and done while its Secret or its database is away."""
+"""A DelayQueue with a guard: what is reported and done while its Secret or its database is away."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def database(tmp_path: Path) -> Iterator[Postgres]:
 
 
 def kept(world: World) -> bool:
-    """Whether the number of workers is said to be the one there is, whatever the work asks for."""
+    """Whether the number of workers is kept, independent of the work."""
     reported = world.until("ScalingActive", "False", "GuardUnreachable")["message"]
     workers = int(world.get("deployments", "orders-worker")["spec"]["replicas"])
     assert reported.startswith(f"{workers} worker"), (reported, workers)
@@ -87,9 +87,9 @@ def test_a_guard_that_is_away_is_reported_and_nothing_runs_or_is_scaled_until_it
         world.until("Ready", "False", "GuardUnreachable")
         ids += [
             client.schedule({}, delay_ms=0).id for _ in range(400)
-        ]  # enough for all four, if anybody decided
+        ]  # enough for all four, if a decision were made
     world.until("ObjectiveMet", "False", "GuardUnreachable", timeout_s=60)
-    eventually(lambda: kept(world), what="the number of workers is kept, and told")
+    eventually(lambda: kept(world), what="the number of workers is kept, and reported")
 
     database.restart()
     world.until("GuardAvailable", "True", timeout_s=40)

@@ -54,7 +54,7 @@ def until_workers(world: World, number: int) -> None:
 
 
 def test_an_hpa_says_how_many_workers_there_are(world: World) -> None:
-    """Up and down, from a spec without a number; nobody writes back what the HPA wrote.
+    """Up and down, from a spec without a number; the operator does not change what the HPA wrote.
 
     kubectl scale works within its bounds; draining takes all workers away, and gives them back.
     """

@@ -25,7 +25,7 @@ PLURALS = (
 
 
 def objects(world: World) -> dict[str, str]:
-    """All that the operator knows, as it is stored, by path."""
+    """The whole cache of the operator, by path."""
     return {
         f"{plural}/{body['metadata']['name']}": json.dumps(body, sort_keys=True)
         for plural in PLURALS

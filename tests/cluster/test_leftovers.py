@@ -68,7 +68,7 @@ def gone(world: World) -> bool:
 
 
 def test_deletion_takes_nothing_that_only_carries_our_labels(world: World) -> None:
-    """A Deployment of somebody else stays, and a Job of that name is not believed to have erased anything."""
+    """A foreign Deployment stays, and a foreign Job of that name does not count as an erasure."""
     uid = world.create(**DELETE)["metadata"]["uid"]
     eventually(lambda: world.there(*WORKER))
     theirs = world.get(*WORKER)

@@ -111,7 +111,7 @@ def has_failed_for_good(world: World) -> str:
 def test_tasks_are_erased_before_it_goes_and_a_failure_is_reported_with_remedies(world: World) -> None:
     """With Delete workers and scanners stop first, then a Job erases, then the DelayQueue goes.
 
-    A try that fails is told with its last words; when the Job has failed for good, deleting it starts another.
+    A failed try is reported with its last log line; when the Job has failed for good, deleting it starts another.
     """
     login = {"metadata": {"name": "login"}, "stringData": {"password": "x"}}
     world.make("secrets", login)

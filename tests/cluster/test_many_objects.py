@@ -37,7 +37,7 @@ def schedule(name: str) -> dict[str, Any]:
         "apiVersion": "delayq.dev/v1alpha1",
         "kind": "DelaySchedule",
         "metadata": {"name": name},
-        "spec": {"queueRef": {"name": "nobody"}, "everySeconds": 3600, "task": task},
+        "spec": {"queueRef": {"name": "absent"}, "everySeconds": 3600, "task": task},
     }
 
 

@@ -74,7 +74,7 @@ def used(events: list[AuditEvent]) -> set[Right]:
     """What was asked for; an apply that made an object took the right to create it, too."""
     rights = set()
     for event in events:
-        if event.resource:  # else discovery, which everybody may
+        if event.resource:  # otherwise discovery, which all users may
             resource = "/".join(filter(None, (event.resource, event.subresource)))
             rights.add((event.group, resource, event.verb))
             if event.verb == "patch" and event.code == CREATED:

@@ -108,11 +108,11 @@ def test_no_edit_is_lost_and_fields_are_ours_but_for_replicas_which_are_the_scal
 
 def test_an_object_of_another_owner_is_never_touched(world: World) -> None:
     """A stranger's Deployment may have the name of a child, or our labels, too: it is made when the stranger goes."""
-    owner = world.make("configmaps", {"metadata": {"name": "somebody"}})["metadata"]["uid"]
+    owner = world.make("configmaps", {"metadata": {"name": "another"}})["metadata"]["uid"]
     reference = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "name": "somebody",
+        "name": "another",
         "uid": owner,
         "controller": True,
     }

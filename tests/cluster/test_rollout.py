@@ -1,4 +1,4 @@
-"""What rolls pods and what does not: a new ReplicaSet for each change of what they read, none for one of scale."""
+"""What rolls pods and what does not: a new ReplicaSet for each change of their inputs, none for one of scale."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_change_of_the_inputs_of_pods_replaces_them_once_and_one_of_scale_none
 def test_a_rotated_secret_replaces_no_pods_until_a_restart_is_asked_for_and_shows_nowhere(
     world: World, operator: Operator
 ) -> None:
-    """What `kubectl rollout restart` writes into the pod template stays, whatever the operator writes there itself."""
+    """What `kubectl rollout restart` writes into the pod template stays, also after writes of the operator."""
     for name in ("login", "keys"):
         world.make("secrets", secret(name, PASSWORD))
     world.make("configmaps", {"metadata": {"name": "shop"}, "data": {"REGION": "eu"}})

@@ -1,4 +1,4 @@
-"""DelaySchedules on a real API server: scanners watch them, and no occurrence is lost or doubled, whatever goes first.
+"""DelaySchedules on a real API server: scanners watch them, and none is lost or doubled, in any order of deletion.
 
 Scanners and workers are processes of this host (harness/node.py), with the token of their account.
 """
@@ -88,7 +88,7 @@ def until_ran(redis: RedisServer, name: str, more: int) -> None:
 
 @contextmanager
 def each_second_once(redis: RedisServer, name: str) -> Iterator[None]:
-    """Whatever happens meanwhile: from the first run to the last, each second was run once."""
+    """Through all of it: from the first run to the last, each second was run once."""
     until_ran(redis, name, 3)
     yield
     until_ran(redis, name, 5)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TEMPLATE: Final = {"spec": {"restartPolicy": "Always"}}
 INVALID: Final = {"reaper": {"template": TEMPLATE}}
-"""Fits the schema, which knows nothing of what is in a template, and cannot be realised."""
+"""Valid by the schema, which does not check templates, and impossible to apply."""
 
 HOUR_MS: Final = 3_600_000
 EDITS: Final = 5

@@ -174,7 +174,7 @@ class World:
         )
 
     def nudge(self, name: str = "orders") -> None:
-        """Return when the DelayQueue was reconciled once more, whatever it is like."""
+        """Return when the DelayQueue was reconciled once more, in any state."""
         before = self.operator.metric(RECONCILES)
         self.annotate(name, nudged=uuid4().hex[:8])
         eventually(lambda: self.operator.metric(RECONCILES) > before, what="another reconciliation")

@@ -9,12 +9,6 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 MOST_WORDS = 20
-FOR_CONTRIBUTORS = {
-    "architecture.md",
-    "testing.md",
-    "explanation/simulation.md",
-    "how-to/test-cluster.md",
-}
 
 
 def cells(text: str) -> list[str]:
@@ -32,7 +26,7 @@ def user_pages() -> list[str]:
     return [
         name
         for name in sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
-        if name not in FOR_CONTRIBUTORS and not name.startswith(("decisions/", "contributing/"))
+        if not name.startswith("contributing/")
     ]
 
 

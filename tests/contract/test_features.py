@@ -18,7 +18,7 @@ PAGES = sorted(
         *ROOT.glob("charts/**/*.md"),
         *ROOT.glob("charts/**/NOTES.txt"),
     }
-    - {ROOT / "CHANGELOG.md", *ROOT.glob("docs/decisions/*.md")}  # say what was
+    - {ROOT / "CHANGELOG.md", *ROOT.glob("docs/contributing/decisions/*.md")}  # say what was
 )
 DENIAL = re.compile(
     r"\b(?:is|are) (?:not|no) (?:yet )?(?:a |an |part of |any )?"

@@ -36,7 +36,7 @@ TYPES = {
     **dict.fromkeys(("leader", "lock", "recovery_lock", "claim", "rate", "shard_map", "isolation"), "string"),
     "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only
 }
-# What Redis 5 knows: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
+# Commands of Redis 5: no ZADD GT, ZRANGESTORE, LPOS, SMISMEMBER, COPY, LMPOP, GETDEL, EXPIRETIME, functions …
 REDIS_5 = {
     "DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
     "HSTRLEN", "INFO", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZLEXCOUNT",
@@ -122,10 +122,10 @@ def test_only_commands_that_redis_5_has(verb: str) -> None:
     code = "\n".join(lines("prelude") if verb == "prelude" else body(verb))
     calls = re.findall(r"redis\.call\('?([\w\[\]]+)'?", code)
     sliced = re.findall(r"each_slice\('(\w+)'", code)
-    # reconcile.lua is told whether to HSCAN or ZSCAN; each_slice() is told its command.
+    # reconcile.lua gets HSCAN or ZSCAN as an argument, and each_slice() its command.
     assert {*calls, *sliced} - REDIS_5 <= {"ARGV[2]", "command"}
     assert not re.search(r"redis\.(setresp|acl_check_cmd|register_function)|#!lua", code)
-    # An error is told, not passed over: only a counter that cannot be read begins anew, `stats` of another type is left
+    # An error is reported, not ignored: only a counter that cannot be read restarts, `stats` of another type is left
     # to its script, and a look does not depend on the alarm.
     passed_over = ["redis.pcall('HGET', stats, 'format')", "redis.pcall('HINCRBY', stats, field, more)"]
     passed_over.append("redis.pcall('LLEN', list)")
@@ -220,7 +220,7 @@ def test_a_call_that_forgets_or_invents_an_argument_is_refused() -> None:
 
 
 def test_the_architecture_page_names_scripts_and_functions_that_exist() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "contributing" / "architecture.md").read_text()
     arrows = re.findall(r"──([a-z]+(?:, [a-z]+)*)──", page.split("## Keys")[0])
     assert len(arrows) > 4
     assert {verb for each in arrows for verb in each.split(", ")} - {*VERBS} == set()

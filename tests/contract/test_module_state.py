@@ -14,7 +14,7 @@ MUTABLE = (dict, list, set, GeneratorType, WeakKeyDictionary, WeakSet, WeakValue
 SAFE = {
     "delayq.connection.sync._connections": "one atomic call adds; only a new child reads it, when it has one thread",
     "delayq.connection.discovery._shared": "by event loop, of which each thread has its own and a child a new one",
-    "delayq.guards.base._finishing": "holds tasks of event loops by atomic calls, and nobody reads it",
+    "delayq.guards.base._finishing": "holds tasks of event loops by atomic calls, and nothing reads it",
     "delayq.handlers.threads._current": "local to a thread",
 }
 

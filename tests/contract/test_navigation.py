@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
-RECORD = re.compile(r"decisions/\d{4}-")  # listed on the page of decisions
+RECORD = re.compile(r"contributing/decisions/\d{4}-")  # listed on the page of decisions
 START = (ROOT / "docs" / "README.md").read_text()
 
 

@@ -185,10 +185,10 @@ def test_every_right_that_the_chart_gives_is_there_with_its_verbs() -> None:
     assert reported == given
 
 
-def test_every_alert_is_listed_with_its_severity() -> None:
+def test_every_alert_is_listed_with_its_runbook_and_severity() -> None:
     """Those of the chart, and those that come with a queue."""
     table = (FOLDER / "alerts.md").read_text()
-    reported = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", table, re.MULTILINE))
+    reported = dict(re.findall(r"^\| \[`(\w+)`\]\(\.\./runbooks/\1\.md\) \| (\w+) \|", table, re.MULTILINE))
     rule = prometheus_rule(queue(RICH), facts(queue(RICH)))
     assert rule is not None
     known = yaml.safe_load((ROOT / "charts" / "delayq" / "files" / "alerts.yaml").read_text())

@@ -66,7 +66,7 @@ def test_a_scanner_reads_only_what_rolls_it() -> None:
 
 
 def test_a_worker_reads_only_what_rolls_it() -> None:
-    # The number of shards is a guess until Redis has told it. Parts of limits and retention roll it: of_worker().
+    # The number of shards is a guess until Redis was read. Parts of limits and retention roll it: of_worker().
     assert set(re.findall(r"spec\.retention\.([a-z_]+)", code("worker"))) == {"finished"}
     assert read("worker") - {"shards", "limits", "retention"} <= {*WORKER_READS, "worker", "suspend"}
 

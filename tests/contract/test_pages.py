@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted({ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")})
-DECISIONS = ROOT / "docs" / "decisions"  # say what was, too
+DECISIONS = ROOT / "docs" / "contributing" / "decisions"  # say what was, too
 SHELL = re.compile(r"^( *)```(?:sh|console|ini|)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 YAML = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 HEREDOC = re.compile(r"<<'?(\w+)'?[^\n]*\n(.*?)^\s*\1$", re.MULTILINE | re.DOTALL)

@@ -38,11 +38,11 @@ EXPORTED: dict[str, Any] = {
 }
 ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "docs" / "reference" / "api-policy.md"
-FOR_CONTRIBUTORS = {ROOT / "docs" / "architecture.md", ROOT / "docs" / "testing.md"}
+FOR_CONTRIBUTORS = ROOT / "docs" / "contributing"
 PAGES = [
     page
     for page in sorted({ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")})
-    if page not in FOR_CONTRIBUTORS and page.parent.name != "decisions"
+    if FOR_CONTRIBUTORS not in page.parents
 ]
 PROGRAMS = sorted(ROOT.glob("examples/**/*.py"))
 PYTHON = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -131,6 +131,21 @@ def test_the_api_policy_lists_the_public_names() -> None:
     assert {name: sorted(names) for name, names in listed.items()} == {
         name: module.__all__ for name, module in PUBLIC.items()
     }
+
+
+def test_the_members_that_the_site_hides_exist_and_no_guide_names_them() -> None:
+    [listed] = re.findall(r'^ *- "!\^\(([\w|]+)\)\$"$', (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    hidden, classes = set(listed.split("|")), [each for each in EXPORTED.values() if inspect.isclass(each)]
+    sources = {inspect.getsource(base) for each in classes for base in each.__mro__[:-1] if own(base)}
+    made = {name for source in sources for name in re.findall(r"\bself\.(\w+)", source)}
+    assert hidden <= made.union(*map(dir, classes))
+    owners = "|".join({each.__name__ for each in classes} | {"app", "client", "queue", "guard"})
+    guides = {page: re.findall(rf"\b(?:{owners})\.(\w+)", page.read_text()) for page in PAGES}
+    assert {(page.name, name) for page, names in guides.items() for name in names if name in hidden} == set()
+
+
+def own(kind: type) -> bool:
+    return kind.__module__.startswith("delayq")
 
 
 def test_a_page_beside_the_list_explains_each_public_name() -> None:

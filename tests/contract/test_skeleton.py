@@ -75,7 +75,8 @@ def test_every_module_has_a_layer(package: str) -> None:
 
 @pytest.mark.parametrize(("package", "title"), [("delayq", "Packages"), ("delayq_operator", "The operator")])
 def test_the_architecture_has_the_same_layers_in_the_same_order(package: str, title: str) -> None:
-    section = (ROOT / "docs" / "architecture.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text()
+    section = page.split(f"## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", section, re.MULTILINE)
     assert [re.findall(r"`(\w+)`", row) for row in rows] == layers(package)
 
@@ -107,7 +108,7 @@ def test_what_has_effects_is_named() -> None:
 
 
 def test_the_lock_names_one_index_and_no_credentials() -> None:
-    """A lock made behind a mirror would name the mirror beside the index, and install for nobody else."""
+    """A lock made behind a mirror would name the mirror beside the index, and install nowhere else."""
     lock = (ROOT / "uv.lock").read_text()
     assert len(set(re.findall(r'registry = "([^"]+)"', lock))) == 1
     assert re.findall(r"http://\S+|https://[^/\s]*@\S+", lock) == []

@@ -63,7 +63,7 @@ def places(name: str) -> dict[str, str]:
 def argv_of(name: str, example: Path, ports: dict[str, int]) -> list[str]:
     """The command of a service, with the paths and addresses that it has outside a container."""
     service = SERVICES[name]
-    program = {"redis": str(binary("valkey9")), "web": UVICORN}.get(name, DELAYQ)  # 7.0 knows no waitaof
+    program = {"redis": str(binary("valkey9")), "web": UVICORN}.get(name, DELAYQ)  # 7.0 has no waitaof
     words = service["command"][1:] if name == "redis" else service["command"]
     here = {"8080": str(ports[name]), "*": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104 -- of a container
     for inside, outside in places(name).items():

@@ -12,7 +12,7 @@ from delayq import SyncClient
 from delayq.protocol.results import State
 
 from tests.cluster.harness.server import free_port
-from tests.examples.running import ROOT, copied, done, served, url
+from tests.examples.running import HOW_TO, ROOT, blocks, copied, done, served, url
 from tests.processes import running
 
 SHOP: Final = ROOT / "examples" / "shop"
@@ -64,3 +64,9 @@ def test_a_web_framework_schedules_with_the_app(framework: str, redis_url: str) 
         view = client.get(row.id)
     assert view is not None
     assert (view.kind, view.body) == ("cancel_unpaid", b'{"order":7}')
+
+
+def test_the_snippets_of_the_page_are_those_of_the_example() -> None:
+    snippets = blocks((HOW_TO / "web-frameworks.md").read_text())
+    for framework, snippet in zip(("fastapi", "django", "flask"), snippets, strict=True):
+        assert snippet in (SHOP / "web" / f"{framework}_shop.py").read_text(), framework

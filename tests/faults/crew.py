@@ -21,7 +21,7 @@ START_SECONDS: Final = 60.0
 
 
 def spec_of(guard: GuardKind) -> dict[str, Any]:
-    """Nothing is given up: whatever is missing in the end was lost."""
+    """Nothing is given up: an effect that is missing in the end was lost."""
     return {
         "handler": {"python": {"callable": guard.handler}},
         "guard": guard.spec or None,

@@ -1,6 +1,6 @@
 """What one cell after the other is played on: a PostgreSQL and, once one is asked for, a machine behind cables.
 
-As many lanes as cells run at a time; none knows of another.
+As many lanes as cells run at a time; none depends on another.
 """
 
 from __future__ import annotations

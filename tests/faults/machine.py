@@ -63,7 +63,7 @@ class Cable:
 
     @contextmanager
     def pulled(self) -> Iterator[None]:
-        """What either end sends is lost, and nobody is told."""
+        """Packets of either end are dropped without an error."""
         # What we have to say to the other end goes nowhere, and not to some gateway.
         nowhere = ("blackhole", str(self.network), "metric", ELSEWHERE_METRIC)
         _ip("route", "add", *nowhere)

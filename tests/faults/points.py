@@ -1,6 +1,6 @@
 """Where a handler waits for the harness to strike: before its effect, during or after it.
 
-Runs inside the workers. Only the one that is to be hit waits, and only with its first few tasks; the others pass.
+Runs inside the workers. Only the worker that will be hit waits, and only with its first few tasks; the others pass.
 What handlers say goes to one file per process, opened with O_APPEND, so a SIGKILL takes nothing back.
 """
 

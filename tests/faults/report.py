@@ -64,7 +64,7 @@ class Result:
 
 
 def broken(cell: Cell) -> list[str]:
-    """Nothing is lost and nothing is early, whatever the guard; nothing is doubled where the guard is exact."""
+    """Nothing is lost and nothing is early, under every guard; nothing is doubled where the guard is exact."""
     counts = {"lost": cell.lost, "early": cell.early}
     if GUARDS[cell.guard].exact:
         counts["duplicated"] = cell.duplicated

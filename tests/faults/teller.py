@@ -31,7 +31,7 @@ engine = create_async_engine(os.environ["FAULTS_DATABASE"], pool_size=20, pool_p
 
 
 async def charge(task: Task) -> None:
-    """Have it done elsewhere, as by somebody else's service: once the request is sent, nobody can take it back."""
+    """Have it done elsewhere, as by an external service: once the request is sent, it cannot be undone."""
     await note("start", task)
     await reach("before", task)
     await asyncio.shield(asyncio.create_task(_elsewhere(task)))

@@ -24,7 +24,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def interrupted(guard: LockGuard, begun: Callable[[LockHold], object]) -> None:
-    """Run a task that ends only when somebody ends it; `begun` is called once it runs."""
+    """Run a task that ends only when the test ends it; `begun` is called once it runs."""
     async with asyncio.timeout(PATIENCE_SECONDS), guard(task()) as hold:
         begun(hold)
         await asyncio.Event().wait()

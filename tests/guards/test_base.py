@@ -34,7 +34,7 @@ async def given_up(call: Any, started: threading.Event) -> None:  # noqa: ANN401
 
 
 async def test_work_that_may_be_half_done_is_not_done(make: Make) -> None:
-    """A block that suppresses its cancellation; a thread that is told to stop, and returns early, and well."""
+    """A block that suppresses its cancellation; a thread that is asked to stop, and returns early without an error."""
     guard, swallowing, obeying, threads = make(SqlUnique), threading.Event(), threading.Event(), Threads(1)
 
     async def swallow(_task: Task, connection: Any) -> None:  # noqa: ANN401, ARG001  the guard's

@@ -98,9 +98,7 @@ def test_a_guard_in_ones_own_code_is_asked_at_the_database_that_is_named(home: P
     assert guard("forget", *named, "--force").stdout == "forgot order-7, which was done\n"
     refused = guard("seen", "queue.yaml", "order-7")
     assert (refused.exit_code, "spec.guard: expected sqlUnique" in refused.stderr) == (3, True)
-    assert (
-        guard("prune", "queue.yaml", *named[2:]).exit_code == 3
-    )  # nobody has said for how long rows are kept
+    assert guard("prune", "queue.yaml", *named[2:]).exit_code == 3  # no retention is given
 
 
 def test_a_run_without_a_recorded_end_is_reported_as_unknown(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""redis-lock: one run at a time, kept while it lasts, told when the lock is lost."""
+"""redis-lock: one run at a time, kept while it lasts, notified when the lock is lost."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_a_handler_is_interrupted_when_no_renewal_is_confirmed_for_as_long
 async def test_an_outage_that_is_shorter_than_a_lock_interrupts_no_handler(
     aof_server: RedisServer, redis: Redis, caplog: pytest.LogCaptureFixture, opened: Opened
 ) -> None:
-    """What Redis had written it still knows; the renewal is tried again until it is confirmed."""
+    """Redis still has what it had written; the renewal is tried again until it is confirmed."""
     guard = opened(RedisLock(aof_server.url, queue="q", ttl_seconds=12))
     async with guard(task()):
         await asyncio.to_thread(aof_server.kill)
@@ -229,7 +229,7 @@ async def test_a_guard_whose_redis_is_away_or_read_only_is_unavailable_until_it_
 async def test_a_document_chooses_it_and_a_lock_lies_on_the_shard_that_its_task_was_claimed_from(
     aof_server: RedisServer, redis: Redis, opened: Opened
 ) -> None:
-    """Wherever its id belongs by now: there, nobody may run it or have it moved while it is locked."""
+    """While it is locked, it is neither run nor migrated, in any shard of its ID."""
     redis_spec = {"standalone": {"host": "redis.test"}, "keyPrefix": "p"}
     queue = parse(document(redis=redis_spec, guard={"redisLock": {"ttlSeconds": 77}}))
     address = Address.from_url(aof_server.open_url)

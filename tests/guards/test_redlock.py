@@ -1,4 +1,4 @@
-"""redlock: held by the majority of independent servers, whatever becomes of a minority."""
+"""redlock: held by the majority of independent servers, also while a minority fails."""
 
 from __future__ import annotations
 

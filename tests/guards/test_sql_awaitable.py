@@ -111,7 +111,7 @@ async def refused(guard: SqlGuard, call: Callable[[], Awaitable[object]]) -> Non
             TypeError, match=r"awaitable \(\w+\) that has not run.*async def.*Nothing was rec"
         ):
             await call()
-        gc.collect()  # a coroutine that nobody closed warns here
+        gc.collect()  # a coroutine that was not closed warns here
         assert (effects(guard), await guard.seen(task())) == ({}, False)
     assert await transfer(guard, task(token=3)) == "ran"
 

@@ -57,8 +57,8 @@ async def away(guard: SqlGuard, **more: Any) -> GuardUnavailable:  # noqa: ANN40
     return raised.value
 
 
-def nobody() -> int:
-    """A port on which nobody listens."""
+def unused_port() -> int:
+    """A port without a listener."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -69,7 +69,7 @@ async def test_a_server_that_is_not_there_is_reported_with_its_address_and_no_pa
     scheme: str, caplog: pytest.LogCaptureFixture, opened: Opened
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    port = nobody()
+    port = unused_port()
     guard = opened(SqlUnique(f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/test", limits=HASTY))
     reported = await away(guard)
     assert reported.where == f"{scheme.partition('+')[0]}://127.0.0.1:{port}/test"
@@ -82,7 +82,7 @@ async def test_a_server_that_is_not_there_is_reported_with_its_address_and_no_pa
 
 
 async def test_a_server_that_is_silent_while_we_connect_is_away() -> None:
-    """As one that is stopped, or behind a firewall: the kernel accepts, and nobody says a word."""
+    """As one that is stopped, or behind a firewall: the kernel accepts, and no process answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
 

@@ -1,4 +1,4 @@
-"""Several tasks in one transaction of a SQL guard: each has its effect once, whatever becomes of the others."""
+"""Several tasks in one transaction of a SQL guard: each has its effect once, also if others fail."""
 
 from __future__ import annotations
 

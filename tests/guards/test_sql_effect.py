@@ -1,4 +1,4 @@
-"""The SQL guards with the handler's writes in their transaction: one effect, or none yet, whatever happens between.
+"""The SQL guards with the handler's writes in their transaction: one effect, or none yet, after any fault between.
 
 What all guards do the same way (`guards/sql/steps.py`, `aio.py`, `pools.py`) is tried with one of them.
 """

@@ -1,4 +1,4 @@
-"""How long SQL guards wait for somebody else's transaction, and for a connection: never without a bound."""
+"""How long SQL guards wait for another transaction, and for a connection: never without a bound."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def _waits_for_a_lock(database: Database, guard: SqlGuard) -> None:
     if database.kind != "postgresql":
         asked = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
     while sql(guard, asked) == [(0,)]:  # noqa: ASYNC110 -- another process' doing has no event
-        await asyncio.sleep(0.2)  # MariaDB renews what it shows only when nobody has read it for 0.1 s
+        await asyncio.sleep(0.2)  # MariaDB renews what it shows only when it was not read for 0.1 s
 
 
 @SERVERS
@@ -129,7 +129,7 @@ async def test_an_optimistic_run_waits_at_its_end_only_and_not_for_ever(make: Ma
     sql(guard, "INSERT INTO orders VALUES (7, 1, 'open')")
     other = make(SqlPessimistic, select="SELECT 1 FROM orders WHERE id = 7", limits=SHORT)
     locked = await other.begin(task())
-    hold = await guard.begin(task())  # reads, and waits for nobody
+    hold = await guard.begin(task())  # reads, and waits for no lock
     with pytest.raises(GuardBusy):
         await guard.finish(hold)
     await other.abandon(locked)

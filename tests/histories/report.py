@@ -1,4 +1,4 @@
-"""What a run showed: operations, faults, and in Jepsen's words what became of what clients stored."""
+"""What a run showed: operations, faults, and the outcome of stored tasks in the terms of Jepsen."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ async def handle(task: Task) -> None:
 
 
 async def work(plan: Plan, name: str) -> None:
-    """A worker; one in two knows one kind only, and parks the others."""
+    """A worker; one in two has one kind only, and parks the others."""
     own = spec(4)
     kinds: Kinds | None = {(KNOWN, None): own.delivery} if plan.random(name).random() < 0.5 else None
     worker = Worker(own, Commands(QUEUE), plan.address, handle, kinds=kinds)

@@ -73,7 +73,7 @@ def test_what_could_not_follow_is_shown() -> None:
 
 
 def brute(ops: Sequence[Op]) -> bool:
-    """Try every order of every choice of what took effect."""
+    """Try every order of every set of operations that took effect."""
     for order in permutations(range(len(ops))):
         for first, nth in enumerate(order):
             if any(ops[later].required and ops[later].hi < ops[nth].lo for later in order[first + 1 :]):

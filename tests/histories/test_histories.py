@@ -1,4 +1,4 @@
-"""Every operation on a task is linearizable, whatever fails. `python -m tests.histories` runs for longer."""
+"""Every operation on a task is linearizable under all faults. `python -m tests.histories` runs for longer."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def images() -> dict[str, Image]:
     assert list(BUILT.glob(".ready-*")), f"no images in {BUILT}: run `make images`"
-    # Not by the link, which leads elsewhere as soon as somebody builds a checkout that has changed.
+    # Not by the link, which leads elsewhere as soon as another checkout is built.
     return {path.stem: Image.read(path) for path in BUILT.resolve().glob("*.tar")}
 
 

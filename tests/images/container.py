@@ -44,7 +44,7 @@ class Container:
     def argv(self, *command: str) -> list[str]:
         config = self.image.config["config"]
         user = config["User"].partition(":")[0]
-        # The kernel forgets who is to die with its parent when a process changes its user, as the inner one does. The
+        # The kernel forgets PR_SET_PDEATHSIG when a process changes its user, as the inner one does. The
         # outer one does not, and takes all namespaces within its own along.
         outer = ["unshare", "--pid", "--fork", "--kill-child"]
         inner = ["unshare", "--mount", "--pid", "--fork", "--propagation", "private"]

@@ -93,10 +93,10 @@ async def bury(_task: Task) -> None:
 
 
 async def hold(_task: Task) -> None:
-    """Until the test lets everybody go, and longer than any pod has to stop.
+    """Until the test releases all handlers, and longer than any pod has to stop.
 
     asyncio.wait_for of Python 3.11, through which the client of Redis sends, loses a cancellation that comes in the
-    moment when all is sent: the task itself knows better.
+    moment when all is sent: the task has the exact one.
     """
     me = asyncio.current_task()
     while not await redis().exists(OPEN):
@@ -106,7 +106,7 @@ async def hold(_task: Task) -> None:
 
 
 async def deaf(task: Task) -> None:
-    """The same, whoever cancels me, and whenever."""
+    """The same, despite any cancellation at any time."""
     opened = False
     while not opened:
         try:

@@ -24,7 +24,7 @@ SOON: Final = {
     "cooldownSeconds": 10,
     "behavior": {"scaleDown": {"stabilizationWindowSeconds": 10}},
 }
-"""An autoscaling that comes back to zero while a test waits, and takes nobody away who has just been asked for."""
+"""An autoscaling that returns to zero while a test waits, and stops no worker that was just requested."""
 
 
 @dataclass
@@ -37,8 +37,8 @@ class Scaled:
     def begin(cls, world: NodeWorld, *, concurrency: int, **spec: Any) -> Scaled:  # noqa: ANN401  parts of a document
         """Make it, and wait until it is Ready and its number follows the work.
 
-        How long a start takes is not known yet, for sure: a worker that was long on its way before anybody was to be
-        asked teaches nothing. One that is started for a task does.
+        The start of a worker is not measured yet: the first one was created before a task required one, and its start
+        does not count. One that is started for a task does.
         """
         worker = {"concurrency": concurrency, "replicas": None, **spec.pop("worker", {})}
         autoscaling = {**SOON, **spec.pop("autoscaling", {})}

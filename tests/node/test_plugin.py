@@ -102,7 +102,7 @@ def test_files_that_a_command_reads_and_writes_are_of_this_machine(
     file = tmp_path / "dead.jsonl"
     assert dq.out("dlq", "export", "orders", "--to", str(file)) == ""
     assert json.loads(file.read_text())["id"] == "dead"
-    assert dq.run("dlq", "purge", "orders", "--all").returncode == 2, "nobody can be asked"
+    assert dq.run("dlq", "purge", "orders", "--all").returncode == 2, "stdin is not a terminal"
     assert dq.out("dlq", "purge", "orders", "--all", "--yes") == "purged 1 dead letter\n"
 
 
@@ -205,7 +205,7 @@ def test_a_report_has_what_helps_and_no_secret(own: Plugin, world: NodeWorld, tm
     with world.client as client:
         client.schedule({"pay": PAYLOAD}, delay_ms=0, task_id="order-7")
     (pod,) = world.running()
-    eventually(lambda: "declined" in log(world, pod), what="the handler has told it all")
+    eventually(lambda: "declined" in log(world, pod), what="the handler has logged it all")
     everything = world.kubectl("get", "delayqueues,pods,secrets", "-o", "json") + log(world, pod)
     assert [each for each in PLANTED if each not in everything] == []
     os.kill(world.pid(pod), signal.SIGKILL)

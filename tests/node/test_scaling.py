@@ -64,7 +64,7 @@ def test_an_operator_that_dies_amid_a_rush_goes_on_where_it_was(world: NodeWorld
 
 
 def test_the_idle_workers_go_and_the_busy_ones_stay(world: NodeWorld) -> None:
-    """Four workers, two of them with a long task each, are to be two: nothing is interrupted.
+    """Four workers, two of them with a long task each, become two: nothing is interrupted.
 
     With nothing else due these stay, too, for as long as they hold a lease.
     """

@@ -48,7 +48,7 @@ DIGEST: Final = f"sha256:{'0123456789abcdef' * 4}"
 def released(folder: Path, registry: str, version: str) -> Path:
     """The chart of a release. A registry cannot be reached here: the look-up of digests alone is a stand-in.
 
-    Whatever image was looked up is in folder/asked.
+    Each image that was looked up is in folder/asked.
     """
     chart = folder / "charts" / "delayq"
     shutil.copytree(CHART, chart)

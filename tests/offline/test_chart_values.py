@@ -75,7 +75,7 @@ MARKED = merged(
 OTHER_MONITOR = {"serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}}
 
 
-def innermost(value: Any) -> str:  # noqa: ANN401 -- whatever a value is
+def innermost(value: Any) -> str:  # noqa: ANN401 -- any value
     while isinstance(value, dict | list):
         value = next(iter(value.values() if isinstance(value, dict) else value))
     return str(value)
@@ -132,7 +132,7 @@ def toggled_on(values: Values) -> set[str]:
     return {path for path, _ in leaves(SCHEMA) if at(all_values, path) is True}
 
 
-def at(values: Values, path: str) -> Any:  # noqa: ANN401 -- whatever a value is
+def at(values: Values, path: str) -> Any:  # noqa: ANN401 -- any value
     found: Any = values
     for key in path.split("."):
         found = found[key]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def new_fleet(flavour: str, tmp_path: Path, queue_name: str) -> Iterator[NewFleet]:
-    """Makes fleets: each on a server of its own, with AOF unless told otherwise, or on one that is there."""
+    """Makes fleets: each on a server of its own, with AOF by default, or on one that is there."""
     with fleets(tmp_path, flavour, queue_name) as make:
         yield make
 

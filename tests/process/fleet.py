@@ -1,4 +1,4 @@
-"""A queue's processes on one Redis, the ledger of what their handlers did, and what Redis holds at one instant."""
+"""A queue's processes on one Redis, the ledger of their handlers' runs, and what Redis holds at one instant."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Fleet:
-    """Everything runs the same document; whatever is still alive at the end of the test is killed.
+    """Everything runs the same document; processes that are alive at the end of the test are killed.
 
     Processes find Redis by --redis, unless `spec` says how to connect.
     """
@@ -244,7 +244,7 @@ def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def led_by(scanner: Process) -> set[int]:
-    """The shards that a scanner leads, as far as it knows."""
+    """The shards that a scanner leads, by its own view."""
     found: set[int] = set()
     for line in _events(scanner.lines):
         if line["event"] == "leadership_acquired":
@@ -295,7 +295,7 @@ def readiness(process: Process) -> str:
 
 
 def status(process: Process, path: str) -> int:
-    """The HTTP status of a probe, whatever it is."""
+    """The HTTP status of a probe, without a check."""
     try:
         with urlopen(url_of(process, path), timeout=10) as answer:  # noqa: S310  our own process
             return int(answer.status)

@@ -42,7 +42,7 @@ async def keep(task):
         await hang(task)
     if task.id == "slow":
         (HERE / "hanging").touch()
-        while not (HERE / "told").exists():
+        while not (HERE / "released").exists():
             await asyncio.sleep(0.02)
     note(task)
 
@@ -64,7 +64,7 @@ def deaf(task):
 """
 
 
-def until(true: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:  # noqa: ANN401  whatever is true
+def until(true: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:  # noqa: ANN401  any value that is true
     """Poll what has no event: files and processes that others make and end."""
     began = time.monotonic()
     while (waited_s := time.monotonic() - began) < timeout_s:
@@ -169,7 +169,7 @@ class Home:
         until(lambda: set(ids) <= set(self.handled()), f"handled {ids}: {self.handled()}")
 
     def wait_gone(self) -> None:
-        """Nothing of any run is left: no process, no port that anybody listens on."""
+        """Nothing of any run is left: no process, no port with a listener."""
         until(lambda: not [pid for pid in self.seen if running(pid)], f"gone: {self.seen}")
         # A killed process is a zombie a moment before the last of its threads lets go of its sockets.
         until(lambda: not [port for port in self.ports if listens(port)], f"closed: {self.ports}", 5)

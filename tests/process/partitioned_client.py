@@ -1,4 +1,4 @@
-"""A client on the wrong side of a cut: schedules until it is told to stop, and says of each task what became of it.
+"""A client on the wrong side of a cut: schedules until it must stop, and reports the outcome of each task.
 
 Arguments: URL, queue, how many replicas have to confirm (0: none). One line for each task: its id, and `confirmed` or
 the name of the error.

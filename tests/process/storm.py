@@ -164,7 +164,7 @@ class Storm:
 
 
 def near(at: float, failures: list[float]) -> bool:
-    """Whether something was under way when a server failed, or while nobody had noticed."""
+    """Whether something was under way when a server failed, or before a client had noticed."""
     return any(failure - BEFORE_SECONDS <= at <= failure + GENEROUS_SECONDS for failure in failures)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FACTOR, PER_MINUTE = 60, 300
 FIRST_MINUTES, MINUTES = 6, 20
-# Hints, leadership and the claims' rate come and go; each is a few bytes, whatever happens.
+# Hints, leadership and the claims' rate come and go; each is a few bytes in every case.
 PASSING = {"wake", "alarm", "leader", "scanners", "rate"}
 MOST_OF_PASSING = 1000
 # What waits at rest is the same to a few bytes; a table may double.

@@ -70,7 +70,7 @@ def every_command(fleet: Fleet) -> str:
 
 
 def everything(*processes: Process) -> str:
-    """What processes show to everybody and write until they end. The environment is the owner's alone."""
+    """What processes show to all users and write until they end. The environment is the owner's alone."""
     found = ""
     for process in processes:
         found += Path(f"/proc/{process.pid}/cmdline").read_text()
@@ -159,7 +159,7 @@ def test_no_process_shows_a_sentinels_password(new_fleet: NewFleet, tmp_path: Pa
 
 
 def test_no_process_shows_keys_and_tokens_of_an_http_handler(new_fleet: NewFleet, tmp_path: Path) -> None:
-    """Where nobody listens, and where a server fails. One token is the document's own, and of it alone."""
+    """On a port without a server, and on a server that fails. One token is the document's own, and of it alone."""
     mount(tmp_path, "signing", key=CANARY.encode(), token=b"canary-mounted-3b1c5d")
     environment = {"DELAYQ_SECRETS_DIR": str(tmp_path), "PYTHONASYNCIODEBUG": "1"}
     output, token = "", "canary-token-9f8e7d"
@@ -190,7 +190,7 @@ def test_no_process_shows_keys_and_tokens_of_an_http_handler(new_fleet: NewFleet
 
 
 def test_no_process_shows_the_password_of_a_guards_database(new_fleet: NewFleet, tmp_path: Path) -> None:
-    """The right one and a wrong one, of one that is there and one that is not, and of what is no URL at all."""
+    """The right one and a wrong one, of a server and of none, and text that is no URL at all."""
     postgres = Postgres.start(tmp_path / "postgres")
     right = postgres.url()
     wrong = right.replace(f":{DATABASE_PASSWORD}@", f":{QUOTED}@")
@@ -230,7 +230,7 @@ def test_no_process_shows_the_password_of_a_guards_database(new_fleet: NewFleet,
 
 
 def test_a_home_keeps_its_password_in_two_files_that_only_the_owner_may_read(tmp_path: Path) -> None:
-    """And of what the environment has, nothing."""
+    """And nothing of the environment."""
     home = Home(tmp_path / "home")
     home.dir.mkdir()
     home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: database}}}\n")

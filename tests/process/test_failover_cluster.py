@@ -50,6 +50,6 @@ def test_slots_that_move_and_manual_fail_overs_cost_nothing(new_fleet: NewFleet,
         for keys in load.keys[:2]:
             changes.append(time.time())
             cluster.fail_over(keys.slot)
-            load.resumed(time.time(), "told to take over")
+            load.resumed(time.time(), "manual fail-over")
     load.check(changes)
     assert load.lost(load.plain) == set()

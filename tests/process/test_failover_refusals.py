@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def wait_refused(load: Storm, word: str) -> None:
-    """Until a client is told what Redis said, in an error that callers may retry."""
+    """Until a client gets the message of Redis, in an error that callers may retry."""
     with SyncClient(load.servers.url, queue=load.fleet.queue, shards=load.shards) as client:
 
         def refused() -> bool:
@@ -33,7 +33,7 @@ def wait_refused(load: Storm, word: str) -> None:
                 return word in str(error)
             return False
 
-        until(refused, f"a client is told {word}")
+        until(refused, f"a client gets {word}")
 
 
 def test_a_redis_that_refuses_for_a_while_is_waited_for_and_loses_nothing(

@@ -33,7 +33,7 @@ def lane(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lan
 
 
 def played(lane: Lane, guard: str, fault: str, directory: Path) -> Cell:
-    """Whatever the guard, nothing is lost, nothing is early, and the accounts are what the effects say."""
+    """Under every guard, nothing is lost, nothing is early, and the accounts are what the effects say."""
     cell = play(lane, GUARDS[guard], FAULTS[fault], transfers=TRANSFERS, directory=directory)
     print(cell)
     assert broken(cell) == []

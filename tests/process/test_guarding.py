@@ -58,7 +58,7 @@ def guard_up(worker: Process) -> float:
 
 
 def test_nothing_is_claimed_while_the_guard_cannot_serve(fleet: Fleet, postgres: Postgres) -> None:
-    """A missing table is told with the command that makes it. Tasks wait in their places, uncharged.
+    """The error about a missing table has the command that creates it. Tasks wait in their places, uncharged.
 
     When the database goes away, the first task that finds out opens the breaker: one round at most is put off, however
     many are due, and no attempt is charged, of which each may have only one. A look closes the breaker.

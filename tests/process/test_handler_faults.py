@@ -190,7 +190,7 @@ def test_bytes_that_cannot_be_read_become_a_dead_letter_and_are_kept(
     deep = b"\x11" + b"[" * 100_000 + b"]" * 100_000 + bytes(6)
     corrupt = {
         "empty": b"",
-        "flags": b"\x1f" + b"flags nobody knows",
+        "flags": b"\x1f" + b"unknown flags",
         "headers": b"\x12\xff\xff\xff headers too long",
         "deep-headers": b"\x13\x01\x86\xa0" + b"[" * 100_000 + b"{}" + bytes(6),
     }

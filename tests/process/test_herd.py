@@ -18,7 +18,7 @@ TASKS = 50_000
 BUDGET_US = 10_000
 UNBOUNDED_US = 118_000
 GROWTH_KIB = 24_000
-"""Half of what all the tasks would take in a worker, at 1 KiB each, besides its slots."""
+"""Half of the memory of all the tasks in a worker, at 1 KiB each, besides its slots."""
 
 
 def in_status(process: Process, name: str) -> int:

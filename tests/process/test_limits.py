@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 RATE, BURST, TASKS = 50, 10, 160
 LATE_SECONDS = 4
-"""Shards do not hold as many tasks each, and who was told in vain looks again after a second."""
+"""Shards do not hold as many tasks each, and a worker that was woken in vain looks again after a second."""
 STRETCH = 60
 """Tasks of which the shortest stretch is measured."""
 
@@ -76,7 +76,7 @@ def test_workers_run_no_more_at_a_time_than_may_be_in_flight_and_go_on_as_soon_a
 
 
 def test_broken_shards_are_named_and_the_others_go_on(new_fleet: NewFleet) -> None:
-    """Keys of somebody else's under names of ours. Who starts with them becomes ready all the same."""
+    """Foreign keys under our names. A process that starts with them becomes ready all the same."""
     fleet = new_fleet({"shards": 4, "delivery": {"maxBlockMilliseconds": 500}})
     with fleet.client() as client, fleet.server.client() as redis:
         for shard, key in ((1, "delayed"), (2, "leader")):

@@ -75,7 +75,7 @@ def test_a_document_alone_is_enough_and_sigterm_ends_it_all_with_0(home: Home) -
         run.send(signal.SIGTERM)
         run.wait_line('"event": "drain_started"')
         assert home.handled() == ["a"]
-        (home.dir / "told").touch()
+        (home.dir / "released").touch()
         home.note(run)
         assert run.wait(timeout_s=40) == 0
     assert home.handled() == ["a", "slow"]
@@ -87,7 +87,7 @@ def test_a_document_alone_is_enough_and_sigterm_ends_it_all_with_0(home: Home) -
     events = [json.loads(line) for line in run.lines if line.startswith("{")]
     ended = [each["process"] for each in events if each["event"] == "stopped"]
     ended.remove("reaper")  # which stops after each of its passes
-    assert ended[0] == "worker-1", "or nobody would be woken for what it hands back"
+    assert ended[0] == "worker-1", "otherwise no worker would be woken for tasks that it hands back"
     assert not home.url_file.exists(), "the address of a Redis that is gone must not stay"
 
 
@@ -120,7 +120,7 @@ def check_redis(home: Home, client: SyncClient) -> None:
 
 
 def test_its_guard_is_reported_while_it_is_away_when_it_serves_and_with_its_records(home: Home) -> None:
-    """Events of less than a warning are not shown, and nobody else would say that a task was not run again."""
+    """Events of less than a warning are not shown, and no other output says that a task was not run again."""
     home.write(more="  guard: {sqlUnique: {databaseSecretRef: {name: database}}}\n")
     env = {"DELAYQ_DATABASE_URL": f"sqlite:///{home.dir}/shop.sqlite"}
     with stopped(home.ready("--status-interval", "0.2s", env=env)) as run, home.client() as client:
@@ -252,7 +252,7 @@ def test_without_what_only_linux_has_a_run_works_and_ends(home: Home, tmp_path: 
         until((home.dir / "hanging").exists, "started")
         run.send(signal.SIGINT)
         run.wait_line('"event": "drain_started"')
-        (home.dir / "told").touch()
+        (home.dir / "released").touch()
         home.note(run)
         assert run.wait(timeout_s=40) == 0
     assert home.handled() == ["a", "slow"]
@@ -322,7 +322,7 @@ def test_a_closed_terminal_is_a_wish_to_stop(home: Home) -> None:
             until((home.dir / "hanging").exists, "started")
             home.seen |= set(children(pid))
             os.close(terminal)
-            (home.dir / "told").touch()
+            (home.dir / "released").touch()
         assert until(lambda: os.waitpid(pid, os.WNOHANG)[0], "ended") == pid
     finally:
         if running(pid):

@@ -95,7 +95,7 @@ def test_queues_of_two_files_share_a_scanner_and_a_reaper_and_end_together(home:
         run.send(signal.SIGTERM)
         run.wait_line('"event": "drained"')
         assert "slow" not in home.handled(), "its handler is not done"
-        (home.dir / "told").touch()
+        (home.dir / "released").touch()
         home.note(run)
         assert run.wait(timeout_s=40) == 0
     assert sorted(home.handled()) == ["of-orders", "of-refunds", "slow"]

@@ -71,7 +71,7 @@ def test_running_handlers_finish_with_the_old_code_and_an_error_stops_nothing(ho
             run.wait_line('"event": "drain_started"', after=heard)
             run.wait_line(r"^run \| reloading: waits for running handlers, at most 20 s", after=heard)
             save(home, "raise RuntimeError('saved meanwhile')")
-            (home.dir / "told").touch()
+            (home.dir / "released").touch()
             run.wait_line(r"^run \| nothing runs until the next change$", after=heard)
             run.wait_line("RuntimeError: saved meanwhile .*shop_handlers.py line 1", after=heard)
             client.schedule({}, task_id="after", delay_ms=0)

@@ -54,7 +54,7 @@ def test_of_tasks_whose_worker_seemed_dead_only_those_run_again_that_the_busines
 ) -> None:
     """Every lease is asked about once, however many could ask.
 
-    The worker was only frozen. When it goes on, its acks are refused, but of what is to wait: it has those leases.
+    The worker was only frozen. When it goes on, its acks are refused, except of waiting tasks: it has their leases.
     """
     fleet = new_fleet(SPEC)
     done, again, dead, waiting = (set(IDS[at::4]) for at in range(4))
@@ -98,7 +98,7 @@ def sql(file: Path, statement: str) -> list[tuple[Any, ...]]:
 def test_the_guards_table_tells_a_task_that_took_effect_from_one_that_did_not(
     new_fleet: NewFleet, tmp_path: Path
 ) -> None:
-    """One worker dies before it commits, the other after, before Redis could be told."""
+    """One worker dies before it commits, the other after, before it could ack."""
     file, secret = tmp_path / "bank.sqlite", tmp_path / "secrets" / "bank"
     secret.mkdir(parents=True)
     (secret / "url").write_text(f"sqlite:///{file}")

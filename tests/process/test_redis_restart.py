@@ -1,4 +1,4 @@
-"""Redis is killed, frozen, cut off, filled up and made to forget under load: nothing is lost, nobody restarts."""
+"""Redis is killed, frozen, cut off, filled up and made to forget under load: nothing is lost, no process restarts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def account(fleet: Fleet, confirmed: set[str]) -> set[str]:
 def test_what_ended_while_redis_was_away_is_settled_before_its_lease_is_taken_back(
     new_fleet: NewFleet,
 ) -> None:
-    """Whoever got through first decided otherwise, and tasks that were done ran again."""
+    """Otherwise the first client that got through would decide, and tasks that were done would run again."""
     fleet = new_fleet({"delivery": {"leaseDurationSeconds": 1, "maxCrashes": 100}}, config=ALWAYS)
     fleet.start_all(*CREW)
     ids = {f"task-{number}" for number in range(40)}

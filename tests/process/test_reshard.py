@@ -1,4 +1,4 @@
-"""A queue's number of shards changes under load, and whoever moves tasks is killed: each runs once, and none late."""
+"""A queue's number of shards changes under load, and migrators are killed: each task runs once, and none late."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def left(fleet: Fleet, redis: Redis) -> set[str]:
 
 
 class Load(threading.Thread):
-    """A client that began with the first shard map and is told of no other, but by the shards that it asks."""
+    """A client that started with the first shard map, and learns of another only from the replies of shards."""
 
     def __init__(self, client: SyncClient) -> None:
         super().__init__(daemon=True)

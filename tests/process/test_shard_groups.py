@@ -97,7 +97,7 @@ def test_a_hung_node_holds_up_no_other_shards(new_fleet: NewFleet, cluster: Clus
 def test_tasks_of_other_shards_are_stored_and_run_while_shard_0_is_away(
     new_fleet: NewFleet, cluster: Cluster, how: str
 ) -> None:
-    """However many shards a client or a document takes the queue to have, and whatever a client wants confirmed.
+    """However many shards a client or a document takes the queue to have, and with any confirmation.
 
     A queue that was never used begins at shard 0: nothing can be stored while that is away.
     """
@@ -106,7 +106,7 @@ def test_tasks_of_other_shards_are_stored_and_run_while_shard_0_is_away(
     scanner = fleet.start("scanner")
     until(
         lambda: all(cluster.on(each).exists(each.shard_map) for each in keys),
-        "every shard knows the shard map",
+        "every shard has the shard map",
     )
     scanner.kill()
     away = cluster.serving(keys[0].slot)

@@ -1,4 +1,4 @@
-"""The end of a process comes, whatever hangs on the way."""
+"""A process ends, even if a part of it hangs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("body", HANGS.values(), ids=HANGS)
 def test_a_process_that_is_done_ends_even_if_a_thread_hangs(body: str) -> None:
-    """With the exit code of what it did; what stopped the event loop stopped nothing else."""
+    """With the exit code of its work; what stopped the event loop stopped nothing else."""
     process = run(FRAME.format(body=body))
     assert (process.returncode, process.stdout) == (0, "done\n"), process.stderr
 

@@ -72,7 +72,7 @@ def test_a_stopping_worker_claims_nothing_finishes_and_hands_the_rest_back_uncha
 
 
 def test_what_a_claim_brings_after_the_signal_is_handed_back(new_fleet: NewFleet) -> None:
-    """Redis is frozen while the claim is under way, so it claims when the worker has long been told to stop."""
+    """Redis is frozen while the claim is under way, so it claims long after the worker got the signal."""
     fleet = new_fleet(worker_spec(drain_seconds=LONG_SECONDS))
     worker = fleet.start("worker")
     with fleet.client() as client, fleet.server.client() as redis:

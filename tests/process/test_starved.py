@@ -62,7 +62,7 @@ def redis(fleet: Fleet) -> Iterator[Redis]:
 
 
 def check_all_ran_once(fleet: Fleet, redis: Redis, tasks: int = TASKS) -> None:
-    """Whatever went back was not charged."""
+    """Tasks that went back were not charged."""
     fleet.wait_drained(redis)
     starts = fleet.starts()
     assert len(starts) == tasks

@@ -117,7 +117,7 @@ def test_a_worker_that_has_never_reached_shard_0_reads_copies(
         scanner = fleet.start("scanner")
         until(
             lambda: all(cluster.on(each).exists(each.shard_map) for each in keys),
-            "every shard knows the shard map",
+            "every shard has the shard map",
         )
         scanner.kill()
         for verb, copied in (("suspend", True), ("resume", False)):

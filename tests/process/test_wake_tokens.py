@@ -23,7 +23,7 @@ MAX_BLOCK_MS = 500
 SPEC = {"delivery": {"maxBlockMilliseconds": MAX_BLOCK_MS}}
 TASKS, THIEVES = 120, 20
 PROMISED_MS = MAX_BLOCK_MS + 100  # for a round trip and the handler's start
-OUTLIERS = 3  # a hypervisor may take a core, and no one counts that
+OUTLIERS = 3  # a hypervisor may take a core, and nothing counts that
 
 
 @contextmanager
@@ -142,13 +142,13 @@ def test_three_scanners_wake_one_worker_per_due_task(new_fleet: NewFleet) -> Non
 
 
 def test_a_scanner_hears_the_alarms_of_a_shard_it_gained_later(new_fleet: NewFleet) -> None:
-    """It already listens for another shard's when somebody else's leadership of this one runs out."""
+    """It already listens for another shard's when another scanner's leadership of this one runs out."""
     fleet = new_fleet({"shards": 2, "delivery": {"maxBlockMilliseconds": 30_000}})
     keys = Keys("delayq", fleet.queue, 1)
     with fleet.server.client() as redis:
         until_ms = fleet.server.now_ms() + 3000
-        redis.set(keys.leader, f"~somebody {until_ms}")
-        redis.zadd(keys.scanners, {"~somebody": until_ms})  # whose name is the last: this shard is its
+        redis.set(keys.leader, f"~another {until_ms}")
+        redis.zadd(keys.scanners, {"~another": until_ms})  # whose name is the last: this shard is its
     scanner, _ = fleet.start_all("scanner", "worker")
     until(lambda: led_by(scanner) == {0, 1}, "both shards are led")
     ids = [id_ for id_ in map(str, range(50)) if shard_of(id_, 2) == 1]

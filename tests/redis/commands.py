@@ -32,6 +32,16 @@ spec:
   redis: {standalone: {host: 127.0.0.1, port: PORT}}
   handler: {python: {callable: "json:dumps"}}
 """
+NIGHTLY = """\
+apiVersion: delayq.dev/v1alpha1
+kind: DelaySchedule
+metadata: {name: nightly}
+spec:
+  queueRef: {name: orders}
+  cron: "0 3 * * *"
+  concurrencyPolicy: Forbid
+  task: {kind: report, payload: '{"region":"eu"}', tags: [eu]}
+"""
 HANDLER = '{python: {callable: "json:dumps"}}'
 
 

@@ -78,7 +78,7 @@ def make(request: pytest.FixtureRequest, redis_server: Servers, queue_name: str)
 
 @contextmanager
 def clients(kind: str, default: str, queue: str) -> Iterator[Make]:
-    """Make clients of one kind, to some server unless told another, and close them all."""
+    """Make clients of one kind, to some server by default, and close them all."""
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
 

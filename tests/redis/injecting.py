@@ -71,7 +71,7 @@ def _of(frame: FrameType, modules: Sequence[str]) -> bool:
 
 
 def _in_destructor(frame: FrameType | None) -> bool:
-    """Whether Python would only print the exception, whoever raises it."""
+    """Whether Python would only print the exception, from any source."""
     while frame is not None:
         if frame.f_code.co_name == "__del__":
             return True

@@ -22,7 +22,7 @@ Run = "Callable[[Call[Any]], Any]"
 
 @dataclass(eq=False)
 class Asked:
-    """Calls that somebody waits for."""
+    """Calls with a waiting caller."""
 
     calls: list[Call[Any]]
     raises: bool
@@ -120,7 +120,7 @@ class Operating:
         self._go(lambda: next(self.operation))
 
     def advance(self, *, lost: bool = False) -> None:
-        """Do the next round trip; `lost` is one that Redis did, and whose answer nobody got."""
+        """Do the next round trip; `lost` is one that Redis executed, and whose answer was lost."""
         asked = self.asked
         if isinstance(asked, float):
             return self._go(lambda: self.operation.send(None))

@@ -60,7 +60,7 @@ class Proxy:
         _shut(client)
 
     def forget(self) -> None:
-        """As a firewall does: nothing gets through on these connections any more, and nobody closes them."""
+        """As a firewall does: nothing gets through on these connections any more, and neither side is closed."""
         self.forgotten.update(self.sockets)
 
     def cut(self) -> None:

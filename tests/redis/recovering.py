@@ -38,7 +38,7 @@ def document(check: Mapping[str, object], **spec: Any) -> DelayQueue:  # noqa: A
 
 
 class Asked:
-    """A check that notes whom it was asked about, and answers as told once it is let."""
+    """A check that records the tasks it was asked about, and gives the set answer when released."""
 
     stuck = 0
 
@@ -70,7 +70,7 @@ class Asked:
 
 
 def recovery_of(shard: Shard, check: Check, **spec: Any) -> Recovery:  # noqa: ANN401
-    """A recovery that nobody runs; spec.recovery.check has these fields beside the check."""
+    """A recovery that no process runs; spec.recovery.check has these fields beside the check."""
     queue = document(spec)
     address = Address.from_url(shard.server.url)
     return Recovery(shard.commands, address, queue.spec, check, shards=[shard.index])
@@ -92,7 +92,7 @@ async def recovering(shard: Shard, check: Check, **spec: Any) -> AsyncIterator[R
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that nobody announces."""
+    """Poll for a condition that has no event."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 -- what is waited for may be in Redis, or in a thread
             await asyncio.sleep(0.005)

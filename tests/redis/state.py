@@ -1,6 +1,6 @@
 """One shard as a value: write it into Redis, read it back, compare. The clock stands still meanwhile.
 
-Not here: anything the product knows. Keys are read raw, so a test sees what is really there.
+Not here: code of the product. Keys are read raw, so a test sees what is really there.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ ZSETS, HASHES, LISTS = (
 
 
 def seed(redis: Redis, keys: Keys, state: State) -> State:
-    """Write the whole state of a shard over whatever is there."""
+    """Write the whole state of a shard over all that is there."""
     pipe = redis.pipeline(transaction=False)
     pipe.delete(*[getattr(keys, each.name) for each in fields(state)])
     for name in (*ZSETS, *HASHES):

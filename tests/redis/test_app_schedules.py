@@ -14,7 +14,7 @@ import yaml
 from delayq import App, Client, ScheduleRefused, SyncClient
 from delayq.contract.document import parse_schedule
 
-from tests.redis.commands import document, on
+from tests.redis.commands import NIGHTLY, document, on
 from tests.unit.handlers.support import document as with_handler
 
 if TYPE_CHECKING:
@@ -26,17 +26,7 @@ if TYPE_CHECKING:
 
     Release = Callable[..., App]
 
-NIGHTLY = """
-apiVersion: delayq.dev/v1alpha1
-kind: DelaySchedule
-metadata: {name: nightly}
-spec:
-  queueRef: {name: orders}
-  cron: "0 3 * * *"
-  timeZone: Europe/Lisbon
-  concurrencyPolicy: Forbid
-  task: {kind: report, payload: '{"region":"eu"}', tags: [eu]}
-"""
+IN_LISBON = NIGHTLY + "  timeZone: Europe/Lisbon\n"
 MODULE = "shop_with_schedules"
 
 
@@ -87,7 +77,7 @@ def stored(shard: Shard) -> Any:  # noqa: ANN401 -- bytes
 def test_an_app_stores_what_the_yaml_document_stores(
     shard: Shard, client: SyncClient, release: Release
 ) -> None:
-    client.apply_schedule(parse_schedule(yaml.safe_load(NIGHTLY)))
+    client.apply_schedule(parse_schedule(yaml.safe_load(IN_LISBON)))
     written = stored(shard)
     client.delete_schedule("nightly")
     done = release(nightly="0 3 * * *").apply_schedules_sync()
@@ -113,7 +103,7 @@ def test_a_release_replaces_the_schedules_of_the_one_before(client: SyncClient, 
 def test_schedules_of_another_owner_stay_and_the_error_names_it(
     shard: Shard, queue: DelayQueue, client: SyncClient, release: Release
 ) -> None:
-    nightly = parse_schedule(yaml.safe_load(NIGHTLY))
+    nightly = parse_schedule(yaml.safe_load(IN_LISBON))
     other = App(queue, url=shard.server.url, name="billing")
     other.schedule(every="1h", name="invoices")(other.task(_nothing))
     other.apply_schedules_sync()

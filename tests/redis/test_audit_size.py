@@ -127,7 +127,7 @@ async def test_the_reaper_audits_every_shard_and_rests(shard: Shard, connection:
     spoilt, *sound, empty = shard.commands.shards
     for keys in sound:
         shard.redis.hset(keys.tasks, f"a{keys.shard}", b"\x11xx" + bytes(6))
-    shard.redis.set(spoilt.tasks, "somebody else's")
+    shard.redis.set(spoilt.tasks, "a foreign value")
     weighing, pauses = SizeAudit(shard.commands, connection), [0.0]
     while REST_SECONDS not in pauses:
         with suppress(DelayQError):  # its loop goes on

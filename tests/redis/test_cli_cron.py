@@ -10,7 +10,7 @@ from delayq.contract.document import parse_schedule
 from delayq.errors import InvalidTask, ScheduleRefused
 from delayq.protocol.results import Cancelled
 
-from tests.redis.commands import answer, on
+from tests.redis.commands import NIGHTLY, answer, on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from delayq.contract.schedule import DelaySchedule
 
     from tests.redis.state import Shard
-
-NIGHTLY = """
-apiVersion: delayq.dev/v1alpha1
-kind: DelaySchedule
-metadata: {name: nightly}
-spec:
-  queueRef: {name: orders}
-  cron: "0 3 * * *"
-  concurrencyPolicy: Forbid
-  task: {kind: report, payload: '{"of": "yesterday"}', tags: [eu]}
-"""
 
 
 @pytest.fixture
@@ -55,7 +44,7 @@ def test_a_schedule_from_its_document_to_its_end(orders: Shard, file: Path) -> N
     assert answer(orders, *times[:3], "nightly", *times[3:]) == answer(orders, *times)
     task_id = answer(orders, "cron", "run", "orders", "nightly")["id"]
     task = answer(orders, "task", "get", "orders", task_id)
-    assert (task["kind"], task["payload"], task["tags"]) == ("report", {"of": "yesterday"}, ["eu"])
+    assert (task["kind"], task["payload"], task["tags"]) == ("report", {"region": "eu"}, ["eu"])
     assert on(orders, "task", "cancel", "orders", task_id).exit_code == 0
     done = on(orders, "cron", "delete", "orders", "nightly")
     assert done.stdout == "nightly: deleted\n"

@@ -145,7 +145,7 @@ def test_a_redis_without_tls_or_without_answers_differs_from_an_unreachable_one(
 
 def test_each_missing_right_is_named_where_redis_can_tell(redis_server: RedisServer) -> None:
     """Redis before 7.0 has no command that tells, and doctor says so. Asking takes the right to `eval`."""
-    scripts(redis_server.url)  # so that the server knows the scripts
+    scripts(redis_server.url)  # so that the server has the scripts
     if redis_server.version < (7, 0):
         with user(redis_server, "-zadd") as url:
             assert scripts(url).message == f"load and run on 1 of 1 shard; {rights.UNASKED}"
@@ -228,7 +228,7 @@ def test_overdue_tasks_that_no_worker_claims_are_a_failure_unless_workers_are_bu
 def test_on_kubernetes_it_names_commands_of_the_plugin(
     orders: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a pod: there nobody starts `delayq run`."""
+    """In a pod: there `delayq run` is not the remedy."""
     path = document(tmp_path, one_server(orders).port)
     orders.seed(State(delayed={"a": NOW - 60_000}))
     assert "start delayq run" in findings(path, code=1)["tasks"]["hint"]

@@ -233,7 +233,7 @@ def test_a_disk_confirms_only_where_redis_waits_for_it(make: Make, fsyncing: Red
 async def test_scanner_and_doctor_find_out_what_a_client_does(
     fsyncing: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the server's version says: at risk is what a client refuses, and no more."""
+    """The risk does not depend on the server's version: it is reported exactly where a client refuses."""
     caplog.set_level(logging.INFO)
     path = document(tmp_path, fsyncing.port, "  durability: {confirm: Fsynced, timeoutMilliseconds: 30000}\n")
     queue = read(path)

@@ -1,4 +1,4 @@
-"""Deadlines: no task is claimed after its own, claims and scanners end what is late, and nobody else pays for it.
+"""Deadlines: no task is claimed after its own, claims and scanners end what is late, at no cost for other tasks.
 
 Every verb with deadlines is in test_machine.py.
 """

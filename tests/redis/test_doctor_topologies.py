@@ -56,7 +56,7 @@ def test_sentinels_and_their_master_are_checked(sentinels: Sentinels) -> None:
     assert found["redis"]["message"].startswith("sentinel mymaster at 127.0.0.1:")
 
     found = findings(sentinels.url.replace("/mymaster/", "/other/"), code=4)
-    assert "knows no other" in found["sentinels"]["message"]
+    assert "has no master other" in found["sentinels"]["message"]
     assert "masterName" in found["sentinels"]["hint"]
     assert "scripts" not in found
     away = sentinels.sentinels[2]
@@ -88,7 +88,7 @@ def test_every_server_of_a_cluster_is_checked_and_said_of_together(cluster: Clus
 
 
 def test_slots_that_no_server_has_are_reported_with_their_shards_and_a_remedy(tmp_path: Path) -> None:
-    whole = {"cluster-require-full-coverage": "yes"}  # as Redis has it unless told
+    whole = {"cluster-require-full-coverage": "yes"}  # the default of Redis
     used = [keys.slot for keys in Commands("orders", shards=SHARDS).shards]
     with stopping(Cluster.start(PREFERRED, dir=tmp_path, replicas=False, config=whole)) as cluster:
         cluster.lose(next(slot for slot in range(SLOTS) if slot not in used))

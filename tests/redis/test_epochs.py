@@ -192,7 +192,7 @@ def test_only_a_tombstone_is_left_of_an_erased_shard_and_expires(few: Shard) -> 
     assert few.run(few.commands.erase(0)) == (0, 0, "")
     assert known(few, 0) is None
     assert few.run(few.commands.sync_shard_map(0, first)).shard_map is None, (
-        "nobody who had it brings it back"
+        "no process that had it stores it again"
     )
     assert 0 < few.redis.pttl(key) <= GONE_MS
     decided(few, ShardMap.first(8))

@@ -1,4 +1,4 @@
-"""A shard of an older or a newer format: whatever would write there says so, and leaves every key as it is."""
+"""A shard of an older or a newer format: each writer reports it, and leaves every key as it is."""
 
 from __future__ import annotations
 

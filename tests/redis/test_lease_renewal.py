@@ -59,7 +59,7 @@ def lease_renewal(group_state: GroupState, commands: Commands, connection: Async
 
 
 async def _no_call(_task: Task) -> None:
-    raise AssertionError("nothing is to be run here")
+    raise AssertionError("no task may run here")
 
 
 @pytest.mark.parametrize(

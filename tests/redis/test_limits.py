@@ -62,7 +62,7 @@ def test_a_claim_that_a_limit_stops_wakes_no_worker(shard: Shard) -> None:
     assert shard.whole().wake == 1
     assert not claim(shard, commands, 2).more
     after = shard.whole()
-    assert (after.wake, after.alarm) == (0, 1)  # the scanner is to look when there is room again
+    assert (after.wake, after.alarm) == (0, 1)  # the scanner looks when there is room again
     claim(shard, commands, 2)
     assert shard.whole() == after
 

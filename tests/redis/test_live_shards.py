@@ -48,7 +48,7 @@ async def running(*processes: Process) -> AsyncIterator[None]:
 
 
 def due(shard: Shard, commands: Commands, number: int, task_id: str) -> None:
-    """A task of a shard falls due, and a worker is told."""
+    """A task of a shard falls due, and a worker is woken."""
     keys = commands.keys(number)
     on = shard.server.on(keys)
     seed(on, keys, State(delayed={task_id: NOW}))

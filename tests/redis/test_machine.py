@@ -52,7 +52,7 @@ LEASE_MS = 10_000
 ACCEPTED = {"created", "replaced", "follows", "kept", "repeated"}
 NOT_COUNTERS = {"token", "largest", "format"}  # the other fields of stats
 IDS = st.sampled_from(["a", "a:1", "[^ü]*?\\", ":"])
-# Mostly now: what waits long is seldom claimed, and most of what can go wrong comes after a claim.
+# Mostly now: what waits long is seldom claimed, and most failures come after a claim.
 DELAYS = st.sampled_from([0, 0, 0, 1, 500])
 ERRORS = st.sampled_from(["", "boom", "1 2 3", "@5 two\nlines", "~9:7:1 boom"])
 BOUNDS = st.sampled_from([None, (10, 9, 9999), (10, 1, 9999), (10, 9, 400)])

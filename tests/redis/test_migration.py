@@ -1,4 +1,4 @@
-"""migrate_out, _in, _verify, _commit: a batch changes shards, whatever is repeated, late or lost in a fail-over."""
+"""migrate_out, _in, _verify, _commit: a batch changes shards, also if calls are repeated, late or lost."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_is_due_soon_in_flight_or_locked_stays(pair: Shard) -> None:
         pair,
         State(delayed={soon: NOW + 59_999, locked: FAR, far: NOW + 60_000}, processing={f"{flying}:7": FAR}),
     )
-    pair.run(pair.commands.lock(locked, "somebody", 1000, shard=0))
+    pair.run(pair.commands.lock(locked, "another", 1000, shard=0))
     batch = migrate_out(pair, soon, flying, locked, far, "gone")
     assert sorted(batch.stay) == sorted(name.encode() for name in (soon, flying, locked))
     assert [task.arguments[0] for task in batch.tasks] == [far.encode()]

@@ -89,7 +89,7 @@ EVERY_COMBINATION = [
 def test_after_any_damage_each_task_is_in_one_index(shard: Shard) -> None:
     """What has an envelope is kept, and not a byte of it changes; what has none is forgotten, once its lease expired.
 
-    Page by page: enough ids that no index fits into one page, whatever Redis keeps it in.
+    Page by page: enough ids that no index fits into one page, in any encoding of Redis.
     """
     cases = {f"id-{copy}-{n}": present for n, present in enumerate(EVERY_COMBINATION) for copy in range(2)}
     merged: dict[str, dict[str, Any]] = {index: {} for index in INDEXES}
@@ -124,7 +124,7 @@ SOUND = State(
 def test_a_sound_queue_is_left_as_it_is(shard: Shard) -> None:
     """Also by who looks for a home for tasks that have one, or a lease, or are gone."""
     before = shard.seed(SOUND)
-    assert page(shard, "tasks").homeless == [b"d", b"e"], "only the search among leases knows"
+    assert page(shard, "tasks").homeless == [b"d", b"e"], "only the search among leases finds them"
     assert sweep(shard) == []
     assert adopt(shard, [b"a", b"c", b"d", b"f", b"gone"]) == []
     assert shard.whole() == before

@@ -93,7 +93,7 @@ def test_a_dead_letter_is_replaced_only_where_one_more_live_task_has_room(shard:
 
 
 def test_a_full_queue_takes_what_fits_and_refuses_the_rest(shard: Shard) -> None:
-    """Whatever waits or runs takes room; dead letters do not."""
+    """Tasks that wait or run take room; dead letters do not."""
     before = shard.seed(State(delayed={"w": NOW + 1}, processing={"p:7": NOW + 1}, dlq={"d": NOW, "e": NOW}))
     answer = schedule(shard, "a", "+9", BODY, "b", "+9", BODY, "w", "+9", BODY, max_length=3)
     assert answer.notes == {1: Outcome.FULL, 2: Outcome.EXISTS}

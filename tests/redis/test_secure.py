@@ -49,7 +49,7 @@ def serving(tmp_path: Path, tls: Tls | None = None, **config: str) -> Iterator[R
 
 
 def address(secrets: Path, server: RedisServer, **tls: Any) -> Address:  # noqa: ANN401  of spec.redis.tls
-    """Where a document leads that knows this server, its user and what to trust and show."""
+    """The address in a document with this server, its user, its CA and a client certificate."""
     return logged_in(secrets, server, tls=SHOWN | tls)
 
 

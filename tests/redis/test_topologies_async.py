@@ -1,4 +1,4 @@
-"""Calls by asyncio while masters die, hang, come back and hand over slots: they go on with whoever is master now."""
+"""Calls by asyncio while masters die, hang, come back and hand over slots: they continue with the current master."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Asking:
 
 
 async def heard(blocking_reads: BlockingReads, key: str) -> None:
-    """As a listener does: wait again, whatever ended the wait."""
+    """As a listener does: wait again after every end of the wait."""
     while True:
         try:
             if await blocking_reads.wait([key]) == key:
@@ -126,10 +126,10 @@ async def heard(blocking_reads: BlockingReads, key: str) -> None:
 
 
 async def blocked(server: RedisServer) -> None:
-    """Until somebody waits there."""
+    """Until a client waits there."""
     with server.client() as client:
         await asyncio.to_thread(
-            until, lambda: client.info("clients")["blocked_clients"], "somebody waits", timeout_s=PATIENT
+            until, lambda: client.info("clients")["blocked_clients"], "a client waits", timeout_s=PATIENT
         )
 
 
@@ -247,7 +247,7 @@ def calls_of(client: Any) -> int:  # noqa: ANN401  a client without types
 async def test_an_idle_client_looks_up_the_master_before_the_next_call(
     aof_server: RedisServer, flavour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A master that was replaced meanwhile goes on answering, and what it was told is lost."""
+    """A master that was replaced meanwhile continues to answer, and its writes are lost."""
     for module in ("discovery", "multiplexer"):
         monkeypatch.setattr(f"delayq.connection.{module}.REFRESH_SECONDS", -1.0)  # idle at once
     other, call = RedisServer.start(flavour, dir=tmp_path / "other"), Commands("orders").counts(0)

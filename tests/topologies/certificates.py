@@ -1,6 +1,6 @@
 """Throw-away certificate authorities: certificates for a server on this machine and for who connects to it.
 
-Not here: certificates that last, or that anybody else would believe.
+Not here: certificates that last, or that others trust.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Tls:
         self.renew()
 
     def renew(self, authority: trustme.CA | None = None) -> None:
-        """Issue all anew, by the same authority or by another; a server takes them up when told to."""
+        """Issue all again, by the same authority or by another; a server reads them at a reload."""
         self.authority = authority or self.authority
         self.authority.cert_pem.write_to_path(str(self.ca))
         self.issue(self.server, *self.names)
@@ -65,7 +65,7 @@ class Tls:
         }
 
     def options(self) -> dict[str, str | bool]:
-        """redis-py's, for whoever connects."""
+        """Arguments of redis-py for a client."""
         return {
             "ssl": True,
             "ssl_ca_certs": str(self.ca),

@@ -30,10 +30,10 @@ PRIMARIES = 3
 PORTS = range(10_000, 20_000)
 FOR_EVER = str(2**31 - 1)
 PATIENT = {"cluster-node-timeout": FOR_EVER, "repl-timeout": FOR_EVER, "cluster-replica-no-failover": "yes"}
-"""For a movable clock: what jumps by an hour makes nobody believe that the others are gone."""
+"""For a movable clock: a jump by an hour makes no node believe that the others are gone."""
 
 
-FAIL_OVER_SECONDS, PATIENT_TRIES = 5.5, 6  # Redis gives up on one that it was told to make after 5 s
+FAIL_OVER_SECONDS, PATIENT_TRIES = 5.5, 6  # Redis gives up a manual one after 5 s
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Cluster:
     # how it comes to be
 
     def form(self) -> None:
-        """Give out the slots, have everybody meet everybody, and wait until all of them say that all is well."""
+        """Assign the slots, introduce all nodes to each other, and wait until all of them report the state ok."""
         with ExitStack() as stack:
             clients = [stack.enter_context(node.client()) for node in self.nodes]
             self.ids = [str(client.execute_command("CLUSTER MYID")) for client in clients]
@@ -167,7 +167,7 @@ class Cluster:
         return self.nodes[0].version
 
     def client(self, *, decode: bool = True) -> Any:  # noqa: ANN401  it has the methods of Redis, and is none
-        """A plain client which knows its way."""
+        """A plain client that follows redirections."""
         tls: dict[str, Any] = {} if self.tls is None else self.tls.options()
         new: Any = ClusterNode  # without types
         seeds = [new(node.host, node.port) for node in self.nodes if node.process.alive]
@@ -276,7 +276,7 @@ class Cluster:
             return len(keys)
 
     def end_move(self, slot: int, target: RedisServer) -> None:
-        """Tell all: the target first, which must not believe for a moment that it is still somebody else's."""
+        """Set the owner on all nodes: on the target first, which must not see another owner in between."""
         others = [node for node in self.primaries() if node is not target]
         for node in (target, *others):
             self._setslot(node, slot, "NODE", self.id_of(target))

@@ -1,4 +1,4 @@
-"""Machines of their own on one switch, each of which can be cut off: what runs there goes on, and reaches nobody else.
+"""Machines of their own on one switch, each of which can be cut off: its processes continue, and reach no other one.
 
 The kernel clears all of it away when the processes that hold the namespaces end. Takes root.
 """
@@ -79,7 +79,7 @@ class Switch:
 
     @contextmanager
     def cut(self, *machines: Machine) -> Iterator[None]:
-        """What these machines send to others is lost, and what others send to them, and nobody is told."""
+        """Drop all packets between these machines and others, without an error to either."""
         with ExitStack() as stack:
             for machine in machines:
                 self.pull(machine)

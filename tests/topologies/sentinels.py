@@ -42,7 +42,7 @@ QUORUM, REPLICAS = 2, 2
 
 @dataclass
 class Sentinel(Killable):
-    """One of them. It writes what it learns into its file, so that it knows when it is started again."""
+    """One of them. It writes what it learns into its file, and reads it at its next start."""
 
     flavour: str
     dir: Path
@@ -50,7 +50,7 @@ class Sentinel(Killable):
     host: str = LOOPBACK
     enter: tuple[str, ...] = ()
     tls: Tls | None = None
-    cut_off: bool = False  # it answers, to nobody who matters
+    cut_off: bool = False  # it answers only machines on its side of the cut
     process: Process = field(init=False)
 
     @classmethod
@@ -181,7 +181,7 @@ class Sentinels:
         return made
 
     def well(self) -> bool:
-        """Whether every Sentinel knows everybody, and all replicas hold what the primary does."""
+        """Whether every Sentinel sees all servers and Sentinels, and all replicas hold what the primary does."""
         with self.primary().client() as client:
             role: Any = client.execute_command("ROLE")
             if len(role[2]) < len(self.servers) - 1:

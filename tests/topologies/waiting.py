@@ -1,4 +1,4 @@
-"""Waiting for what servers announce to nobody, and asking whichever of them answers."""
+"""Waiting for changes that servers do not announce, and asking the first of them that answers."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ def answer(servers: Iterable[RedisServer], *command: str) -> object:
         if server.process.alive and not server.paused:
             with suppress(RedisError, OSError), server.client() as client:
                 return client.execute_command(*command)
-    raise Gone(f"nobody answers {' '.join(command)}")
+    raise Gone(f"nothing answers {' '.join(command)}")

@@ -25,13 +25,10 @@ if TYPE_CHECKING:
 
 REVISION: Final = os.environ.get("DOCS_REVISION", "main")
 """The branch or tag whose files the pages link to: for the pages of a release, its tag."""
-RECORDS: Final = "decisions/0"
+RECORDS: Final = "contributing/decisions/0"
 """No search finds decision records, whose titles are full of users' words; it finds the page that lists them."""
 WEIGHTS: Final = {
-    "architecture.md": 0.1,
-    "decisions/": 0.1,
-    "explanation/simulation.md": 0.1,
-    "testing.md": 0.1,
+    "contributing/": 0.1,
     "how-to/": 2.0,
     "explanation/faq.md": 2.0,
     "reference/python-": 0.3,  # short texts full of names

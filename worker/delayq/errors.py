@@ -177,7 +177,10 @@ class TasksRefused(DelayQError):
         """`refused` maps a task's position to its error; `scheduled` are those stored, a Scheduled each, in order."""
         first = next(iter(refused.values()))
         super().__init__(f"{len(refused):,} refused, {len(scheduled):,} scheduled; the first: {first}")
-        self.refused, self.scheduled = dict(refused), list(scheduled)
+        self.refused = dict(refused)
+        """The position of each refused task → its error."""
+        self.scheduled = list(scheduled)
+        """The stored tasks, a Scheduled each, in the order given."""
 
 
 class NotConfirmed(DelayQError):
@@ -195,8 +198,16 @@ class NotConfirmed(DelayQError):
     ) -> None:
         """`scheduled` are all stored tasks, `unconfirmed` a part of them; `confirmed` of `wanted` arrived."""
         super().__init__(message)
-        self.scheduled, self.unconfirmed, self.refused = list(scheduled), list(unconfirmed), dict(refused)
-        self.confirmed, self.wanted = confirmed, wanted
+        self.scheduled = list(scheduled)
+        """All stored tasks, a Scheduled each, in the order given."""
+        self.unconfirmed = list(unconfirmed)
+        """Those of them that were not confirmed in time."""
+        self.refused = dict(refused)
+        """The position of each refused task → its error."""
+        self.confirmed = confirmed
+        """How many confirmations arrived."""
+        self.wanted = wanted
+        """How many were needed."""
 
 
 class InvalidDocument(DelayQError):

@@ -55,7 +55,7 @@ class Inventory:
         else:
             self.seen(kind, body)
 
-    def knows(self, kind: Kind, body: Object) -> bool:
+    def has(self, kind: Kind, body: Object) -> bool:
         """Whether this version of an object has come in, or a later one."""
         uid, version = body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
         known = self._known[kind].get(name_of(body))
@@ -110,7 +110,7 @@ class Inventory:
 
     def _noted(self, kind: Kind, body: Object) -> bool:
         """Take the version of an object; False if it is not newer."""
-        if self.knows(kind, body):
+        if self.has(kind, body):
             return False
         metadata = body["metadata"]
         self._known[kind][name_of(body)] = _Known(int(metadata["resourceVersion"]), metadata["uid"])

@@ -84,6 +84,7 @@ def passed(original: click.Command, path: tuple[str, ...]) -> click.Command:
     """Return the same command, or group of commands, for NAME instead of QUEUE."""
     shown = copy.copy(original)
     shown.help = (original.help or "").replace(OF_QUEUE, "").replace("delayq ", "kubectl dq ")
+    shown.epilog = (original.epilog or "").replace("delayq ", "kubectl dq ")
     if isinstance(original, click.Group):
         within = {name: passed(inner, (*path, name)) for name, inner in original.commands.items()}
         return click.Group(path[-1], within, help=shown.help)

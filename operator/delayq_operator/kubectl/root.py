@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import delayq as package
 from click.shell_completion import ShellComplete
-from delayq.cli.root import Root
+from delayq.cli.root import EXITS, Root
 
 from delayq_operator.kubectl.kubectl import Kubectl
 
@@ -82,7 +82,8 @@ def split(args: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 @click.group(
     cls=Plugin,
     name="dq",
-    epilog="Every command takes -n, --namespace TEXT, --context TEXT and --kubeconfig PATH, as kubectl does.",
+    epilog="Every command takes -n, --namespace TEXT, --context TEXT and --kubeconfig PATH, as kubectl does. "
+    + EXITS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package.__version__, prog_name="kubectl dq")

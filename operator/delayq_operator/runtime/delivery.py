@@ -151,5 +151,5 @@ class Delivery:
         if event["type"] is not None:
             self._inventory.take(kind, event)
         else:
-            known = self._inventory.knows(kind, event["object"])
+            known = self._inventory.has(kind, event["object"])
             self._list_in(RELISTED_SECONDS if known else MISSED_SECONDS)

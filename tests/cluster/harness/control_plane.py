@@ -36,7 +36,7 @@ UNUSED: Final = (
     *("daemonset", "replicationcontroller", "endpoints", "endpointslice", "endpointslice-mirroring"),
     "node-lifecycle",  # which takes a node without a kubelet for dead
 )
-"""Controllers of what no test has where nothing runs pods but processes: they take half of the manager's time."""
+"""Controllers that no test needs where processes replace pods: they take half of the manager's time."""
 GROUPS: Final = {ADMIN: ["system:masters"], NODE: ["system:nodes"]}
 
 
@@ -104,13 +104,13 @@ class ControlPlane(Cluster):
         self._write_kubeconfigs()
         self.controller_manager.start()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Undo what a test did to the servers: start what is dead, resume what is paused."""
         for server in (self.etcd, self.api_server):
-            server.mend()
+            server.repair()
         if self.controller_manager.started_at < self.api_server.started_at:
             self.controller_manager.stop()  # its watches would stay away for up to half a minute
-        self.controller_manager.mend()
+        self.controller_manager.repair()
 
     def stop(self) -> None:
         """Stop all of it and drop the data; logs stay."""

@@ -1,4 +1,4 @@
-"""Kubeconfig files: who somebody is, and where the API server is."""
+"""Kubeconfig files: a user's credentials, and the address of the API server."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DELAYQ: Final = "delayq"
 
 
 class Pod(threading.Thread):
-    """Runs from its binding until it has ended and nobody can see it any more.
+    """Runs from its binding until it has ended and is no longer visible.
 
     The processes are started by this thread, so the kernel kills them should it die.
     """
@@ -65,7 +65,7 @@ class Pod(threading.Thread):
                 container.kill()
 
     def _over(self) -> bool:
-        """Whether everything ended, was said so, and, if the pod is to be deleted, was let go."""
+        """Whether everything ended, the status says so, and a deleted pod was released."""
         started = bool(self.containers)
         ended = all(each.finished for each in self.containers) if started else bool(self._deleted)
         if not ended or not self._report():
@@ -129,7 +129,7 @@ class Pod(threading.Thread):
                 container.send(signal.SIGKILL)
 
     def _report(self) -> bool:
-        """Write the status when it says something new; whether the API server knows it."""
+        """Write the status when it has changed; return whether the API server accepted it."""
         status = self._status()
         if status == self._reported:
             return True

@@ -41,7 +41,7 @@ def wait_served(cluster: Cluster) -> None:
     # kubectl finds a category in the API server's discovery document, which follows a moment later, and keeps it in a
     # cache; api-resources renews that cache.
     listed = ("api-resources", "--categories=delayq", "--output=name")
-    eventually(lambda: CRD in cluster.kubectl(*listed, check=False).stdout, what="kubectl knows the category")
+    eventually(lambda: CRD in cluster.kubectl(*listed, check=False).stdout, what="kubectl has the category")
 
 
 def make_namespace(cluster: Cluster, name: str, labels: dict[str, str] | None = None) -> None:

@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Rest:
-    """Requests as whoever a kubeconfig names; threads may share one."""
+    """Requests as the user of a kubeconfig; threads may share one."""
 
     def __init__(self, path: Path) -> None:
         self._client: ApiClient = new_client_from_config(str(path))  # type: ignore[no-untyped-call]
@@ -78,8 +78,8 @@ class Rest:
     ) -> Object:
         """The object or list that is the answer; raises Refused for a Status, urllib3's errors when none came.
 
-        Empty when the answer is: an API server that is just told of a CRD answers 200 and not one byte for its OpenAPI,
-        between the moment when it knows the group and the moment when it has a description.
+        Empty when the answer is: an API server that has just got a CRD answers 200 and not one byte for its OpenAPI,
+        after it serves the group and before it has a description.
         """
         answer = self._pool.request(
             method,

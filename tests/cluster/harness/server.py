@@ -27,7 +27,7 @@ PORTS: Final = range(12_000, 20_000)
 
 
 class PortTaken(Gone):
-    """Somebody else was on the port first."""
+    """Another process had the port first."""
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Server:
             self.started_at = time.monotonic()
             self.process = self.into(log, *self.argv(), cwd=self.dir)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Start it when it is dead, resume it when it is paused."""
         if not self.alive:
             self.launch()
@@ -131,7 +131,7 @@ class Server:
         raise (PortTaken if "address already in use" in tail else Gone)(f"{self.name} ended:\n{tail}")
 
     def tail(self) -> str:
-        """The end of what it has logged since its last start."""
+        """The last lines of its log since its last start."""
         with self.log.open("rb") as log:
             end = log.seek(0, os.SEEK_END)
             log.seek(max(self._logged_before, end - TAIL_BYTES))

@@ -72,7 +72,7 @@ def _let_children_have(cgroup: Path) -> None:
 
 
 def _copy_cpuset(hierarchy: Path, name: str) -> None:
-    """On v1, a cpuset begins without a CPU, and nobody can live in it."""
+    """On v1, a new cpuset has no CPU, and accepts no process."""
     for file in ("cpuset.cpus", "cpuset.mems"):
         own = hierarchy / name / file
         if not unified() and own.exists() and not own.read_text().strip():

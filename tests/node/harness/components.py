@@ -1,4 +1,4 @@
-"""Configurations and command lines of what runs on a node: containerd, kubelet, kube-proxy, and the pods' network."""
+"""Configurations and command lines of a node's programs: containerd, kubelet, kube-proxy, and the pods' network."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Components:
             "containerRuntimeEndpoint": f"unix://{SOCKET}",
             "healthzBindAddress": str(self.block.node),
             "healthzPort": KUBELET_HEALTH,
-            # Its own tree of cgroups, beside whatever else there is on this machine.
+            # Its own tree of cgroups, beside others on this machine.
             "cgroupRoot": f"/{self.cgroup}",
             "cgroupDriver": "cgroupfs",
             "enforceNodeAllocatable": [],

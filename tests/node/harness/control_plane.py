@@ -28,7 +28,7 @@ class NodeControlPlane(ControlPlane):
         self._block = block
         self.address = str(block.node)
         self._ports.etcd, self._ports.etcd_peer, self._ports.api_server = 2379, 2380, API_PORT
-        # Nobody else is in there to take a port.
+        # No other process is in there to take a port.
         self.etcd.choose_ports = self.api_server.choose_ports = lambda: None
         self.scheduler = self._server("kube-scheduler", self._scheduler, lambda: True)
 
@@ -74,7 +74,7 @@ class NodeControlPlane(ControlPlane):
             f"--service-cluster-ip-range={self._block.services}",
             f"--kubelet-client-certificate={self.kubelet_client}",
             f"--kubelet-client-key={self.kubelet_client.with_suffix('.key')}",
-            # The node's name means nothing to anybody.
+            # The node's name does not resolve.
             "--kubelet-preferred-address-types=InternalIP",
         ]
 

@@ -49,7 +49,7 @@ def names(archive: Path) -> list[str]:
     return called
 
 
-def _read(tar: tarfile.TarFile, name: str) -> Any:  # noqa: ANN401  whatever JSON says
+def _read(tar: tarfile.TarFile, name: str) -> Any:  # noqa: ANN401  any JSON value
     member = tar.extractfile(name)
     assert member is not None
     return json.load(member)

@@ -30,7 +30,7 @@ def sweep() -> list[str]:
     for name in filter(owners.dead, cgroups.existing(owners.PREFIX)):
         if network.disconnect(interface := network.interface_of(name)):
             removed.append(f"network interface {interface}")
-        # Of another checkout, perhaps. The kernel removes none that somebody is in.
+        # Of another checkout, perhaps. The kernel removes none that has processes.
         if not cgroups.processes(name):
             with suppress(OSError):
                 cgroups.remove(name)

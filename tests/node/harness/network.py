@@ -1,4 +1,4 @@
-"""Addresses for a node that nobody else on this machine uses, and the pair of interfaces that leads there.
+"""Addresses for a node that are free on this machine, and the pair of interfaces that leads there.
 
 All of a node's addresses are in one block of 4,096. The host gets one route to it, which goes with the interface.
 """

@@ -1,4 +1,4 @@
-"""Whose a node is: names that say which process made it, so that a later run knows what was left by the dead."""
+"""Whose a node is: names that say which process made it, so that a later run finds the leftovers of dead ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image of what holds a pod's namespaces: one program that sleeps for ever, made here from its machine code.
+"""The image that holds a pod's namespaces: one program that sleeps for ever, made here from its machine code.
 
 It needs no compiler and no registry, and is there before any other image. It reaps nothing: pods that share one
 process namespace among their containers are not what these tests are about.

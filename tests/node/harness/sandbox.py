@@ -1,6 +1,6 @@
 """Namespaces of a node's own: network, mounts, processes. The kernel clears them away with their first process.
 
-Whoever holds a Sandbox may be killed with SIGKILL: the kernel then kills the first process, with it all others in
+The holder of a Sandbox may be killed with SIGKILL: the kernel then kills the first process, with it all others in
 there, containers included, and unmounts what they had mounted. Only directories and cgroups outlive it (leftovers.py).
 """
 
@@ -98,14 +98,14 @@ class Sandbox:
         return Entered(outer.popen, inner=child_of(outer.popen))
 
     def bound(self, protocol: str, port: int) -> bool:
-        """Whether somebody inside listens on a port, as the kernel tells; tcp or udp."""
+        """Whether a process inside listens on a port, from the kernel's table; tcp or udp."""
         table = Path(f"/proc/{self.pid}/net/{protocol}").read_text().splitlines()[1:]
         rows = [line.split() for line in table]
         return any(row[1].endswith(f":{port:04X}") and row[3] in UNCONNECTED for row in rows)
 
     def stop(self) -> None:
         """Kill everything inside; returns when it is dead."""
-        assert self.popen is not None, "somebody else's"
+        assert self.popen is not None, "another process started it"
         with suppress(ProcessLookupError):
             os.kill(self.pid, 9)
         self.popen.wait(ANSWER_SECONDS)

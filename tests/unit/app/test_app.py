@@ -105,9 +105,9 @@ def test_arguments_travel_as_a_json_object_by_name_and_come_back_as_what_they_we
     assert payload(cancel_unpaid, order=7, reason="asked") == {"order": 7, "reason": "asked"}
     text = remind.encode((None, DAY, Decimal("1.50")), {"raw": b"\x00\xfe"})
     assert json.loads(text) == {"to": None, "day": "2026-01-02", "amount": "1.50", "raw": "AP4="}
-    back = remind.arguments.decode(text)
+    back = remind.codec.decode(text)
     assert back == {"to": None, "day": DAY, "amount": Decimal("1.50"), "raw": b"\x00\xfe"}
-    assert cancel_unpaid.arguments.decode(b'{"order": 7}') == {"order": 7, "reason": "unpaid"}
+    assert cancel_unpaid.codec.decode(b'{"order": 7}') == {"order": 7, "reason": "unpaid"}
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_arguments_that_do_not_fit_are_refused_when_scheduled(
 )
 def test_a_payload_that_does_not_fit_is_reported_when_it_runs(body: bytes) -> None:
     with pytest.raises(arguments.InvalidArguments):
-        cancel_unpaid.arguments.decode(body)
+        cancel_unpaid.codec.decode(body)
 
 
 def test_a_missing_and_an_unknown_argument_have_the_same_names_with_pydantic_and_without() -> None:
     with pytest.raises(arguments.InvalidArguments) as refused:
-        cancel_unpaid.arguments.decode(b'{"ordr": 1}')
+        cancel_unpaid.codec.decode(b'{"ordr": 1}')
     assert str(refused.value) == "order: missing argument; ordr: unknown argument"
 
 
@@ -160,7 +160,7 @@ def test_a_model_whose_alias_cannot_be_read_back_is_refused_with_a_hint() -> Non
     class Named(Aliased, populate_by_name=True): ...
 
     fits = App().task(one(Named))
-    assert fits.arguments.decode(fits.encode((Named(customerId=7),), {}))["value"] == Named(customerId=7)
+    assert fits.codec.decode(fits.encode((Named(customerId=7),), {}))["value"] == Named(customerId=7)
 
 
 def one(annotation: object, default: object = ...) -> Callable[..., None]:
@@ -188,7 +188,7 @@ SAME = [
 @pytest.mark.parametrize(("annotation", "value"), SAME, ids=shown)
 def test_what_json_has_no_type_for_comes_back_the_same(annotation: object, value: object) -> None:
     kind = App().task(one(annotation))
-    back = kind.arguments.decode(kind.encode((value,), {}))["value"]
+    back = kind.codec.decode(kind.encode((value,), {}))["value"]
     assert (back, type(back)) == (value, type(value))
     App().task(one(annotation, value))  # also as a default
 
@@ -401,7 +401,7 @@ def test_defaults_are_stored_inside_a_model_and_not_for_arguments() -> None:
     line = Line()
     text = ship.encode((line,), {})
     assert json.loads(text) == {"line": {"id": str(line.id), "count": 1}}
-    assert ship.arguments.decode(text) == {"line": line, "fast": False}
+    assert ship.codec.decode(text) == {"line": line, "fast": False}
 
 
 @pytest.mark.parametrize("validates", [True, False])
@@ -417,11 +417,11 @@ def test_a_run_that_changes_a_default_changes_it_for_no_other_run(
 
     kind = App().task(fill)
     for order in (1, 2):
-        given = kind.arguments.decode(b'{"order": %d}' % order)
+        given = kind.codec.decode(b'{"order": %d}' % order)
         assert given == {"order": order, "items": [], "nested": {"a": []}}
         fill(**given)
     assert empty == []
-    assert kind.arguments.decode(b'{"order": 3, "items": [[7]]}')["items"] == [[7]]
+    assert kind.codec.decode(b'{"order": 3, "items": [[7]]}')["items"] == [[7]]
 
 
 def test_pydantic_1_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -540,8 +540,8 @@ class TestWithoutPydantic:
 
     def test_json_values_and_defaults_come_back(self) -> None:
         kind = App().task(one(dict[str, list[int | None]] | Literal["none"], "none"))
-        assert kind.arguments.decode(kind.encode(({"a": [1, None]},), {})) == {"value": {"a": [1, None]}}
-        assert kind.arguments.decode(kind.encode((), {})) == {"value": "none"}
+        assert kind.codec.decode(kind.encode(({"a": [1, None]},), {})) == {"value": {"a": [1, None]}}
+        assert kind.codec.decode(kind.encode((), {})) == {"value": "none"}
 
     @pytest.mark.parametrize("annotation", [date, bytes, Decimal, list[date], set[int], tuple[int, int]])
     def test_another_annotation_is_refused_when_defined(self, annotation: object) -> None:
@@ -559,7 +559,7 @@ class TestWithoutPydantic:
     @pytest.mark.parametrize("body", [b"[]", b"{", b"\xff", b"{}", b'{"value": 1, "more": 2}'])
     def test_a_payload_that_does_not_fit_is_reported_when_it_runs(self, body: bytes) -> None:
         with pytest.raises(arguments.InvalidArguments):
-            App().task(one(int)).arguments.decode(body)
+            App().task(one(int)).codec.decode(body)
 
 
 @pytest.mark.parametrize(

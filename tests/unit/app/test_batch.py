@@ -37,7 +37,7 @@ def test_a_task_of_a_batch_is_one_item_and_a_call_takes_a_list_of_them() -> None
     assert (insert.policy.batch, insert.policy.batch_wait_ms, count.policy.batch_wait_ms) == (500, 50, 0)
     text = insert.encode((Row(7, DAY),), {})
     assert json.loads(text) == {"order": 7, "day": "2026-01-02"}
-    assert insert.arguments.decode(text) == {"item": Row(7, DAY)}
+    assert insert.codec.decode(text) == {"item": Row(7, DAY)}
     assert count.encode((2**64,), {}) == b"18446744073709551616"
     failed, done = count(BatchContext([], "state"), [0, 7])
     assert (str(failed), done) == ("state", None)
@@ -54,7 +54,7 @@ def test_an_item_that_does_not_fit_is_refused_when_scheduled(args: tuple[object,
 @pytest.mark.parametrize("body", [b"", b"7", b"{}", b'{"order": 1, "day": 2}', b'{"item": 7}', b'7,"more":1'])
 def test_a_payload_that_does_not_fit_is_reported_when_it_runs(body: bytes) -> None:
     with pytest.raises(arguments.InvalidArguments):
-        insert.arguments.decode(body)
+        insert.codec.decode(body)
 
 
 @pytest.mark.parametrize("validates", [True, False])
@@ -62,13 +62,13 @@ def test_a_payload_of_two_items_is_no_item(monkeypatch: pytest.MonkeyPatch, *, v
     monkeypatch.setattr(arguments, "VALIDATES", validates)
     kind = App().task(batch=2)(count.function)
     with pytest.raises(arguments.InvalidArguments):
-        kind.arguments.decode(b'7,"item":8')
+        kind.codec.decode(b'7,"item":8')
 
 
 def test_without_pydantic_an_item_is_a_json_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "VALIDATES", False)
     kind = App().task(batch=2)(count.function)
-    assert kind.arguments.decode(kind.encode((7,), {})) == {"item": 7}
+    assert kind.codec.decode(kind.encode((7,), {})) == {"item": 7}
     with pytest.raises(TypeError, match=r"task insert: parameter item: Row is no JSON type"):
         App().task(batch=2)(insert.function)
 

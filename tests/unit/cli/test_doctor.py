@@ -1,4 +1,4 @@
-"""What the doctor makes of what Redis tells of itself."""
+"""What the doctor concludes from the settings of Redis."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.cli import erase
+from delayq.cli import erase, target
 
 from tests.unit.cli.runner import run
 from tests.unit.cli.test_documents import RIGHT
@@ -48,3 +48,17 @@ def test_on_a_terminal_the_command_asks(
     assert erased == []
     assert run("erase", document, stdin="y\n").exit_code == 0
     assert erased == ["orders"]
+
+
+def test_it_erases_in_the_redis_that_other_commands_use(
+    document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a running `delayq run`, before spec.redis."""
+    urls: list[str | None] = []
+    monkeypatch.setattr(erase, "run_eraser", lambda setting, _: urls.append(setting.url))
+    monkeypatch.setattr(target, "_answers", lambda _: True)
+    (tmp_path / ".delayq").mkdir()
+    (tmp_path / ".delayq/redis.url").write_text("redis://127.0.0.1:7/0\n")
+    assert run("erase", document, "--yes").exit_code == 0
+    assert run("erase", document, "--yes", "--redis", "redis://127.0.0.1:8").exit_code == 0
+    assert urls == ["redis://127.0.0.1:7/0", "redis://127.0.0.1:8"]

@@ -1,4 +1,4 @@
-"""What people type for durations, instants and rates, and how they are told them."""
+"""What people type for durations, instants and rates, and how they are printed."""
 
 from __future__ import annotations
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 from typing import TYPE_CHECKING
 
 import click
 import pytest
-from delayq.cli.root import delayq
+from delayq.cli.root import EXITS, delayq
 
 from tests.processes import DELAYQ
 from tests.unit.cli.runner import run
 from tests.unit.cli.test_documents import RIGHT
+from tools.reference.commands import MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +67,24 @@ def test_no_option_names_a_document_and_only_processes_choose_queues_of_one(name
     options = {opt for each in EVERY[name].params for opt in each.opts if opt.startswith("--")}
     assert options.isdisjoint({"--config", "--document", "--file"})
     assert ("--queue" in options) == (name in CHOOSE)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, each in EVERY.items() if each.epilog))
+def test_the_examples_of_a_command_parse(here: Path, name: str) -> None:
+    (here / "tasks.jsonl").touch()
+    lines = str(EVERY[name].epilog).partition("Examples:\n")[2].splitlines()
+    assert lines
+    for line in lines:
+        words = shlex.split(line.rpartition("|")[2])
+        path = name.split()
+        assert words[: len(path)] == path
+        EVERY[name].make_context(name, words[len(path) :], **delayq.context_settings).close()
+
+
+def test_the_exit_codes_of_the_help_are_those_of_the_page() -> None:
+    """127 and above are those of a shell."""
+    codes = {int(code) for code in re.findall(r"(?<=[:,] )(\d+)(?= )", EXITS)}
+    assert codes == {code for code in MEANINGS if code < 127}
 
 
 def test_a_mistyped_name_or_file_is_answered_by_the_nearest(here: Path) -> None:

@@ -1,4 +1,4 @@
-"""Storing while somebody else learns the shard map: no task goes to a shard that was only a guess."""
+"""Storing while another call reads the shard map: no task goes to a shard that was only a guess."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that take connections and never answer, and Sentinels that say what they are told to."""
+"""Servers that take connections and never answer, and Sentinels with set answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reply(host: str, port: str, epoch: int) -> bytes:
 
 @contextmanager
 def telling(said: bytes | Callable[[], bytes]) -> Iterator[str]:
-    """One that answers this to whoever asks for a master."""
+    """One with this answer to each question for a master."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=_served, args=(listening, said), daemon=True).start()
         try:

@@ -39,8 +39,8 @@ def watched_by(places: list[str]) -> Address:
     return Address.from_url(f"redis+sentinel://{','.join(places)}/mymaster")
 
 
-class Told:
-    """Notes that it was told, and may fail at it."""
+class Subscriber:
+    """Records that it was called, and may fail."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails, self.times = fails, 0
@@ -53,7 +53,7 @@ class Told:
 
 @pytest.fixture
 def one_is_stale(monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
-    """The first that is asked, and for ever: it has no news of a fail-over. Whoever is late is waited for here."""
+    """The first that is asked, and for ever: it has no news of a fail-over. It waits for late calls here."""
     for module in ("discovery", "blocking_discovery"):
         monkeypatch.setattr(f"delayq.connection.{module}.NEXT_SERVER_SECONDS", 60.0)
     with ExitStack() as stack:
@@ -71,7 +71,7 @@ async def test_a_sentinel_that_missed_a_fail_over_is_not_believed_while_others_k
 ) -> None:
     directory = discovery_of(one_is_stale)
     assert [await reported(directory) for _ in range(2)] == [NEW, NEW]
-    await directory.unsubscribe(Told())
+    await directory.unsubscribe(Subscriber())
     with closing(BlockingDiscovery(one_is_stale)) as blocking:
         for _ in range(2):
             await asyncio.to_thread(blocking.query)
@@ -107,7 +107,7 @@ async def test_sentinels_that_never_answer_are_not_waited_for_behind_one_that_do
         directory = discovery_of(address)
         async with asyncio.timeout(30):  # each that hangs has a minute to answer
             assert await reported(directory) == NEW
-        await directory.unsubscribe(Told())
+        await directory.unsubscribe(Subscriber())
 
 
 async def test_an_abandoned_call_finds_no_server_available() -> None:
@@ -115,7 +115,7 @@ async def test_an_abandoned_call_finds_no_server_available() -> None:
         directory = discovery_of(watched_by(hung))
         waiting = asyncio.create_task(directory.holder())
         await asyncio.sleep(0)
-        await directory.unsubscribe(Told())
+        await directory.unsubscribe(Subscriber())
         with pytest.raises(Unavailable, match="connection closed"):
             await waiting
 
@@ -124,7 +124,10 @@ async def test_a_failing_subscriber_does_not_stop_the_others_and_all_are_called_
     found = list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context["exception"]))
     with telling(said(NEW, 1)) as one:
-        directory, watching = discovery_of(watched_by([one])), [Told(fails=True), Told(), Told(fails=True)]
+        directory, watching = (
+            discovery_of(watched_by([one])),
+            [Subscriber(fails=True), Subscriber(), Subscriber(fails=True)],
+        )
         directory.watchers.update(watching)
         for _ in range(2):
             await directory.query()
@@ -137,7 +140,7 @@ async def test_a_failing_subscriber_does_not_stop_the_others_and_all_are_called_
 async def test_a_slot_that_moved_is_news_even_if_no_node_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    directory, watching = discovery_of(Address.from_url(f"redis+cluster://127.0.0.1:{port}")), Told()
+    directory, watching = discovery_of(Address.from_url(f"redis+cluster://127.0.0.1:{port}")), Subscriber()
     directory.watchers.add(watching)
     directory.apply_redirect(Redirect("MOVED", 5, Place("127.0.0.1", port)))
     await directory.query()
@@ -156,7 +159,7 @@ async def test_connections_that_share_a_directory_have_their_own_patience() -> N
             await directory.holder(within=hasty.timeout_seconds)
         assert not holding.done(), "the hasty one does not wait for as long as the patient one"
         holding.cancel()
-        await directory.unsubscribe(Told())
+        await directory.unsubscribe(Subscriber())
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])

@@ -1,4 +1,4 @@
-"""Leaving a server that keeps somebody waiting: at any moment, with nothing left behind, and for good."""
+"""Leaving a server that keeps a caller waiting: at any moment, with nothing left behind, and for good."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def at_its_end(timeout: asyncio.Timeout, reported: Callable[[], None]) -> asyncio.Future[None]:
-    """Tell right behind the time-out, before anybody has noticed it."""
+    """Tell right behind the time-out, before a caller has noticed it."""
     loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
     def tell() -> None:

@@ -9,7 +9,7 @@ from delayq.connection import Address
 from delayq.connection.place import Place
 from delayq.errors import InvalidDocument
 
-SECRET = "hunter2"  # noqa: S105  of nobody
+SECRET = "hunter2"  # noqa: S105  not a real one
 
 
 def credentials(address: Address) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delayq.contract.kinds import Kind
 
 Json: TypeAlias = Any
-"""Whatever YAML can hold."""
+"""Any value of YAML."""
 
 Document = dict[str, Any]
 

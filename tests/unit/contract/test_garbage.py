@@ -1,4 +1,4 @@
-"""Whatever comes in, a document comes out or its problems do; never another exception, never a secret."""
+"""Any input gives a document or its problems; never another exception, never a secret."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_problem_fits_on_one_line_and_quotes_little(spec: Json) -> None:
             assert len(quotation) <= 60
 
 
-SECRET = "hunter2 hunter2"  # noqa: S105 - nobody's password, but somebody's could stand there
+SECRET = "hunter2 hunter2"  # noqa: S105 - not a password, but a user's could stand there
 
 
 def spots(kind: Kind, path: RedisAccess = ()) -> Iterator[tuple[RedisAccess, Kind]]:

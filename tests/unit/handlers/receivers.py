@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Receiver:
-    """A real aiohttp server that keeps every request and answers as told, 204 when told nothing."""
+    """A real aiohttp server that keeps every request and gives the set answer, 204 by default."""
 
     def __init__(self) -> None:
         self.answers: list[web.Response] = []

@@ -76,12 +76,12 @@ class Lifeline:
         return line
 
     async def ended(self) -> None:
-        """Return when nobody holds the pipe any more."""
+        """Return when no process holds the pipe any more."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._lines.read()
 
     def close_own(self) -> None:
-        """Let the pipe end though nobody may have opened it yet."""
+        """End the pipe, also if no process has opened it yet."""
         if self._own >= 0:
             os.close(self._own)
             self._own = -1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.unit.handlers.support import Lifeline
 
-HOLD = 'exec 9>"$1"; '  # whoever has descriptor 9 keeps the lifeline open
+HOLD = 'exec 9>"$1"; '  # a process with descriptor 9 keeps the lifeline open
 READY = "echo ready >&9; "
 FOR_EVER = "while :; do sleep 3600; done"
 

@@ -57,7 +57,7 @@ def test_every_answer_settles_the_task(status: int, retry_after: str, body: byte
 @given(st.text())
 @example("UTF-8''caf%C3%A9")
 def test_a_header_value_can_be_read_back(value: str) -> None:
-    """Whatever text a producer wrote, one line of visible ASCII carries it, and there is one way to decode it."""
+    """Any text of a producer: one line of visible ASCII carries it, and there is one way to decode it."""
     sent = encode(value)
     assert sent.isascii()
     assert sent == "" or (sent.isprintable() and sent == sent.strip())

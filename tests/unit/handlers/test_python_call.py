@@ -112,7 +112,7 @@ class Heavy:
 
 @pytest.mark.parametrize("fails", [False, True], ids=["returned", "raised"])
 async def test_an_idle_thread_keeps_nothing_of_its_last_task(threads: Threads, *, fails: bool) -> None:
-    """Neither what the handler returned, nor the frames of what it raised, nor the task."""
+    """Neither what the handler returned, nor the frames of its exception, nor the task."""
     kept: list[weakref.ref[Any]] = []
 
     def handle(task: Task) -> Heavy:
@@ -124,7 +124,7 @@ async def test_an_idle_thread_keeps_nothing_of_its_last_task(threads: Threads, *
 
     with suppress(ValueError):
         await in_thread(handle, threads)(a_task())
-    # The thread lets go of them just after it has told the event loop.
+    # The thread lets go of them just after it has notified the event loop.
     async with asyncio.timeout(PATIENCE_SECONDS):
         while any(each() is not None for each in kept):
             gc.collect()  # an exception and its frames refer to each other

@@ -90,7 +90,7 @@ def test_a_replay_to_another_place_or_with_another_body_or_key_is_refused() -> N
 
 
 def test_a_signature_without_v2_is_refused() -> None:
-    """Whatever else it has: parts of other versions are ignored."""
+    """Parts of other versions are ignored."""
     assert refused(signed() | {"Delayq-Signature": f"t={NOW}"})
     assert refused(signed() | {"Delayq-Signature": f"t={NOW},v1={V2}"})
     assert not refused(signed() | {"Delayq-Signature": f"t={NOW},v1=00,v2={V2}"})
@@ -123,7 +123,7 @@ def test_old_and_future_signatures_are_refused(age: int) -> None:
 
 @given(st.text())
 def test_no_header_breaks_the_check(header: str) -> None:
-    """Whatever arrives is refused, and raises nothing else."""
+    """Any value is refused, and raises nothing else."""
     assert refused(signed() | {"Delayq-Signature": header})
     assert refused(signed() | {"Delayq-Signature": f"t={NOW},v2={header}"})
     assert refused(signed() | {"Delayq-Signature": f"t={header},v2=00"})

@@ -1,4 +1,4 @@
-"""A reflector's copy is exact, also about what vanished while nobody watched, and without rights it is none."""
+"""A reflector's copy is exact, also after deletions between two watches, and without permissions there is none."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_half_a_list_is_no_list(error: Exception) -> None:
         *([page(7, "a"), page(7, "b")], GONE, [page(9, "a", "c"), error], [page(9, "a")])
     )
     assert script.asked == ["list", "watch from 7", "list", "list", "watch from 9"]
-    assert copy.names == {"a"}, "b, and c, of which only the half told, are gone"
+    assert copy.names == {"a"}, "b, and c, of which the list had only a half, are gone"
     assert followed.synced.is_set()
 
 

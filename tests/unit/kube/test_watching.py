@@ -1,4 +1,4 @@
-"""A stream of a watch, in whatever pieces it comes."""
+"""A stream of a watch, in pieces of any size."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_without_a_kubeconfig_it_says_so() -> None:
 
 
 def test_who_may_not_exec_is_not_allowed_either() -> None:
-    """The API server says it in another way when a connection was to be upgraded."""
+    """The API server says it in another way for a connection upgrade."""
     found = refusal(
         'error: unable to upgrade connection: pods "x" is forbidden: User "ada" cannot create resource "pods/exec" '
         'in API group "" in the namespace "shop"'

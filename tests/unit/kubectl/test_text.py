@@ -1,4 +1,4 @@
-"""What is told of a DelayQueue: how its conditions are marked, how its tasks are, whether its operator answers."""
+"""What status shows of a DelayQueue: how its conditions are marked, how its tasks are, whether its operator answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What unit tests put in the place of the API server and of the clock: just enough to count versions and break calls.
 
-Whatever depends on how a real API server behaves is tested on one, in tests/cluster.
+All that depends on a real API server is tested on one, in tests/cluster.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Operator:
     registry: kopf.OperatorRegistry
     settings: kopf.OperatorSettings
     story: list[str] = field(default_factory=list)
-    """Type and name of what `on.event` told."""
+    """Type and name of the object of `on.event`."""
     told_last: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
@@ -162,7 +162,7 @@ class Operator:
             await asyncio.gather(running, awaited, return_exceptions=True)
 
     async def tell_all(self) -> list[str]:
-        """Run until kopf told of the last object; what it told."""
+        """Run until kopf has reported the last object; return its reports."""
         await self.until(self.told_last.wait())
         return self.story
 

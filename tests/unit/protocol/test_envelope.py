@@ -185,6 +185,6 @@ def test_what_is_no_envelope_says_so(envelope: bytes) -> None:
     "raw", [b"[1]", b'{"a": 1}', b'{"a": null}', b'"text"', b"[" * 100_000, b'{"a":' * 100_000, b"\xff"]
 )
 def test_headers_that_are_no_texts_are_no_envelope(raw: bytes) -> None:
-    """However deep: whoever claims them must not fall over them."""
+    """At any depth: a worker that claims them must not crash."""
     with pytest.raises(EnvelopeError):
         decode(b"\x13" + len(raw).to_bytes(3, "big") + raw + b"{}" + bytes(6))

@@ -49,7 +49,7 @@ def test_it_is_read_as_it_was_written(shards: int, was: int, target: int, asked:
     "text", ["", "1", "1 2 3", "0 1 1 1 1 -", "1 0 1 1 1 -", "1 4 4 8 4 -", "x 1 1 1 1 -"]
 )
 def test_what_is_no_shard_map_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  whatever int() says
+    with pytest.raises(ValueError):  # noqa: PT011  any message of int()
         ShardMap.parse(text)
 
 

@@ -1,4 +1,4 @@
-"""Checks: what they make of what people and services say, and what is told before anything runs."""
+"""Checks: verdicts from answers of functions and services, and errors before anything runs."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ async def test_a_check_that_does_not_answer_is_a_failure(tmp_path: Path) -> None
 async def test_what_the_guard_has_seen_is_the_verdict(
     *, known: bool | Exception | None, begun: str, verdict: Verdict | None, reason: str
 ) -> None:
-    """A guard that is busy is to be asked again."""
+    """A busy guard is asked again."""
 
     class Remembering(Books):
         async def incomplete_run(self, _task: Task) -> str:

@@ -1,4 +1,4 @@
-"""A migrator whose Redis is away has no success until it is back: an outage is not told anew each second."""
+"""A migrator whose Redis is away has no success until it is back: an outage is not logged again each second."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from delayq.protocol.shard_map import ShardMap
 from delayq.resharding.migrator import Migrator
 from delayq.service.shard_groups import groups
 
-NOBODY = "redis://127.0.0.1:1"
+ABSENT = "redis://127.0.0.1:1"
 
 
 async def test_to_rest_after_a_failure_is_no_success() -> None:
-    commands, connection = Commands("orders"), AsyncConnection(Address.from_url(NOBODY))
+    commands, connection = Commands("orders"), AsyncConnection(Address.from_url(ABSENT))
     commands.use_shard_map(ShardMap.first(1))
     [group] = groups(commands, is_cluster=False)
     migrator = Migrator(group, connection, led=lambda: {0})

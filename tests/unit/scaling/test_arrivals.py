@@ -1,4 +1,4 @@
-"""What falls due that no look saw coming, told from what earlier looks saw."""
+"""Tasks that fall due and that no earlier reading has counted."""
 
 from __future__ import annotations
 

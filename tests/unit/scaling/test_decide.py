@@ -21,7 +21,7 @@ NEVER_FEWER = policy(behavior=Behavior(scale_down=ScaleDown(select_policy="Disab
 @pytest.mark.parametrize(
     ("look", "before", "rules", "replicas", "limited_by", "wanted"),
     [
-        (sample(next_due_seconds=30 * 86_400.0), 0, None, 0, "None", 0),  # next month's tasks ask for nobody
+        (sample(next_due_seconds=30 * 86_400.0), 0, None, 0, "None", 0),  # next month's tasks need no worker
         (sample(in_flight=1, ready=1), 1, None, 1, "None", 1),
         # Parked tasks are no demand, but without a worker none would ever get them back.
         (sample(parked=100_000), 0, None, 1, "None", 1),

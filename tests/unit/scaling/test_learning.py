@@ -8,7 +8,7 @@ from delayq.scaling.learning import MOST_KINDS
 from hypothesis import given
 from hypothesis import strategies as st
 
-Told = tuple[str, float, float]  # a worker's counters: seconds in handlers, handlers
+Reported = tuple[str, float, float]  # a worker's counters: seconds in handlers, handlers
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ Told = tuple[str, float, float]  # a worker's counters: seconds in handlers, han
     ],
 )
 def test_the_mean_time_of_handlers_is_learnt_from_counters(
-    since: float | None, reported: list[Told], seconds: float | None
+    since: float | None, reported: list[Reported], seconds: float | None
 ) -> None:
     learnt = HandlerTime(since=since)
     for each in reported:
@@ -102,7 +102,7 @@ def test_means_of_kinds_outlive_their_workers_and_are_bounded() -> None:
         kinds.take("report", "two", 60.0, 1)
         kinds.take(f"kind-{number}", "two", 1.0, 1)
     assert len(kinds.seconds) == MOST_KINDS
-    assert "mail" not in kinds.seconds, "which nobody has reported for the longest time"
+    assert "mail" not in kinds.seconds, "which no worker has reported for the longest time"
 
 
 def test_the_lead_is_the_p95_of_the_last_starts_and_a_margin_that_shrinks_with_them() -> None:

@@ -54,7 +54,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def rest_until_all_is_quiet(self) -> None:
-        """When nothing is to do for long enough, minReplicas are left, whatever happened before."""
+        """Without work for long enough, minReplicas are left, after any history."""
         behavior = self.policy.behavior.scale_down
         idle = Sample(fallen_due=None)
         longest = max(behavior.stabilization_window_seconds, self.policy.cooldown_seconds)

@@ -77,7 +77,7 @@ def test_as_many_workers_are_required_as_begin_the_tasks_in_time(
 def test_workers_that_were_asked_for_a_rush_are_needed_until_it_is_over(
     ready: int, starting_in: float
 ) -> None:
-    """However near it is by now: one that is on its way is not as far as one that nobody has asked for."""
+    """A worker that is starting never counts as later than one that was not requested yet."""
     fleet = Fleet(
         slots=32, ready=ready, starting=32 - ready, starting_in=starting_in, lead_seconds=starting_in + 1.0
     )

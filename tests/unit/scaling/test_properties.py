@@ -1,4 +1,4 @@
-"""What holds of every decision, whatever the policy, the sample and the history. test_life.py has the bounds."""
+"""What holds for every decision, policy, sample and history. test_life.py has the bounds."""
 
 from __future__ import annotations
 

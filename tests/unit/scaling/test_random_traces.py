@@ -17,7 +17,7 @@ def trial(*handlers: float, late: float = 1.0, number: int = 0) -> Trial:
 
 
 def test_a_seed_draws_the_traces_of_the_published_figures() -> None:
-    """docs/explanation/simulation.md compares commits by them."""
+    """docs/contributing/simulation.md compares commits by them."""
     drawn = sha256()
     for each in trials(20, 7):
         drawn.update(each.tasks.due.tobytes() + each.tasks.scheduled.tobytes())

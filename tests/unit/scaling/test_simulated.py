@@ -217,7 +217,7 @@ def test_the_number_is_as_good_as_the_best_and_not_much_larger(case: Case) -> No
 @settings(max_examples=60)
 @given(cases(), st.floats(0.0, 1.0))
 def test_help_is_asked_for_that_may_come_in_time(case: Case, share: float) -> None:
-    """Whatever a start takes between the shortest that is reckoned with and what was learnt."""
+    """With any start time between the shortest assumed and the measured one."""
     soonest = case.lead_seconds / 3
     lead = soonest + share * (case.lead_seconds - soonest)
     found = late(case, chosen(case, soonest), lead)

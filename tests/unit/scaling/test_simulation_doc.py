@@ -1,4 +1,4 @@
-"""What docs/explanation/simulation.md shows of a simulation is what it prints and draws."""
+"""What docs/contributing/simulation.md shows of a simulation is what it prints and draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from benchmarks.simulation.__main__ import simulate
 
 DOCS = Path(__file__).parents[3] / "docs"
-SECTION = (DOCS / "explanation" / "simulation.md").read_text()
+SECTION = (DOCS / "contributing" / "simulation.md").read_text()
 [DOCUMENT] = re.findall(r"^```yaml\n((?:.*\n)*?)```$", SECTION, re.MULTILINE)
 SHOWN = re.findall(
     r"^```text\n\$ python -m benchmarks\.simulation (.*)\n((?:.*\n)*?)```$", SECTION, re.MULTILINE

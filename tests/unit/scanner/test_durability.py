@@ -102,9 +102,9 @@ def test_a_disk_that_confirms_nothing_is_a_risk_where_it_is_asked_to(
 def test_what_redis_tells_is_read_and_a_refusal_tells_nothing() -> None:
     about = b"# Persistence\r\naof_enabled:1\r\nx:a:b\r\n"
     settings: list[object] = [[b"appendfsync", b"always"], [], [b"save", b""], Exception("NOPERM")]
-    for command, knows in (([None], False), ([], False), ([[b"waitaof", 4]], True)):
+    for command, allowed in (([None], False), ([], False), ([[b"waitaof", 4]], True)):
         assert durability.server_info([about, command, *settings]) == ServerInfo(
-            {"aof_enabled": "1", "x": "a:b"}, {"appendfsync": "always", "save": ""}, knows
+            {"aof_enabled": "1", "x": "a:b"}, {"appendfsync": "always", "save": ""}, allowed
         )
     assert durability.server_info([Exception("NOPERM")] * len(durability.QUESTIONS)) == ServerInfo(
         {}, {}, None

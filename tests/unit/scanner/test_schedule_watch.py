@@ -1,4 +1,4 @@
-"""DelaySchedules and records are compared; whatever goes wrong with one, or changes meanwhile, others are applied."""
+"""DelaySchedules and records are compared; an error or a change of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class World:
         self.watch.gone(DELAY_SCHEDULE, ("shop", name))
 
     async def settle(self) -> None:
-        """Step until nothing is to be done; the pauses are not waited for."""
+        """Step until nothing is left; the pauses are not waited for."""
         for _ in range(100):
             if await self.watch.step() > 0 and self.watch._pages is None:
                 break
@@ -198,7 +198,7 @@ async def test_an_impossible_one_does_not_delay_others_and_is_reported_once() ->
     assert (ready(world, "never"), ready(world, "full")) == ("InvalidSpec", "QueueFull")
     assert sorted(world.events) == [("a", "Created"), ("full", "QueueFull"), ("never", "InvalidSpec")]
     assert world.tries.count("full") == 1, "each try computes the times of the schedule: not in every pass"
-    world.error = {"never": SpecError(())}  # there is room, and nobody edits the other
+    world.error = {"never": SpecError(())}  # there is room, and the other is not edited
     await world.settle()
     assert world.tries.count("full") == 1
     world.wait_over("full")

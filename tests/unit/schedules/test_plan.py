@@ -155,7 +155,7 @@ def misfires(draw: st.DrawFn) -> dict[str, Any]:
 async def test_what_begins_late_is_what_the_claim_lets_begin(
     misfire: dict[str, Any], jitter: int, late: int
 ) -> None:
-    """A plan that comes late creates what a plan in time, whose occurrences nobody claimed, leaves to begin."""
+    """A plan that comes late creates what a plan in time, whose occurrences no worker claimed, would still start."""
     of = schedule(misfire=misfire, jitterSeconds=jitter)
     then = NOW + late * SECOND
     in_time = (await plan(of, NOW)).create

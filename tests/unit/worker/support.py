@@ -75,7 +75,7 @@ class Worker:
         self._starter.start(self._leased)
 
     async def settled(self) -> list[Settlement]:
-        """Wait until every handler has ended, and return what is to be settled."""
+        """Wait until every handler has ended, and return the pending settlements."""
         async with asyncio.timeout(5):
             while self.slots.running:  # noqa: ASYNC110 -- nothing to wait for
                 await asyncio.sleep(0)

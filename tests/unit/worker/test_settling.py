@@ -1,4 +1,4 @@
-"""From a handler's end to its settlement: whatever it raises, the slot is free and exactly one thing is settled."""
+"""From a handler's end to its settlement: after any exception, the slot is free and exactly one thing is settled."""
 
 from __future__ import annotations
 

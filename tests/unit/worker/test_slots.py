@@ -1,4 +1,4 @@
-"""How free slots are shared among shards that may hold due tasks, whatever shard group they are of."""
+"""How free slots are shared among shards that may hold due tasks, in any shard group."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class TaskKind(Generic[P, R]):
         where = f"task {name}"
         batch = policy.batch is not None
         parameters, self.takes_context = parameters_of(function, where, batch=batch)
-        self.arguments: Arguments = Item(parameters[0], where) if batch else arguments_of(parameters, where)
+        self.codec: Arguments = Item(parameters[0], where) if batch else arguments_of(parameters, where)
         self.app, self.function, self.name, self.version, self.policy = app, function, name, version, policy
         self._signature = inspect.Signature(parameters)
 
@@ -203,7 +203,7 @@ class TaskKind(Generic[P, R]):
     def encode_named(self, arguments: Mapping[str, Any]) -> bytes:
         """Return the payload of arguments by name; InvalidTask when a value does not fit."""
         try:
-            return self.arguments.encode(arguments)
+            return self.codec.encode(arguments)
         except InvalidArguments as error:
             raise InvalidTask("", f"task {self.name}: {error}") from error
 

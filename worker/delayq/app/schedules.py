@@ -116,7 +116,7 @@ def _document(kind: TaskKind[..., Any], given: dict[str, Any]) -> dict[str, Any]
 
 def _encoded(kind: TaskKind[..., Any], payload: Any) -> str:  # noqa: ANN401 -- what the function takes
     """Return the payload as JSON text; InvalidTask if the function does not take it."""
-    batch = isinstance(kind.arguments, Item)
+    batch = isinstance(kind.codec, Item)
     if not batch and not _by_name({} if payload is None else payload):
         raise InvalidTask("", f"payload: expected a dict of arguments by name, got {payload!r:.80}")
     args = () if payload is None or not batch else (payload,)

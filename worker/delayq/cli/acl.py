@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from delayq.cli.exits import errors_as_exits
+from delayq.cli.inputs import examples
 from delayq.cli.output import note
 from delayq.cli.target import DEFAULT_PREFIX, QUEUE, check_text, resolve
 from delayq.contract import acl as rights
@@ -14,7 +15,9 @@ NO_REDIS = "redis://localhost"  # the rule needs no Redis
 VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 
 
-@click.command()
+@click.command(
+    epilog=examples("delayq acl orders", "delayq acl queue.yaml --server 7.0", "delayq acl --sentinel")
+)
 @click.option(
     "--server",
     type=click.Choice(list(VERSIONS)),
@@ -25,7 +28,7 @@ VERSIONS = {"7.0": (7, 0), "7.2": rights.YOUNGER_SINCE}
 @click.option("--sentinel", is_flag=True, help="Print the rule for the Sentinels' user instead.")
 @click.argument("queue", type=QUEUE, required=False)
 @click.option(
-    "--key-prefix", metavar="TEXT", help="spec.redis.keyPrefix.  [default: that of the document, or delayq]"
+    "--key-prefix", metavar="PREFIX", help="spec.redis.keyPrefix.  [default: that of the document, or delayq]"
 )
 @click.option(
     "--config-get",

@@ -58,7 +58,7 @@ def checker(document: DelayQueue | None, file: Path | None) -> TaskCheck:
             return
         body = task.payload if isinstance(task.payload, bytes) else json.dumps(task.payload).encode()
         try:
-            kind.arguments.decode(body)
+            kind.codec.decode(body)
         except InvalidArguments as error:
             raise InvalidTask(task.task_id or "", f"task {kind.name}: {error}") from error
 

@@ -16,7 +16,7 @@ from delayq.cli import views
 from delayq.cli.app_check import imported, schedule_checker, unknown_kind_option
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
-from delayq.cli.inputs import INSTANT, options
+from delayq.cli.inputs import INSTANT, examples, options
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.cli.target import UNKNOWN_KIND
@@ -51,7 +51,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path))
 NAME = click.argument("name", metavar="SCHEDULE")
 
 
-@cron.command()
+@cron.command(epilog=examples("delayq cron apply orders nightly.yaml", "delayq cron apply queue.yaml"))
 @on_queue
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @unknown_kind_option
@@ -143,7 +143,11 @@ def run(client: SyncClient, *, name: str, output: Output) -> None:
     emit(output, {"id": task_id}, task_id)
 
 
-@cron.command()
+@cron.command(
+    epilog=examples(
+        "delayq cron backfill orders nightly --from 2026-03-01T00:00:00Z --before 2026-03-04T00:00:00Z --dry-run"
+    )
+)
 @on_queue
 @NAME
 @click.option("--from", "from_ms", type=INSTANT, required=True, help="First nominal time.")
@@ -166,7 +170,13 @@ def backfill(
 
 next_options = options(
     click.option(
-        "-c", "--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
+        "-c",
+        "--count",
+        metavar="N",
+        type=click.IntRange(1, 1000),
+        default=10,
+        show_default=True,
+        help="How many.",
     ),
     click.option("--from", "from_ms", type=INSTANT, help="Start here.  [default: now]"),
     output_option,

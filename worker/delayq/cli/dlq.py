@@ -13,6 +13,7 @@ from delayq.cli import inputs, views
 from delayq.cli.bulk import ALL_OF_KIND, NO_ID
 from delayq.cli.exits import NOT_FOUND, CommandError, print_error
 from delayq.cli.formats import length, seconds, tasks
+from delayq.cli.inputs import examples
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, one_line, output_option
 from delayq.cli.task import described, kind_option, listing, page_options, with_kind
@@ -203,7 +204,7 @@ def get(client: TargetClient, *, ids: tuple[str, ...], kind: str | None, output:
     _exit_without(client, set(wanted) - {each.id for each in found})
 
 
-@dlq.command()
+@dlq.command(epilog=examples("delayq dlq redrive orders --group 1 --rate 50/s"))
 @on_queue
 @on_letters()
 @click.option("--rate", type=inputs.RATE, help="Rate at which they fall due, like 50/s, 100/m or 1000/h.")
@@ -220,12 +221,13 @@ def redrive(
     emit(output, value, would if dry_run else f"redrove {tasks(done.tasks)}, due {spread}")
 
 
-@dlq.command()
+@dlq.command(epilog=examples("delayq dlq export orders --to letters.jsonl"))
 @on_queue
 @on_letters(by_default=True)
 @click.option(
     "--to",
     "file",
+    metavar="FILE",
     type=click.File("w", encoding="utf-8", atomic=True),
     default="-",
     help="File to write.  [default: stdout]",

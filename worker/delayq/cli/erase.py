@@ -8,7 +8,7 @@ import click
 
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.formats import tasks
-from delayq.cli.inputs import DURATION, confirm
+from delayq.cli.inputs import DURATION, confirm, examples
 from delayq.cli.output import dry_run_option
 from delayq.cli.process import process_options, settings_of
 from delayq.cli.target import QUEUE, document_of, url_of_run
@@ -19,7 +19,7 @@ from delayq.processes.eraser import run_eraser
 PATIENCE = "60s"  # a Redis that restarts needs this time to load much data
 
 
-@click.command()
+@click.command(epilog=examples("delayq erase orders --dry-run", "delayq erase queue.yaml --yes"))
 @click.argument("queue", type=QUEUE, default=CONFIG_FILE)
 @process_options
 @click.option(

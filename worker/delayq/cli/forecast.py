@@ -13,7 +13,7 @@ import click
 from delayq.cli import forecast_text, unstored
 from delayq.cli.exits import errors_as_exits
 from delayq.cli.forecast_text import Forecast, Terms
-from delayq.cli.inputs import DURATION
+from delayq.cli.inputs import DURATION, examples
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.target import QUEUE, resolve
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LONGEST_MS = 366 * 86_400_000
 
 
-@click.command()
+@click.command(epilog=examples("delayq forecast orders --within 2h"))
 @click.argument("queue", type=QUEUE)
 @redis_options
 @click.option(

@@ -9,7 +9,7 @@ import click
 from delayq.cli import guarded, views
 from delayq.cli.exits import FAILED, NOT_FOUND, REFUSED, CommandError, errors_as_exits
 from delayq.cli.formats import tasks
-from delayq.cli.inputs import strict_json
+from delayq.cli.inputs import examples, strict_json
 from delayq.cli.output import Output, emit, note, output_option
 from delayq.cli.target import QUEUE, document_of
 from delayq.cli.task import kind_option
@@ -41,7 +41,12 @@ def guard() -> None:
     """
 
 
-@guard.command()
+@guard.command(
+    epilog=examples(
+        "delayq guard init queue.yaml",
+        "delayq guard init --database postgresql://owner:password@host:5432/shop",
+    )
+)
 @click.argument("queue", type=QUEUE, required=False)
 @guarded.database_option
 def init(queue: str | None, database: str | None) -> None:

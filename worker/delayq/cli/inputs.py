@@ -34,6 +34,11 @@ def options(*those: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
     return add
 
 
+def examples(*lines: str) -> str:
+    """Return the end of a command's help. QUEUE is a name in them, so that `kubectl dq` can show them, too."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def confirm(question: str, hint: str) -> None:
     """Ask on a terminal; CommandError with `hint` without one, and if the answer is no."""
     if not sys.stdin.isatty():

@@ -19,14 +19,20 @@ QUEUE_HELP = "QUEUE is the path of a DelayQueue document, or the name of a queue
 
 
 redis_options = options(
-    click.option("--redis", metavar="URL", envvar=URL_VARIABLE, help="Redis to use instead of spec.redis."),
+    click.option(
+        "--redis",
+        metavar="URL",
+        envvar=URL_VARIABLE,
+        show_envvar=True,
+        help="Redis to use instead of spec.redis.",
+    ),
     click.option(
         "--shards",
         type=click.IntRange(1, MOST_SHARDS),
         metavar="N",
         help="With a name and a URL: number of shards of a queue that is not in use yet.",
     ),
-    click.option("--key-prefix", metavar="TEXT", help="With a name and a URL: spec.redis.keyPrefix."),
+    click.option("--key-prefix", metavar="PREFIX", help="With a name and a URL: spec.redis.keyPrefix."),
 )
 """Add the options that locate a queue; resolve() takes their values."""
 

@@ -28,6 +28,7 @@ process_options = options(
     click.option("--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True),
     click.option(
         "--port",
+        metavar="PORT",
         type=PORT,
         default=8080,
         show_default=True,
@@ -35,12 +36,17 @@ process_options = options(
     ),
     click.option(
         "--host",
+        metavar="ADDRESS",
         default="127.0.0.1",
         show_default=True,
         help="Address of probes and metrics; * listens on every address, IPv4 and IPv6.",
     ),
     click.option(
-        "--redis", metavar="URL", envvar="DELAYQ_REDIS_URL", help="Redis to use instead of spec.redis."
+        "--redis",
+        metavar="URL",
+        envvar="DELAYQ_REDIS_URL",
+        show_envvar=True,
+        help="Redis to use instead of spec.redis.",
     ),
 )
 """Add the options of every process."""

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from delayq.cli.exits import errors_as_exits
-from delayq.cli.inputs import DURATION
+from delayq.cli.inputs import DURATION, examples
 from delayq.cli.process import queues_options, settings_of
 from delayq.processes.reaper import run_reaper
 
 ONE_PASS_SECONDS = 180.0  # maximum: a DelayQueue's Job has 300 s, image pull included
 
 
-@click.command()
+@click.command(epilog=examples("delayq reaper queue.yaml", "delayq reaper queue.yaml --for 0s --port 9102"))
 @queues_options
 @click.option(
     "--for",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from delayq.cli.inputs import examples
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import note
 from delayq.cli.suspension import by_document, in_each_shard, resume_document
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from delayq.cli.target import TargetClient
 
 
-@click.command()
+@click.command(epilog=examples("delayq resume orders"))
 @on_queue
 def resume(client: TargetClient) -> None:
     """Start tasks of a queue again, which `delayq suspend` stopped. It does not change the document."""

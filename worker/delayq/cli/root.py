@@ -171,10 +171,21 @@ def _print_click_error(error: click.ClickException) -> int:
     return error.code if isinstance(error, CommandError) else error.exit_code
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+EXITS: Final = (
+    "Exit codes: 0 done, 1 unexpected or a check failed, 2 wrong usage, 3 a document cannot be used, 4 Redis or a "
+    "guard's database cannot be reached or refuses, 5 the queue refused, 6 not found, 7 stored but not confirmed."
+)
+
+
+@click.group(
+    cls=Root, epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="delayq", prog_name="delayq")
 def delayq() -> None:
-    """A delay queue on Redis: tasks run when they fall due, never early, never lost."""
+    """A delay queue on Redis: tasks run when they fall due, never early, never lost.
+
+    QUEUE is the path of a DelayQueue document, or the name of a queue. DOCUMENT is the path of a file of documents.
+    """
     logging.getLogger("delayq").addHandler(logging.NullHandler())  # commands print their own messages
 
 

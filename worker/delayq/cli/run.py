@@ -13,7 +13,7 @@ import click
 from delayq.cli.app_check import schedule_checker
 from delayq.cli.cron import calendar
 from delayq.cli.exits import FAILED, CommandError, errors_as_exits
-from delayq.cli.inputs import DURATION, LOG_LEVEL
+from delayq.cli.inputs import DURATION, LOG_LEVEL, examples
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_files
 from delayq.errors import InvalidDocument
@@ -25,7 +25,9 @@ from delayq.local.reload import Sources
 from delayq.service import extras
 
 
-@click.command()
+@click.command(
+    epilog=examples("delayq run queue.yaml", "delayq run queue.yaml nightly.yaml --reload --workers 2")
+)
 @click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--redis",
@@ -41,6 +43,7 @@ from delayq.service import extras
 )
 @click.option(
     "--scanners",
+    metavar="N",
     type=click.IntRange(0, 100),
     default=1,
     show_default=True,
@@ -48,6 +51,7 @@ from delayq.service import extras
 )
 @click.option(
     "--workers",
+    metavar="N",
     type=click.IntRange(0, 100),
     help="Worker processes of each queue.  [default: spec.worker.replicas]",
 )
@@ -60,6 +64,7 @@ from delayq.service import extras
 )
 @click.option(
     "--host",
+    metavar="ADDRESS",
     default=LOOPBACK,
     show_default=True,
     help="Address of the embedded Redis, metrics and probes, for example for containers; * listens on every address.",

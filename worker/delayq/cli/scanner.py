@@ -7,15 +7,16 @@ from typing import Any
 import click
 
 from delayq.cli.exits import errors_as_exits
-from delayq.cli.inputs import PORT
+from delayq.cli.inputs import PORT, examples
 from delayq.cli.process import queues_options, settings_of
 from delayq.processes.scanner import run_scanner
 
 
-@click.command()
+@click.command(epilog=examples("delayq scanner orders.yaml mails.yaml --port 9101"))
 @queues_options
 @click.option(
     "--horizons-port",
+    metavar="PORT",
     type=PORT,
     envvar="DELAYQ_HORIZONS_PORT",
     show_envvar=True,

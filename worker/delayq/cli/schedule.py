@@ -10,6 +10,7 @@ import click
 from delayq.cli import app_check, inputs, many, views
 from delayq.cli.exits import FAILED, CommandError
 from delayq.cli.formats import iso, length
+from delayq.cli.inputs import examples
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import emit, note, output_option
 from delayq.client.encoding import NewTask
@@ -90,7 +91,12 @@ task_options = inputs.options(
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "delayq schedule orders '{\"order\": 7}' --kind remind --in 30m --id 7",
+        "delayq schedule orders --many tasks.jsonl --if-exists keep",
+    )
+)
 @on_queue
 @task_options
 @click.option(
@@ -105,7 +111,11 @@ task_options = inputs.options(
 )
 @app_check.unknown_kind_option
 @click.option(
-    "--many", "file", type=click.File("rb"), help="Schedule the tasks of a file: one JSON object a line."
+    "--many",
+    "file",
+    metavar="FILE",
+    type=click.File("rb"),
+    help="Schedule the tasks of a file: one JSON object a line.",
 )
 @output_option
 def schedule(

@@ -11,7 +11,7 @@ import click
 
 from delayq.cli.exits import UNAVAILABLE
 from delayq.cli.formats import length, relative, tasks
-from delayq.cli.inputs import DURATION
+from delayq.cli.inputs import DURATION, examples
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import Table, emit, emit_next, note, output_option
 from delayq.cli.refused import refused_sentence
@@ -43,7 +43,7 @@ def pause_seconds(interval_ms: int) -> float:
     return max(MIN_INTERVAL_MS, interval_ms) / 1000
 
 
-@click.command()
+@click.command(epilog=examples("delayq status orders --watch", "delayq status orders -o json"))
 @on_queue
 @click.option("-w", "--watch", is_flag=True, help="Print a line every --interval, until Ctrl-C.")
 @interval_option

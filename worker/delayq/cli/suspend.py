@@ -10,6 +10,7 @@ import click
 
 from delayq.cli.exits import CommandError
 from delayq.cli.formats import tasks
+from delayq.cli.inputs import examples
 from delayq.cli.on_queue import on_queue
 from delayq.cli.output import note
 from delayq.cli.suspension import by_document, in_each_shard, resume_command
@@ -22,7 +23,7 @@ LOOK_SECONDS: Final = 0.5
 MOST_CHARACTERS: Final = 200
 
 
-@click.command()
+@click.command(epilog=examples("delayq suspend orders --reason 'the bank is down'"))
 @on_queue
 @click.option(
     "--drain",

@@ -10,6 +10,7 @@ import click
 from delayq.cli import app_check, bulk, inputs, views
 from delayq.cli.exits import NOT_FOUND, REFUSED, CommandError, print_error
 from delayq.cli.formats import iso, length, relative
+from delayq.cli.inputs import examples
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, facts, note, one_line, output_option
 from delayq.cli.schedule import when_options
@@ -49,12 +50,15 @@ kind_option = click.option("--kind", metavar="KIND", help="Kind of the task: ID 
 page_options = inputs.options(
     click.option(
         "--limit",
+        metavar="N",
         type=click.IntRange(1, 100_000),
         default=100,
         show_default=True,
         help="Maximum number of tasks.",
     ),
-    click.option("--offset", type=click.IntRange(0, 1 << 40), default=0, help="Number of tasks to skip."),
+    click.option(
+        "--offset", metavar="N", type=click.IntRange(0, 1 << 40), default=0, help="Number of tasks to skip."
+    ),
 )
 
 
@@ -82,7 +86,13 @@ class StateChoice(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-@task.command("list")
+@task.command(
+    "list",
+    epilog=examples(
+        "delayq task list orders --state retrying",
+        "delayq task list orders --kind remind --due-before 2026-12-01T00:00:00Z",
+    ),
+)
 @on_queue
 @click.option(
     "--state",
@@ -137,7 +147,11 @@ def count(client: TargetClient, *, output: Output, **chosen: Any) -> None:  # no
     bulk.count(client, selected, output)
 
 
-@task.command()
+@task.command(
+    epilog=examples(
+        "delayq task cancel orders 7 --kind remind", "delayq task cancel orders --tag customer-12 --dry-run"
+    )
+)
 @on_queue
 @click.argument("ids", metavar="[ID...]", nargs=-1)
 @bulk.selection_options
@@ -193,7 +207,12 @@ def _would_be(client: TargetClient, task_id: str) -> Cancelled:
     return UNTOUCHED.get(found.state, Cancelled.CANCELLED)
 
 
-@task.command()
+@task.command(
+    epilog=examples(
+        "delayq task reschedule orders 7 --kind remind --in 1h",
+        "delayq task reschedule orders --tag customer-12 --later 1d",
+    )
+)
 @on_queue
 @click.argument("task_id", metavar="[ID]", required=False)
 @when_options

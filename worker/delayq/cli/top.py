@@ -14,6 +14,7 @@ import click
 
 from delayq.cli.exits import UNAVAILABLE, errors_as_exits
 from delayq.cli.formats import length
+from delayq.cli.inputs import examples
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Table, emit, emit_next, output_option
 from delayq.cli.snapshot import take_snapshot
@@ -135,7 +136,7 @@ def rates(before: Counts, after: Counts) -> dict[str, float]:
     return {name: round(max(0, count) / seconds, 1) for name, count in rose.items()}
 
 
-@click.command()
+@click.command(epilog=examples("delayq top orders"))
 @click.argument("queues", metavar="QUEUE...", type=QUEUE, nargs=-1, required=True)
 @redis_options
 @click.option(

@@ -15,6 +15,7 @@ from delayq.cli.app_check import imported, schedule_checker
 from delayq.cli.cron import note_uneven
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.formats import iso
+from delayq.cli.inputs import examples
 from delayq.cli.output import Output, emit, note, output_option
 from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
@@ -47,7 +48,7 @@ class Checked(NamedTuple):
     schedules: list[Recurring]
 
 
-@click.command()
+@click.command(epilog=examples("delayq validate queue.yaml", "kubectl get dq -A -o yaml | delayq validate -"))
 @click.argument("documents", metavar="FILE...", nargs=-1, required=True)
 @output_option
 def validate(documents: tuple[str, ...], *, output: Output) -> None:

@@ -99,8 +99,11 @@ class QueueClient:
                 raise ValueError(f"{name}: expected {kind.expected}, got {given!r}")
         confirmed = Durability.parse(durability)
         self.address = url if isinstance(url, Address) else Address.from_url(url)
+        """Where Redis is."""
         self.queue = queue
+        """The name of the queue."""
         self.limits = limits or Limits()
+        """The limits that this client checks: spec.limits."""
         deadline_ms = exact_span(deadline, deadline_ms, "deadline")
         commands = Commands(queue, prefix=key_prefix, shards=shards, limits=limits)
         self._operations = Operations(commands, self.limits, confirmed, deadline_ms=deadline_ms)
@@ -122,8 +125,8 @@ class QueueClient:
 
         `queue` is the name of a queue, if the file describes several.
 
-        The client refuses tasks whose kind no handler of the document takes, unless `unknown_kinds`: a worker that
-        knows them may be coming. Kinds of an App are known where its module is imported.
+        The client refuses tasks whose kind no handler of the document takes, unless `unknown_kinds`: a worker of
+        that kind may be deployed later. Kinds of an App are known where its module is imported.
         """
         found = document if isinstance(document, DelayQueue) else read(document, queue)
         if queue not in (None, found.queue):

@@ -1,6 +1,6 @@
 """Bulk operations: count, cancel and reschedule the tasks with a tag, a kind and due times in a range.
 
-Generators, as in operations.py. Each reads all shards at once, page by page. docs/decisions/0056 says which tasks are
+Generators, as in operations.py. Each reads all shards at once, page by page. Decision 0056 says which tasks are
 covered, also while tasks migrate.
 """
 

@@ -56,11 +56,12 @@ class NewTask(NamedTuple):
     headers: Mapping[str, str] | None = None
     content_type: str | None = None
     kind: str | None = None
-    version: int = 1  # of the kind
-    deadline_ms: int | None = None  # after the due time: the task is not started later
-    debounce_ms: int | None = (
-        None  # for if_exists="debounce": how far the due time may move, from the first call
-    )
+    version: int = 1
+    """The version of the kind."""
+    deadline_ms: int | None = None
+    """How long after its due time the task may start, in ms."""
+    debounce_ms: int | None = None
+    """With if_exists="debounce": how long after the first call the task is due at the latest, in ms."""
     tags: Sequence[str] | None = None
     delay: Duration | None = None
     due: datetime | None = None

@@ -1,6 +1,6 @@
 """Routing: which shards to call for a task, in which order, also while it migrates.
 
-Generators, as in operations.py. docs/decisions/0026 says why the order matters.
+Generators, as in operations.py. docs/contributing/decisions/0026 says why the order matters.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def _lifespan(returned: object) -> AbstractAsyncContextManager[Any]:
 
 
 def _decoder(kind: TaskKind[..., Any]) -> Callable[[Task], dict[str, Any]]:
-    decode = kind.arguments.decode
+    decode = kind.codec.decode
 
     def arguments(task: Task) -> dict[str, Any]:
         if task.content_type != JSON_TYPE:

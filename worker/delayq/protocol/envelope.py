@@ -62,19 +62,28 @@ class Task:
 
     id: str
     queue: str
-    attempt: int  # 1 for the first run; crashes and charged failures count
-    token: int  # the fencing number: a later lease of the same task always has a greater one
-    due_ms: int  # when this run was due, by Redis' clock
-    scheduled_ms: int  # the due time the task was scheduled for; differs from due_ms on a retry
+    attempt: int
+    """The number of this run, from 1; crashes and charged failures count."""
+    token: int
+    """The fencing token: a later lease of the same task always has a greater one."""
+    due_ms: int
+    """When this run was due, by Redis' clock."""
+    scheduled_ms: int
+    """The due time the task was scheduled for; differs from due_ms on a retry."""
     body: bytes
     content_type: str
     headers: Mapping[str, str]
-    shard: int = 0  # of the claim; a running task does not migrate
-    kind: str = ""  # "" for a task without a kind
-    kind_version: int = 0  # of its arguments; 0 for a task without a kind
+    shard: int = 0
+    """The shard of the claim; a running task does not migrate."""
+    kind: str = ""
+    """The name of its kind; empty for a task without one."""
+    kind_version: int = 0
+    """The version of its kind; 0 for a task without one."""
     tags: tuple[str, ...] = ()
-    deadline_ms: int | None = None  # after scheduled_ms; it is not claimed later
-    nominal_ms: int | None = None  # of an occurrence of a schedule: its nominal time; None for other tasks
+    deadline_ms: int | None = None
+    """How long after `scheduled_ms` the task may be claimed; None without a deadline."""
+    nominal_ms: int | None = None
+    """The nominal time of an occurrence of a schedule; None for other tasks."""
 
     @property
     def schedule(self) -> str:

@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 class State(StrEnum):
     """The state of a task; every accepted task is in exactly one, or has ended."""
 
-    SCHEDULED = "scheduled"  # or due and not claimed
-    RETRYING = "retrying"  # an attempt failed: it runs again
-    SUSPECT = "suspect"  # its lease expired: it runs again, isolated from healthy tasks
+    SCHEDULED = "scheduled"
+    """It waits for its due time, or for a worker."""
+    RETRYING = "retrying"
+    """An attempt failed: it runs again."""
+    SUSPECT = "suspect"
+    """Its lease expired: it runs again, isolated from healthy tasks."""
     IN_FLIGHT = "in_flight"
-    PARKED = "parked"  # it waits for a worker that has its kind and version
+    PARKED = "parked"
+    """It waits for a worker that has its kind and version."""
     DEAD = "dead"
-    ORPHAN = "orphan"  # in no index, after a crash of Redis; the reaper repairs it
-    DONE = "done"  # it does not exist any more, and is in the history of spec.retention.finished
+    ORPHAN = "orphan"
+    """In no index, after a crash of Redis; the reaper repairs it."""
+    DONE = "done"
+    """It does not exist any more, and is in the history of spec.retention.finished."""
 
 
 WAITING: Final = frozenset({State.SCHEDULED, State.RETRYING, State.SUSPECT, State.PARKED})
@@ -59,16 +65,22 @@ class Outcome(StrEnum):
     """The result of `schedule` for one task."""
 
     CREATED = "created"
-    KEPT = "kept"  # if_exists="keep": the existing task is unchanged
+    KEPT = "kept"
+    """With if_exists="keep": the existing task is unchanged."""
     REPLACED = "replaced"
-    REPEATED = "repeated"  # an earlier call stored it, and its reply was lost
+    REPEATED = "repeated"
+    """An earlier call stored it, and its reply was lost."""
     EXISTS = "exists"
-    FOLLOWS = "follows"  # if_exists="replace" of a task in flight: stored as its follow-up
+    FOLLOWS = "follows"
+    """With if_exists="replace" of a task in flight: stored as its follow-up."""
     FULL = "full"
-    HEAVY = "heavy"  # limits.maxLength allows another task, limits.maxBytes does not
+    HEAVY = "heavy"
+    """The shard is full: limits.maxLength allows another task, limits.maxBytes does not."""
     TOO_FAR = "too_far"
-    ELSEWHERE = "elsewhere"  # not in this shard; clients store it in its home
-    MOVING = "moving"  # migrating; clients complete the migration first
+    ELSEWHERE = "elsewhere"
+    """It is not in this shard; clients store it in its home."""
+    MOVING = "moving"
+    """It migrates; clients complete the migration first."""
 
 
 class Settled(StrEnum):
@@ -86,10 +98,14 @@ class Settled(StrEnum):
 class Verdict(StrEnum):
     """A check's answer about a task whose lease expired."""
 
-    REQUEUE = "requeue"  # it still has to run
-    COMPLETE = "complete"  # it has taken effect, or is obsolete
-    BURY = "bury"  # it needs manual work
-    WAIT = "wait"  # unknown: repeat the check later
+    REQUEUE = "requeue"
+    """The task still has to run."""
+    COMPLETE = "complete"
+    """The task has taken effect, or is obsolete."""
+    BURY = "bury"
+    """The task becomes a dead letter: it needs manual work."""
+    WAIT = "wait"
+    """The outcome is unknown: repeat the check later."""
 
 
 class Recovered(StrEnum):
@@ -110,9 +126,12 @@ class Cancelled(StrEnum):
     """The result of `cancel`."""
 
     CANCELLED = "cancelled"
-    FOLLOW_UP_CANCELLED = "follow_up_cancelled"  # its handler runs; its follow-up is deleted
-    IN_FLIGHT = "in_flight"  # its handler runs, and it has no follow-up
-    DEAD = "dead"  # a dead letter: purge it instead
+    FOLLOW_UP_CANCELLED = "follow_up_cancelled"
+    """Its handler runs; its follow-up is deleted."""
+    IN_FLIGHT = "in_flight"
+    """Its handler runs, and it has no follow-up."""
+    DEAD = "dead"
+    """It is a dead letter: purge it instead."""
     NOT_FOUND = "not_found"
 
 
@@ -124,8 +143,11 @@ class Scheduled(NamedTuple):
     """
 
     id: str
+    """The ID as it is stored: KIND:ID for a task with a kind."""
     due_ms: int
+    """The due time that is stored, Unix ms."""
     outcome: Outcome = Outcome.CREATED
+    """What became of the call: created, kept, replaced, follows or repeated."""
 
     @property
     def due(self) -> datetime:
@@ -138,8 +160,10 @@ class Suspension:
     """A queue whose tasks `delayq suspend` stopped."""
 
     since_ms: int
-    drain: bool = False  # the operator removes the workers, too
-    reason: str = ""  # of the user
+    drain: bool = False
+    """The operator removes the workers, too."""
+    reason: str = ""
+    """The reason that the user gave; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +222,10 @@ class MigrationBatch:
 class Rescheduled:
     """The result of `reschedule`."""
 
-    outcome: str  # rescheduled, or why not: changed, too_far, in_flight, dead, not_found
+    outcome: str
+    """rescheduled, or why not: changed, too_far, in_flight, dead, not_found."""
     due_ms: int
+    """The new due time, Unix ms, if the task was rescheduled."""
 
     @property
     def due(self) -> datetime | None:
@@ -219,11 +245,16 @@ class Selection(NamedTuple):
 class Bulk(NamedTuple):
     """The numbers of a bulk operation, so far or at its end: tasks done, and selected ones that it left alone."""
 
-    tasks: int = 0  # that wait, counted, cancelled or rescheduled
-    follow_ups: int = 0  # of tasks in flight or retrying, the same
-    in_flight: int = 0  # left alone
-    dead: int = 0  # left alone
-    too_far: int = 0  # left alone, because their due time would be beyond limits.maxDelaySeconds
+    tasks: int = 0
+    """Tasks that waited, and were counted, cancelled or rescheduled."""
+    follow_ups: int = 0
+    """Follow-ups of tasks in flight or retrying that were counted, cancelled or rescheduled."""
+    in_flight: int = 0
+    """Tasks in flight, which were left alone."""
+    dead: int = 0
+    """Dead letters, which were left alone."""
+    too_far: int = 0
+    """Tasks that were left alone, because their due time would be beyond limits.maxDelaySeconds."""
 
 
 class BulkPage(NamedTuple):
@@ -241,7 +272,8 @@ class Failures:
 
     failures: int = 0
     crashes: int = 0
-    reason: str = ""  # for a dead letter: attempts, crashes, buried, recovered or expired
+    reason: str = ""
+    """For a dead letter: attempts, crashes, buried, recovered or expired."""
     error: str = ""
 
 
@@ -254,20 +286,28 @@ class TaskView:
 
     id: str
     state: State
-    at_ms: int  # by state: due time, start of a suspect's last run, lease expiry, time of death, or when it was done
-    scheduled_ms: int  # for a task that is done, the due time of its last run
+    at_ms: int
+    """An instant that depends on the state, see State: due time, end of the lease, time of death or of the end."""
+    scheduled_ms: int
+    """For a task that is done, the due time of its last run."""
     body: bytes
     content_type: str
     headers: Mapping[str, str]
     failed: Failures
-    token: int | None = None  # of the current lease
-    follow_up_due_ms: int | None = None  # due time of its follow-up
-    kind: str = ""  # "" for a task without a kind
+    token: int | None = None
+    """The fencing token of the current lease; None without one."""
+    follow_up_due_ms: int | None = None
+    """The due time of its follow-up; None without one."""
+    kind: str = ""
+    """The name of its kind; empty for a task without one."""
     kind_version: int = 0
-    deadline_ms: int | None = None  # after scheduled_ms; it is not claimed later
+    deadline_ms: int | None = None
+    """How long after `scheduled_ms` the task may be claimed; None without a deadline."""
     tags: tuple[str, ...] = ()
-    attempts: int | None = None  # of a task that is done: how many it took
-    late_ms: int | None = None  # of a task that is done: how long after its due time the last run began
+    attempts: int | None = None
+    """How many attempts a task took that is done; otherwise None."""
+    late_ms: int | None = None
+    """How long after its due time the last run of a task began that is done; otherwise None."""
 
     @property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value
@@ -337,9 +377,11 @@ class TaskRow:
     id: str
     state: State
     at_ms: int
-    size: int  # bytes of the envelope
+    size: int
+    """The size of the envelope in bytes."""
     failed: Failures
-    kind: str = ""  # "" for a task without a kind
+    kind: str = ""
+    """The name of its kind; empty for a task without one."""
     kind_version: int = 0
 
     @property
@@ -369,23 +411,37 @@ class Counts:
     """The number of tasks by state: scheduled, retrying, due, in flight or dead."""
 
     now_ms: int
-    scheduled: int  # not due, without an attempt
-    retrying: int  # not due, after a failed attempt
-    due: int  # and not claimed
+    scheduled: int
+    """Tasks that are not due, and were not attempted."""
+    retrying: int
+    """Tasks that are not due, after a failed attempt."""
+    due: int
+    """Tasks that are due and not claimed."""
     in_flight: int
     dead: int
-    oldest_due_ms: int | None  # the earliest due time, in the past or not
-    next_due_ms: int | None  # the first due time after now
-    due_within: Mapping[Any, int] = field(default_factory=dict)  # horizon, as it was given, to tasks
-    due_by: Mapping[Any, int] = field(default_factory=dict)  # instant, as it was given, to tasks due by then
+    oldest_due_ms: int | None
+    """The earliest due time, in the past or not; None if no task waits."""
+    next_due_ms: int | None
+    """The first due time after now; None without one."""
+    due_within: Mapping[Any, int] = field(default_factory=dict)
+    """Each horizon, as it was given → the number of tasks that fall due within it."""
+    due_by: Mapping[Any, int] = field(default_factory=dict)
+    """Each instant, as it was given → the number of tasks due by then."""
     stats: Mapping[str, int] = field(default_factory=dict)
-    lapsed: int = 0  # of those in flight: the lease expired and is not recovered
-    bytes: int = 0  # ids and envelopes of all tasks, dead letters included
-    history_bytes: int = 0  # about the memory of the history of finished tasks; 0: it is empty
-    format: int = FORMAT  # of the keys; of several shards, the first other one
-    suspect: int = 0  # of those due: suspects
-    parked: int = 0  # in no other number: no worker knew their kind or version
-    suspension: Suspension | None = None  # of the queue, as the first of these shards has it
+    lapsed: int = 0
+    """Tasks in flight whose lease expired and is not recovered."""
+    bytes: int = 0
+    """The size of IDs and envelopes of all tasks, dead letters included."""
+    history_bytes: int = 0
+    """About the memory of the history of finished tasks; 0: it is empty."""
+    format: int = FORMAT
+    """The format of the keys; of several shards, the first other one."""
+    suspect: int = 0
+    """Suspects among the tasks that are due."""
+    parked: int = 0
+    """Tasks whose kind or version no worker knew; they are in no other number."""
+    suspension: Suspension | None = None
+    """What `delayq suspend` has stopped, as the first of these shards has it; None if nothing."""
 
     @property
     def now(self) -> datetime:

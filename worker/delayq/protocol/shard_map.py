@@ -10,7 +10,7 @@ Resharding from N to M shards has three steps, each a shard map:
     moving     shards M, was N, target M   new tasks are stored in their new home, others migrate or run
     settled    shards M, was M, target M
 
-docs/decisions/0026 says why this is safe. Operations handle the errors at the end of this module; a user sees one only
+Decision 0026 says why this is safe. Operations handle the errors at the end of this module; a user sees one only
 if a shard does not make progress for seconds.
 """
 
@@ -89,7 +89,7 @@ class ShardMap:
         """Return among how many shards a limit is divided for this shard's quota.
 
         While tasks migrate, an old shard keeps its quota among the old number and a new one has its quota among the
-        new number. All quotas together stay below twice the limit; docs/decisions/0028 has the figures.
+        new number. All quotas together stay below twice the limit; docs/contributing/decisions/0028 has the figures.
         """
         fewer, more = (self.was, self.shards) if self.was < self.shards else (self.shards, self.was)
         return fewer if shard < fewer else more if shard < more else self.shards_in_use

@@ -1,6 +1,6 @@
 """The shard map's next step: every scanner may propose its document's, and the leader of shard 0 carries it out.
 
-Not here: migration (migrator.py). docs/decisions/0026 says why two concurrent coordinators are safe.
+Not here: migration (migrator.py). docs/contributing/decisions/0026 says why two concurrent coordinators are safe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Migrate tasks out of one shard, in batches: out, in, verify, commit. See docs/decisions/0026.
+"""Migrate tasks out of one shard, in batches: out, in, verify, commit. See docs/contributing/decisions/0026.
 
 Several processes may migrate one shard at once, and each may pause between any two calls. Not here: which process does.
 """

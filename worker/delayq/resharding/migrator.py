@@ -1,4 +1,4 @@
-"""Services of resharding: Migrator, and AbandonedMigrations for batches without a migrator. See docs/decisions/0026."""
+"""Services of resharding: Migrator, and AbandonedMigrations for batches without a migrator. See decision 0026."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Known(NamedTuple):
         found: dict[str, Any] = json.loads(self.written)
         return found
 
-    def told(self, now_ms: int, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 -- arguments of status()
+    def new_status(self, now_ms: int, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 -- arguments of status()
         """Return its new status."""
         return status(self.generation, self.status, now_ms, suspended=self.suspended, **facts)
 
@@ -145,11 +145,11 @@ class ScheduleReporter:
         """Report that Redis has this definition; returns the object with its status, None if that was not written."""
         now_ms = time.time_ns() // 1_000_000
         times_ms = next_times(schedule, now_ms)
-        return await self._write(known, known.told(now_ms, schedule=schedule, times_ms=times_ms))
+        return await self._write(known, known.new_status(now_ms, schedule=schedule, times_ms=times_ms))
 
     async def refused(self, known: Known, refusal: Refusal) -> Known | None:
         """Report why a definition is not applied."""
-        written = await self._write(known, known.told(time.time_ns() // 1_000_000, refusal=refusal))
+        written = await self._write(known, known.new_status(time.time_ns() // 1_000_000, refusal=refusal))
         if written is not None and written is not known:
             await self.post(known.name, known.uid, refusal.reason, refusal.message, warning=True)
         return written
@@ -159,7 +159,7 @@ class ScheduleReporter:
     ) -> tuple[Known, Reported] | None:
         """Report what the record says of the runs, by Redis' clock."""
         times_ms = next_times(schedule, now_ms)
-        made = known.told(now_ms, schedule=schedule, record=record, times_ms=times_ms)
+        made = known.new_status(now_ms, schedule=schedule, record=record, times_ms=times_ms)
         written = await self._write(known, made)
         until_ms = times_ms[0] if times_ms else math.inf
         return written and (written, Reported(replace(record, body=b""), until_ms))

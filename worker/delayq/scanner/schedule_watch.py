@@ -291,9 +291,9 @@ class ScheduleWatch:
             if definition is None or not known.is_older_than(definition.notes):
                 self._again(name)
             return
-        told = await self._reporter.ran(known, definition.schedule, record, now_ms)
-        if told is not None:
-            written, self._reported[name] = told
+        outcome = await self._reporter.ran(known, definition.schedule, record, now_ms)
+        if outcome is not None:
+            written, self._reported[name] = outcome
             self._keep(known, written)
             if before is not None:
                 parked = before.record.missed < record.missed and await self._is_parked(definition.schedule)

@@ -1,7 +1,7 @@
 """The HTTP server of probes and scrapes: GET of a few paths, on one address or on every address of IPv4 and IPv6.
 
 Not here: bodies of requests, TLS, compression. aiohttp has all of it, at a quarter of an idle process' memory: see
-docs/decisions/0046-processes-import-what-they-run.md.
+docs/contributing/decisions/0046-processes-import-what-they-run.md.
 """
 
 from __future__ import annotations

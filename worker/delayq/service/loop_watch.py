@@ -3,7 +3,7 @@
 Every few seconds the thread asks the loop for a turn. If none has come by the next time, the thread runs an event loop
 of its own until one comes: it answers probes and scrapes on the same sockets, and runs the process' stand-in, which
 renews leases. If the loop stays blocked for longer than any task may run, the thread ends the process. See
-docs/decisions/0062-a-thread-renews-leases-while-the-event-loop-is-blocked.md.
+docs/contributing/decisions/0062-a-thread-renews-leases-while-the-event-loop-is-blocked.md.
 """
 
 from __future__ import annotations

@@ -54,10 +54,12 @@ class Run(NamedTuple):
     """One run of a task."""
 
     kind: str
-    id: str  # as stored: KIND:ID for the ID of options(id=…)
+    id: str
+    """The ID as it is stored: KIND:ID for the ID of options(id=…)."""
     attempt: int
     outcome: Settled
-    error: str  # "" when the task is done
+    error: str
+    """The last error; empty when the task is done."""
 
 
 class ScheduledTask(NamedTuple):
@@ -66,8 +68,10 @@ class ScheduledTask(NamedTuple):
     kind: str
     id: str
     due: datetime
-    arguments: Mapping[str, Any]  # as the function receives them; of unknown kinds, as JSON values
-    attempt: int  # of its next run
+    arguments: Mapping[str, Any]
+    """The arguments as the function receives them; of unknown kinds, as JSON values."""
+    attempt: int
+    """The number of its next run."""
 
 
 class Queue:
@@ -215,7 +219,7 @@ class Queue:
             now = time.monotonic()
             if (lease.task.kind, lease.task.kind_version) in batches:
                 ended = await self._run_batch(connection, executor, lease)
-            elif executor.knows(lease.task):
+            elif executor.can_run(lease.task):
                 ended = [(lease, await executor.run(Running(lease, now, now + LEASE_MS)))]
             else:
                 ended = [(lease, Settlement("park", lease))]
@@ -344,7 +348,7 @@ class Queue:
         kind = self.app.find(view.kind, view.kind_version)
         if kind is not None:
             with suppress(InvalidArguments):
-                return kind.arguments.decode(view.body)
+                return kind.codec.decode(view.body)
         found = json.loads(view.body)
         return found if isinstance(found, dict) else {"": found}
 

@@ -79,7 +79,7 @@ class Executor:
         """Whether all tasks are delivered as the document says, and so end in the order of their start."""
         self._lease_seconds = delivery.lease_duration_seconds
 
-    def knows(self, task: Task) -> bool:
+    def can_run(self, task: Task) -> bool:
         """Whether the handler can run tasks of this kind and version."""
         kinds = self.kinds
         return kinds is None or (task.kind, task.kind_version) in kinds or (task.kind, None) in kinds

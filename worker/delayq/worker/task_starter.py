@@ -70,7 +70,7 @@ class TaskStarter:
             task = lease.task
             # Made before the start: if it lacked memory afterwards, the task would start again.
             done = leased.done + 1
-            if not all_known and not runner.knows(task):
+            if not all_known and not runner.can_run(task):
                 self._park(lease)
                 parked, room = True, room + 1
             elif done > room:

@@ -1,4 +1,4 @@
-"""Places are shared out evenly, whoever hangs in theirs, and none is lost."""
+"""Places are shared evenly, also with owners that hang, and none is lost."""
 
 from __future__ import annotations
 

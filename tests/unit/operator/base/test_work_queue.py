@@ -1,4 +1,4 @@
-"""A key is never in two hands and never lost, whatever is marked when."""
+"""A key is never processed twice at a time and never lost, with any order of marks."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def version_of(inventory: Inventory) -> str:
 def test_an_older_version_replaces_nothing_and_a_child_that_changes_hands_is_not_left_with_the_first(
     enqueued: Enqueued,
 ) -> None:
-    """The answer to our write may come after the watch has told of somebody else's."""
+    """The answer to our write may come after the watch has reported a later write of another client."""
     inventory = Inventory(enqueued)
     for name in ("orders", "bills"):
         inventory.seen(names.DELAY_QUEUE, queue(name))
@@ -227,7 +227,7 @@ def test_what_another_kind_controls_is_no_child(
 
 
 def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(enqueued: Enqueued) -> None:
-    """The watch may be quicker than the answer; afterwards nobody would say again that it is gone."""
+    """The watch may be quicker than the answer; afterwards no other event would say that it is gone."""
     inventory = Inventory(enqueued)
     inventory.seen(names.DELAY_QUEUE, queue())
     inventory.take(names.DEPLOYMENT, {"type": "MODIFIED", "object": child(version=5)})
@@ -236,7 +236,7 @@ def test_a_child_that_goes_before_the_answer_to_our_write_arrives_stays_gone(enq
     inventory.seen(names.DEPLOYMENT, child(version=5))
     assert inventory.children.of(ORDERS) == {}
     assert enqueued.taken() == {ORDERS: 1}  # to look again
-    inventory.seen(names.DEPLOYMENT, child(version=9, uid="another"))  # somebody made it anew
+    inventory.seen(names.DEPLOYMENT, child(version=9, uid="another"))  # another client created it again
     assert version_of(inventory) == "9"
 
 
@@ -275,7 +275,7 @@ def test_a_child_that_others_made_too_large_is_put_right_without_its_body(childr
 def test_of_a_child_that_its_namespace_has_no_room_for_the_body_is_not_kept(
     children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may edit a namespace can add to the children of all its DelayQueues."""
+    """A user who may edit a namespace can add to the children of all its DelayQueues."""
     monkeypatch.setattr("delayq_operator.cache.children.NAMESPACE_BYTES", 150_000)
     large = {"data": {"a": "x" * 100_000}}
     bills = child("bills-worker", 2, "bills", "bills") | large

@@ -30,7 +30,7 @@ def installation(me: str) -> Rivals:
     "forged", [f"{OLD}{'x' * 200_000}", f"0{OLD[4:]}", OLD.replace("/", "/\n"), f"{NEW} {NEW}", "", " "]
 )
 def test_what_no_installation_writes_is_no_claim(forged: str) -> None:
-    """Whoever may edit the ConfigMap can write anything: it would be logged, and stand in the status."""
+    """A user who may edit the ConfigMap can write anything: it would be logged and shown in the status."""
     for claim, found in (
         (forged, ""),
         (OLD, OLD),
@@ -65,7 +65,7 @@ def test_the_newer_one_claims_once_and_yields_when_its_claim_is_replaced() -> No
 
 
 def test_the_newer_one_serves_minutes_after_the_older_one_was_uninstalled() -> None:
-    """Until then nobody scales: a queue without workers starts no task."""
+    """Until then neither operator scales: a queue without workers starts no task."""
     rivals = installation(NEW)
     rivals.stance(ORDERS, OLD, 0)
     assert rivals.stance(ORDERS, NEW, CLAIM_SECONDS - 1) is Stance.CLAIM

@@ -158,7 +158,7 @@ def test_the_operators_setting_reaches_the_pods() -> None:
 
 
 def test_the_job_that_erases_is_not_probed() -> None:
-    """A large shard may take its time, whatever the reaper's template says of probes."""
+    """A large shard may take its time, with any probes in the reaper's template."""
     probes = {"livenessProbe": {"periodSeconds": 7}}
     template = {"spec": {"containers": [{"name": "reaper", **probes, "env": [{"name": "A", "value": "b"}]}]}}
     found = container(pods(queue(reaper={"template": template}))["erase"])

@@ -70,7 +70,7 @@ MERGES: list[tuple[Object, Object, Object]] = [
         {"containers": [{"name": "proxy", "image": "p"}, {"name": "worker", "image": "mine"}]},
         {"containers": [{"name": "worker", "image": "mine", "tty": True}, {"name": "proxy", "image": "p"}]},
     ),
-    # Ports are told apart by number and protocol.
+    # Ports differ by number and protocol.
     (
         {"ports": [{"containerPort": 53, "name": "dns"}]},
         {"ports": [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "name": "tcp"}]},

@@ -1,4 +1,4 @@
-"""What DelayQueues may not ask for, whatever way it comes into a pod: by the merged templates."""
+"""What DelayQueues may not ask for. The policy checks the merged templates, so the way into a pod does not matter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN = Policy(own_service_account="delayq-operator")
 
 
 def paths(policy: Policy, **spec: Any) -> list[str]:  # noqa: ANN401  parts of a document
-    """Paths of what the policy refuses of a queue's children, and of its erase Job."""
+    """Paths of the fields that the policy refuses in a queue's children, and of its erase Job."""
     of = queue(**spec)
     made = desired(of, SETTING, facts(of))
     assert of_templates([erase_job(of, SETTING, facts(of))], policy) == tuple(

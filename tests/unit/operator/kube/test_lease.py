@@ -1,4 +1,4 @@
-"""One operator leads: by its own clock, never by comparing clocks, and an API server that is away deposes nobody."""
+"""One operator leads: by its own clock, never by comparing clocks, and an API server that is away deposes no leader."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_lease_that_is_renewed_is_never_taken(a: Leadership, b: Leadersh
 async def test_a_lease_is_taken_after_its_full_length_of_silence(
     a: Leadership, b: Leadership, clock: Clock, api: Objects
 ) -> None:
-    """Whatever the clock of the holder says: it is new to b, and gets its full length from now."""
+    """The clock of the holder does not matter: it is new to b, and gets its full length from now."""
     await attempt(a)
     clock.now += 1000
     assert not await attempt(b)

@@ -24,7 +24,7 @@ async def test_the_clients_lock_cannot_make_its_lease() -> None:
 async def test_an_api_server_that_is_away_ends_the_clients_election() -> None:
     """Its lock answers that it failed to an ApiException only; any other error leaves renew_loop()."""
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # nobody listens
+        unused.bind(("127.0.0.1", 0))  # without a listener
         async with ApiClient(Configuration(host=f"http://127.0.0.1:{unused.getsockname()[1]}")) as client:
             with pytest.raises(aiohttp.ClientConnectorError):
                 await LeaseLock("lock", "shop", "me", client).get("lock", "shop")

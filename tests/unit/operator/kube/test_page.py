@@ -1,4 +1,4 @@
-"""Pages of lists are read one object at a time, in whatever order their fields are."""
+"""Pages of lists are read one object at a time, with fields in any order."""
 
 from __future__ import annotations
 

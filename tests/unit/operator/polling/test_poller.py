@@ -1,4 +1,4 @@
-"""Each queue is visited at its own pace, whatever becomes of the visits to others."""
+"""Each queue is visited at its own pace, also if visits to others fail."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Visits:
 
     async def until(self, there: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
-            while not there():  # noqa: ASYNC110 -- nobody tells
+            while not there():  # noqa: ASYNC110 -- there is no event
                 await asyncio.sleep(0.005)
 
     @asynccontextmanager

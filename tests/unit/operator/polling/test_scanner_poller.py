@@ -159,7 +159,7 @@ async def test_the_bound_of_an_answer_is_what_the_spec_or_the_last_answer_asks_f
 
 
 async def test_many_pods_that_do_not_answer_take_a_bounded_time(scraper: ScannerPoller, clock: Clock) -> None:
-    """Whoever may create pods may give them our labels."""
+    """A user who may create pods may give them our labels."""
     cast("Evaluations", scraper.autoscaler).pods[:] = [replace(POD, name=f"p{n:03}") for n in range(500)]
 
     class Slow(Answers):

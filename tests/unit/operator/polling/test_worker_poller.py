@@ -1,4 +1,4 @@
-"""Workers are asked in their turns; what one says, or does not, spoils nothing of what others teach."""
+"""Workers are asked in their turns; a wrong or missing answer of one spoils no measurement of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be done about children that differ from the desired ones."""
+"""What the operator does about children that differ from the desired ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes of a status people are told of."""
+"""Which changes of a status become events."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ STORIES: dict[str, tuple[list[View], list[str]]] = {
         [GUARDS, HALF_GUARDED, UNGUARDED, UNGUARDED, HALF_GUARDED, GUARDS],
         ["Ready", "", "NotReady GuardUnavailable", "", "Ready GuardAvailable", ""],
     ),
-    "lateness is told once": ([FINE, LATE, LATE, FINE], ["Ready", "ObjectiveMissed", "", ""]),
+    "lateness is reported once": ([FINE, LATE, LATE, FINE], ["Ready", "ObjectiveMissed", "", ""]),
     "a queue is suspended and resumed": ([FINE, HELD, HELD, FINE], ["Ready", "Suspended", "", "Resumed"]),
     "reconciliation is suspended and resumed": (
         [FINE, LEFT_ALONE, LEFT_ALONE, FINE],
@@ -120,7 +120,7 @@ STORIES: dict[str, tuple[list[View], list[str]]] = {
         [FINE, COMING, COMING, FINE],
         ["Ready", "CapacityShortfallExpected", "", ""],
     ),
-    # Each rush would be told as trouble, and as its end.
+    # Each rush would be reported as a problem, and as its end.
     "workers on their way from none": ([view(**IDLE), NONE, WAKING, view(**IDLE)], ["Ready", "", "", ""]),
 }
 
@@ -134,7 +134,7 @@ def test_events_tell_what_changed(story: str) -> None:
         previous = made
 
 
-class Told:
+class Recorder:
     """A Reporter at work: the API server takes each status, and what it posts and asks for is written down."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ class Told:
 async def test_a_queue_that_never_becomes_ready_has_an_event_after_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reported = Told(monkeypatch)
+    reported = Recorder(monkeypatch)
     assert await reported.at(0, STARTS) == []
     assert 60 in reported.again
     assert await reported.at(59, STARTS) == []
@@ -176,7 +176,7 @@ async def test_a_queue_that_never_becomes_ready_has_an_event_after_a_minute(
 async def test_tasks_that_stay_parked_for_two_minutes_have_an_event_and_degrade_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reported, parked = Told(monkeypatch), view(backlog=replace(HEALTHY, parked=3))
+    reported, parked = Recorder(monkeypatch), view(backlog=replace(HEALTHY, parked=3))
 
     def degraded() -> dict[str, Any]:
         return next(each for each in reported.status["conditions"] if each["type"] == "Degraded")

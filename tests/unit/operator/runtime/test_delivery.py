@@ -56,7 +56,7 @@ class Stage:
         self.threads.add(threading.current_thread().name)
         self.taken.append(f"{event['type']} {event['object']['metadata']['name']}")
 
-    def knows(self, kind: Kind, body: Any) -> bool:  # noqa: ANN401 -- of an object in a list
+    def has(self, kind: Kind, body: Any) -> bool:  # noqa: ANN401 -- of an object in a list
         assert body["metadata"].keys() == set(kopf_engine.IDENTITY)
         assert not body.keys() - {"metadata", "kind", "apiVersion"}, "whole objects of lists fill the memory"
         self.take(kind, {"type": None, "object": body})
@@ -95,7 +95,7 @@ async def delivering(
             silence_seconds=30,
         )
         stage = Stage(api, lists, running)
-        inventory.take, inventory.knows = stage.take, stage.knows
+        inventory.take, inventory.has = stage.take, stage.has
         try:
             yield stage
         finally:
@@ -132,7 +132,7 @@ async def test_a_missing_right_to_watch_ends_the_operator(monkeypatch: pytest.Mo
 async def test_a_metric_tells_that_no_watch_is_answered_while_lists_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else nobody would learn of it: lists find every change, up to a minute late."""
+    """Otherwise it would be missed: lists find every change, up to a minute late."""
 
     def age() -> float:
         return REGISTRY.get_sample_value("delayq_operator_watch_answer_age_seconds") or 0.0

@@ -1,4 +1,4 @@
-"""How many workers: the spec's number, what the scale subresource was told, what was decided, or what there is."""
+"""How many workers: the spec's number, the scale subresource, the decision, or the current number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES: list[tuple[dict[str, Any], int | None, int, str]] = [
     ({"autoscaling": BOUNDS}, None, 2, "NotEvaluated"),
     ({"autoscaling": {"minReplicas": 0, "maxReplicas": 5}}, None, 1, "NotEvaluated"),
     ({"autoscaling": BOUNDS}, 4, 4, "NotEvaluated"),  # the first look decides
-    ({"autoscaling": BOUNDS}, 9, 5, "NotEvaluated"),  # whatever it says, it will not be more
+    ({"autoscaling": BOUNDS}, 9, 5, "NotEvaluated"),  # no more than that in any case
     ({"autoscaling": BOUNDS}, 0, 2, "NotEvaluated"),
     ({"autoscaling": BOUNDS, "suspend": True}, 9, 9, "Suspended"),  # also out of bounds
     ({"autoscaling": BOUNDS, "suspend": True, "suspendPolicy": "Drain"}, 3, 0, "Suspended"),

@@ -46,7 +46,7 @@ def up(value: float) -> list[Sample]:
 
 
 class World:
-    """The workers of ORDERS, and how long each reconciliation was to wait."""
+    """The workers of ORDERS, and the delay of each reconciliation."""
 
     def __init__(self, *pods: Pod, **spec: Any) -> None:  # noqa: ANN401
         self.pods, self.waits, self.version = list(pods), list[float](), 100
@@ -101,7 +101,7 @@ def test_who_is_on_its_way_is_asked_soon_again_and_others_in_turn(clock: Clock) 
     "silent", [worker("w", ready=True), worker("w", 70), worker("w", trouble="w: crashes")]
 )
 def test_one_that_stays_silent_is_asked_no_more_often_than_one_that_speaks(silent: Pod, clock: Clock) -> None:
-    """Whoever hangs costs a second each time."""
+    """A worker that hangs costs a second each time."""
     world, asked = World(silent, **SCALED), []
     for at in (0, 2, 4, AGAIN_SECONDS, AGAIN_SECONDS + 2):
         clock.now = NOW + at
@@ -208,7 +208,7 @@ KEY = Reference("Secret", "shop", "token")
 
 
 def test_keys_that_workers_wait_for_count_while_they_are_news_and_in_the_spec(clock: Clock) -> None:
-    """A tenant's image can put no words of its own into the status; a change of what is awaited is reconciled."""
+    """A tenant's image can put no words of its own into the status; a change of the awaited secret is reconciled."""
     world = World(worker("w"), worker("ready", ready=True), handler={"http": HTTP})
     assert world.due() == ["w", "ready"]
     clock.now += AGAIN_SECONDS

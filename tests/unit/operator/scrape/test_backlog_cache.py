@@ -125,7 +125,7 @@ def test_a_failure_wakes_no_reconciliation_before_the_last_reading_is_too_old(ne
 
 
 def test_failures_that_take_turns_wake_as_seldom_as_numbers() -> None:
-    """Whoever chose the image chooses what to answer."""
+    """The image's author chooses the answer."""
     news = BacklogCache()
     waits = [news.fail(f"HTTP {302 + n % 2}", NOW + 5 * n) for n in range(4)]
     assert waits == [0, NUMBERS_SECONDS - 5, NUMBERS_SECONDS - 10, 2 * NUMBERS_SECONDS - 15]

@@ -56,7 +56,7 @@ def test_all_shards_are_looked_after_until_the_change_is_over(reported: tuple[in
 
 
 def test_the_newest_shard_map_counts_in_any_order_of_scrapes() -> None:
-    """Scanners learn within a second; a shard that was dropped meanwhile is nobody's, and missed by nobody."""
+    """Scanners learn within a second; a shard that was dropped meanwhile has no leader and is not reported."""
     old, new = leads(0, of=4, reported=shard_map(3, 1, 4, 1)), leads(of=1, reported=shard_map(4, 1, 1, 1))
     for scanners in ((old, new), (new, old)):
         reading = Reading(scanners)
@@ -74,7 +74,7 @@ def test_a_shard_that_is_down_is_named_unless_a_scanner_leads_it() -> None:
 
 
 def test_a_shard_that_serves_a_scanner_that_does_not_lead_it_is_not_down() -> None:
-    """A scanner that has just started is not served yet; for a moment, nobody leads what the last one led."""
+    """A scanner that has just started is not served yet; for a moment, the shards of the last one have no leader."""
     new, standby = (
         leads(of=2, reported=[*shard_map(1, 2, 2, 2), down(0), down(1)]),
         leads(0, of=2, reported=shard_map(1, 2, 2, 2)),

@@ -23,6 +23,7 @@ from delayq.cli.doctor.server import fsynced, server
 from delayq.cli.doctor.topology import find
 from delayq.cli.exits import FAILED, UNAVAILABLE
 from delayq.cli.formats import clean
+from delayq.cli.inputs import examples
 from delayq.cli.on_queue import redis_options
 from delayq.cli.output import Output, emit, output_option
 from delayq.cli.snapshot import fetch_shard_map
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 VIEW = ("check", "level", "message", "hint")
 
 
-@click.command()
+@click.command(epilog=examples("delayq doctor orders --strict"))
 @click.argument("queue", type=QUEUE)
 @redis_options
 @click.option("--strict", is_flag=True, help="Count warnings as failures.")

@@ -61,7 +61,7 @@ def _by_sentinels(address: Address) -> Found:
         else:
             silent[place] = _refusal(place, replies, 0)
     if not masters:
-        said = _told(silent, f"knows no {address.master_name}")
+        said = _reasons(silent, f"has no master {address.master_name}")
         return [unreachable("sentinels", said, _hint(silent, MASTER_NAME))], []
     newest = max(masters.values(), key=lambda master: master.epoch or 0)
     return [_agreement(address.master_name, masters, silent)], [address.at(newest.place)]
@@ -74,7 +74,7 @@ def _refusal(place: Place, replies: list[Any] | DelayQError, at: int) -> DelayQE
     return translated(replies[at], str(place), "queries") if isinstance(replies[at], Exception) else None
 
 
-def _told(silent: Silent, otherwise: str) -> str:
+def _reasons(silent: Silent, otherwise: str) -> str:
     return "; ".join(
         f"{place}: {reason(error.why) if isinstance(error, Unavailable) else error or otherwise}"
         for place, error in silent.items()
@@ -97,7 +97,7 @@ def _agreement(name: str, masters: dict[Place, Master], silent: Silent) -> Findi
     said = f"{len(masters)} of {len(masters) + len(silent)} answer: {name} is {named[0]}"
     if silent:
         hint = f"a failover needs a majority of them; {_hint(silent, MASTER_NAME)}"
-        return warning("sentinels", f"{said}; {_told(silent, f'knows no {name}')}", hint)
+        return warning("sentinels", f"{said}; {_reasons(silent, f'has no master {name}')}", hint)
     return ok("sentinels", said)
 
 
@@ -111,7 +111,7 @@ def _by_slots(address: Address, shards: Sequence[Keys]) -> Found:
             maps[place] = slots
         else:
             silent[place] = _refusal(place, replies, 1)
-    said, findings = _told(silent, "does not report its slots"), list[Finding]()
+    said, findings = _reasons(silent, "does not report its slots"), list[Finding]()
     if not maps:
         return [unreachable("cluster", said, _hint(silent, ONE_SERVER))], []
     if silent:

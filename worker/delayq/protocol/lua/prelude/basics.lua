@@ -10,7 +10,7 @@ local function now()
   return math.floor(now_us() / 1000)
 end
 
--- Fencing tokens are strictly increasing (docs/decisions/0002). A stored token of 2^53 or more is invalid and ignored.
+-- Fencing tokens are strictly increasing (docs/contributing/decisions/0002). A stored token of 2^53 or more is invalid and ignored.
 local function next_token(last, us)
   last = tonumber(last)
   return last and last >= us and last < 2 ^ 53 and last + 1 or us

@@ -1,4 +1,4 @@
--- The history of finished tasks, see docs/decisions/0058.
+-- The history of finished tasks, see docs/contributing/decisions/0058.
 
 -- unpack() fails at about 8,000 values: pass a list of any length in slices.
 local function each_slice(command, key, values, size)

@@ -1,5 +1,5 @@
 -- Recurring schedules. The record of a schedule is a task with the ID `@NAME`, in the index `schedules`; the IDs of its
--- occurrences are `@NAME@TIME`, and their first tag is `@NAME` (docs/decisions/0060).
+-- occurrences are `@NAME@TIME`, and their first tag is `@NAME` (docs/contributing/decisions/0060).
 
 -- The entry of a record in `attempts`: the version of the definition; `on`, `clearing` while occurrences of an older definition
 -- are removed, or `deleting`; who owns it; the nominal time up to which occurrences were created, ms; how many were missed, and

@@ -62,7 +62,7 @@ def apply(client: TargetClient, *, file: Path | None, unknown_kind: bool, output
     Without FILE: those of @app.schedule in the App of the document, which is imported. The ones that this App has
     stored before and has no more are deleted.
 
-    A change removes the occurrences that were created ahead and have not begun, and creates them anew.
+    A change removes the occurrences that were created ahead and have not started, and creates them anew.
     """
     if file is None:
         done = _apply_app(client.target)
@@ -99,7 +99,7 @@ def _apply_app(target: Target) -> dict[str, ScheduleChange]:
 @click.option("--force", is_flag=True, help="Also one that belongs to a file, an App or Kubernetes.")
 @output_option
 def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> None:
-    """Delete a schedule, and its occurrences that have not begun.
+    """Delete a schedule, and its occurrences that have not started.
 
     With --force, remove it from the file, the code or Kubernetes first: else it is written again.
     """

@@ -302,7 +302,7 @@ class Client(QueueClient):
         return await self._do(self._recurring.sync(schedules, owner, source))
 
     async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
-        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
+        """Delete a schedule, and its occurrences that have not started; ScheduleRefused if it has another owner."""
         return await self._do(self._recurring.delete(name, owner=owner))
 
     async def schedules(self) -> Schedules:

@@ -270,7 +270,7 @@ class SyncClient(QueueClient):
         return self._do(self._recurring.sync(schedules, owner, source))
 
     def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
-        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
+        """Delete a schedule, and its occurrences that have not started; ScheduleRefused if it has another owner."""
         return self._do(self._recurring.delete(name, owner=owner))
 
     def schedules(self) -> Schedules:

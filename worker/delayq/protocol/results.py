@@ -307,7 +307,7 @@ class TaskView:
     attempts: int | None = None
     """How many attempts a task took that is done; otherwise None."""
     late_ms: int | None = None
-    """How long after its due time the last run of a task began that is done; otherwise None."""
+    """How long after its due time the last run of a task started, if the task is done; otherwise None."""
 
     @property
     def payload(self) -> Any:  # noqa: ANN401 -- any JSON value

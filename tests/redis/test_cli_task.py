@@ -199,3 +199,6 @@ def test_count_takes_no_ids_and_due_tasks_are_listed_with_scheduled_and_retrying
     assert on(orders, "task", "count", "orders").stderr == expected
     due = on(orders, "task", "list", "orders", "--state", "due")
     assert (due.exit_code, "the first ones of scheduled and of retrying" in due.stderr) == (2, True)
+    done = on(orders, "task", "list", "orders", "--state", "done")
+    assert done.exit_code == 2
+    assert "the history of spec.retention.finished has no list: delayq task get QUEUE ID" in done.stderr

@@ -38,6 +38,12 @@ WHY_NOT = {
     "dead": "is a dead letter: use delayq dlq redrive or delayq dlq purge",
     "not_found": "is not in the queue: it has ended, was cancelled or purged, or never existed",
 }
+NO_LIST = {
+    "due": "due tasks are the first ones of scheduled and of retrying",
+    State.DONE: "a finished task is deleted, and the history of spec.retention.finished has no list: "
+    "delayq task get QUEUE ID shows a task of the history",
+}
+"""States that `task list` has no list for, and where to find their tasks."""
 AHEAD = (
     "an occurrence is stored about ten minutes ahead of its time; delayq cron next QUEUE prints later ones"
 )
@@ -80,11 +86,11 @@ def get(client: TargetClient, *, task_id: str, kind: str | None, output: Output)
 
 
 class StateChoice(click.Choice[str]):
-    """A state in which tasks are listed; says where those are that status and top count as due."""
+    """A state in which tasks are listed; says where tasks of the other states are."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value == "due":
-            self.fail("due tasks are the first ones of scheduled and of retrying", param, ctx)
+        if value in NO_LIST:
+            self.fail(NO_LIST[value], param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -80,7 +80,7 @@ class Relay:
                 self.url = url
             case {"event": "guard_breaker_opened", "where": str(where), "error": str(why)}:
                 self.guard = f"{why} ({where})"
-            case {"event": "guard_breaker_closed"}:
+            case {"event": "guard_checked" | "guard_breaker_closed"}:
                 self.guard = ""
             case {"event": "duplicate_skipped", "logger": "delayq.worker.executor"}:
                 self.repeated += 1

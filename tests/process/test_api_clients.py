@@ -1,0 +1,63 @@
+"""The HTTP API from other languages: each client plays one scenario, and prints the answers, one a line.
+
+The scenario: schedule with an ID, the same again (kept), get, reschedule, batch, two pages of a list, cancel, list dead
+letters.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.process.http_api import serving
+from tests.redis.state import State, seed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.process.http_api import Served
+
+CLIENTS = Path(__file__).parent / "clients"
+
+
+@pytest.fixture(scope="module")
+def api(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(flavour, tmp_path_factory.mktemp("api")) as served:
+        yield served
+
+
+def play(api: Served, *argv: str | Path) -> None:
+    """Have a client play the scenario on a queue with one dead letter, and check its answers and the queue."""
+    with api.server.client(decode=False) as redis:
+        seed(redis, api.keys, State(dlq={"email:dead": 1_893_456_000_000}))
+    command = [*map(str, argv), f"http://127.0.0.1:{api.port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    answers: list[Any] = [json.loads(line) for line in done.stdout.splitlines()]
+    stored, again, read, moved, batch, page, rest, cancelled, letters = answers
+    assert (stored["id"], stored["outcome"], again["outcome"]) == ("email:order-7", "created", "kept")
+    assert (read["payload"], read["due"], read["state"]) == ({"order": 7}, stored["due"], "scheduled")
+    assert (moved["outcome"], moved["due"] > again["due"] > stored["due"]) == ("rescheduled", True)
+    assert (batch["stored"], batch["refused"], len(batch["results"])) == (2, 0, 2)
+    assert [row["id"] for row in page["items"]] == ["email:b1", "email:b2"]
+    assert ([row["id"] for row in rest["items"]], "cursor" in rest) == (["email:order-7"], False)
+    assert cancelled == {"outcome": "cancelled"}
+    assert [row["id"] for row in letters["items"]] == ["email:dead"]
+    with api.client() as client:
+        assert client.get("order-7", kind="email") is None
+        assert client.get("b2", kind="email") is not None
+
+
+def test_curl(api: Served) -> None:
+    play(api, CLIENTS / "scenario.sh")
+
+
+def test_php(api: Served) -> None:
+    php = shutil.which("php")
+    assert php, "no php: run tools/setup-clients"
+    play(api, php, CLIENTS / "scenario.php")

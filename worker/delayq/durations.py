@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 Duration = str | timedelta
@@ -19,6 +20,7 @@ _PIECES = re.compile(
 _MS: Final = timedelta(milliseconds=1)
 
 
+@lru_cache(1024)  # tasks of one batch often have the same
 def duration_ms(text: str) -> int:
     """Parse 250ms, 10s, 30m, 2h, 1d or 1h30m; ValueError names the expected format."""
     found = _PIECES.fullmatch(text)

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.routing import Route as PathRoute
@@ -24,7 +24,7 @@ from delayq.api.models import dumps, parse, parse_query
 from delayq.api.problems import ApiError
 from delayq.api.routes import BATCH, PREFIX, ROUTES
 from delayq.client.encoding import new_id
-from delayq.contract.json_text import MOST_LEVELS, levels, strict_json
+from delayq.contract.json_text import MOST_LEVELS, is_deeper, strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -258,9 +258,7 @@ class _Endpoint:
             raise HTTPException(404)
         request.operation = route.name
         caller = self._api.access.caller(request.headers.get("authorization"))
-        query = parse_query(
-            route.query, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        )
+        query = parse_query(route.query, scope["query_string"].decode("latin-1"))
         with self._api.batch(route):
             body = None if route.body is None else await self._body(request, route)
             call = Call(
@@ -286,6 +284,6 @@ class _Endpoint:
             value = strict_json(content)
         except ValueError as error:
             raise problems.invalid("body", f"expected JSON, {error}") from None
-        if levels(content.decode()) > MOST_LEVELS:
+        if is_deeper(value):
             raise problems.invalid("body", f"expected JSON of at most {MOST_LEVELS} levels")
         return parse(route.body, value)

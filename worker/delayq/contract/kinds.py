@@ -112,7 +112,7 @@ class Text(Kind):
 
 def plain(text: str) -> bool:
     """Whether the text is valid Unicode, without lone surrogates."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 @dataclass(frozen=True, slots=True)

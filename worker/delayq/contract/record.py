@@ -193,13 +193,19 @@ def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:
 
 def _refuse_unknown(record: type[DataclassInstance], value: Mapping[object, object], place: Place) -> None:
     shape = shape_of(record)
-    known = [field.name for field in declared(record)]
-    if shape.open:
+    if shape.open or value.keys() <= _known(record):
         return
     for old, advice in (each for each in shape.renamed if each[0] in value):
         place.field(old).refuse(f"gone since version 0.7: {advice}")
-    expected = {*known, *shape.ignored, *(old for old, _ in shape.renamed)}
+    expected = {*_known(record), *shape.ignored, *(old for old, _ in shape.renamed)}
+    known = [field.name for field in declared(record)]
     refuse_unknown([key for key in value if key not in expected], known, place)
+
+
+@cache
+def _known(record: type[DataclassInstance]) -> frozenset[object]:
+    """Return the names of the fields."""
+    return frozenset(field.name for field in declared(record))
 
 
 def refuse_unknown(unknown: list[object], known: list[str], place: Place) -> None:

@@ -17,6 +17,7 @@ SOURCES := $(wildcard worker operator tests examples benchmarks)
 PYTHON_READY := $(VENV)/.ready-$(call digest,pyproject.toml uv.lock tools/setup-python tools/uv)
 SERVERS_READY := .cache/servers/.ready-$(call digest,uv.lock tools/setup-servers)
 DATABASES_READY := .cache/databases/.ready-$(call digest,tools/setup-databases)
+CLIENTS_READY := .cache/clients/.ready-$(call digest,tests/process/clients/go/go.mod tools/setup-clients)
 DOCS_READY := .cache/docs/.ready-$(call digest,uv.lock tools/setup-docs tools/uv)
 # Behind the link .cache/kubernetes/bin, in the user's cache directory, where all checkouts find it.
 KUBERNETES := $(sort $(wildcard tests/cluster/tools/*/go.*)) tools/setup-kubernetes
@@ -28,7 +29,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) $(DOCS_READY) ## Make .venv, find Redis and database servers, build Kubernetes
+setup: $(PYTHON_READY) $(SERVERS_READY) $(DATABASES_READY) $(CLIENTS_READY) $(KUBERNETES_READY) $(DOCS_READY) ## Make .venv, find Redis and database servers and PHP, build Kubernetes
 
 $(PYTHON_READY):
 	@tools/setup-python
@@ -41,6 +42,10 @@ $(SERVERS_READY): | $(PYTHON_READY)
 $(DATABASES_READY):
 	@tools/setup-databases
 	@rm -f .cache/databases/.ready-* && touch $@
+
+$(CLIENTS_READY):
+	@tools/setup-clients
+	@mkdir -p $(@D) && rm -f $(@D)/.ready-* && touch $@
 
 $(KUBERNETES_READY): | $(PYTHON_READY)
 	@tools/setup-kubernetes
@@ -59,11 +64,11 @@ SELECT := -m "not full" --redis=sample
 
 # The parts run side by side, see tests/__main__.py: what they need is made before, once.
 .PHONY: test
-test: $(DATABASES_READY) $(DOCS_READY) setup-node ## Run the checks and the tests of all tiers
+test: $(DATABASES_READY) $(CLIENTS_READY) $(DOCS_READY) setup-node ## Run the checks and the tests of all tiers
 	@$(BIN)/python -m tests
 
 .PHONY: test-all
-test-all: $(DATABASES_READY) $(DOCS_READY) setup-node ## Run every test on every Redis, topology and Python: the matrix
+test-all: $(DATABASES_READY) $(CLIENTS_READY) $(DOCS_READY) setup-node ## Run every test on every Redis, topology and Python: the matrix
 	@$(BIN)/python -m tests SELECT='--redis=all --hypothesis-profile=full' test-pythons
 
 # As many at a time as two cores bear: of tests that wait more than they compute, more.
@@ -72,7 +77,7 @@ test-alone: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) $(DOCS_READY
 	@$(PYTEST) -n 2 $(SELECT) $(PARTS:%=--ignore=tests/%) --ignore=tests/histories
 test-redis: $(SERVERS_READY) ## Run what the client and the scripts do, on every Redis
 	@$(PYTEST) -n 3 $(SELECT) tests/redis
-test-process: $(SERVERS_READY) $(DATABASES_READY) ## Run workers and scanners through faults and fail-overs
+test-process: $(SERVERS_READY) $(DATABASES_READY) $(CLIENTS_READY) ## Run workers and scanners through faults and fail-overs
 	@$(PYTEST) -n 4 $(SELECT) tests/process tests/histories
 # Kubernetes, written in Go, computes a sixth less when it collects its garbage less often.
 test-cluster: $(SERVERS_READY) $(DATABASES_READY) $(KUBERNETES_READY) ## Run the operator on real API servers
@@ -129,6 +134,10 @@ docs-serve: $(DOCS_READY) ## Serve the site with its search on http://127.0.0.1:
 .PHONY: bench
 bench: $(PYTHON_READY) $(SERVERS_READY) ## Measure speed, lateness, memory and idle cost; BENCH_ARGS="--quick --only A,C"
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+.PHONY: bench-http
+bench-http: $(PYTHON_READY) $(SERVERS_READY) ## Measure tasks stored per second over HTTP beside the Python client; BENCH_ARGS="--rounds 3"
+	@$(BIN)/python -m benchmarks.http $(BENCH_ARGS)
 
 .PHONY: bench-operator
 bench-operator: $(PYTHON_READY) $(KUBERNETES_READY) ## Measure the operator with 1,000 DelayQueues; BENCH_ARGS="--queues 100 --idle 10"

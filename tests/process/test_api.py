@@ -278,6 +278,18 @@ def test_the_queue_is_suspended_and_resumed(empty: Served) -> None:
     assert empty.call("POST", "/queue:resume").body == {"suspended": False, "suspendedBy": []}
 
 
+def nested(levels: int) -> object:
+    """A list in a list in a list …"""
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_a_payload_may_have_as_many_levels_as_its_body_without_the_outermost(empty: Served) -> None:
+    assert empty.call("PUT", "/tasks/email/a", {"payload": nested(63)}).status == 201
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "kind"),
     [
@@ -289,6 +301,7 @@ def test_the_queue_is_suspended_and_resumed(empty: Served) -> None:
         ("PUT", "/tasks/email/a", {"due": "2026-12-01T09:00:00"}, {}, "invalid-request"),
         ("PUT", "/tasks/email/a", {"delay": 30}, {}, "invalid-request"),
         ("PUT", "/tasks/email/a", {"delay": None}, {}, "invalid-request"),
+        ("PUT", "/tasks/email/a", {"payload": nested(64)}, {}, "invalid-request"),
         ("POST", "/tasks:batch", {"tasks": [{"kind": None}]}, {}, "invalid-request"),
         ("POST", "/deadletters:purge", {"all": False}, {}, "invalid-request"),
         ("GET", "/schedules/%C3%84", None, {}, "not-found"),
@@ -312,9 +325,9 @@ def test_the_queue_is_suspended_and_resumed(empty: Served) -> None:
     ],
 )
 def test_errors_say_what_was_expected(  # noqa: PLR0917 -- a request and its answer
-    api: Served, method: str, path: str, body: object, headers: dict[str, str], kind: str
+    empty: Served, method: str, path: str, body: object, headers: dict[str, str], kind: str
 ) -> None:
-    reply = api.call(method, path, body, **headers)
+    reply = empty.call(method, path, body, **headers)
     assert (reply.kind, reply.status) == (kind, TYPES[kind])
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.body["detail"]
@@ -323,7 +336,7 @@ def test_errors_say_what_was_expected(  # noqa: PLR0917 -- a request and its ans
         assert all(each["path"] and each["message"] for each in reply.body["errors"])
     if kind == "method-not-allowed":
         assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD", "PUT", "PATCH", "DELETE"}
-    assert api.call("GET", "/tasks/email/a").status == 404, "nothing was stored"
+    assert empty.call("GET", "/tasks/email/a").status == 404, "nothing was stored"
 
 
 def test_a_request_of_the_own_page_is_accepted(empty: Served) -> None:

@@ -24,7 +24,7 @@ from delayq.api.models import dumps, parse, parse_query
 from delayq.api.problems import ApiError
 from delayq.api.routes import BATCH, PREFIX, ROUTES
 from delayq.client.encoding import new_id
-from delayq.contract.json_text import MOST_LEVELS, levels, strict_json
+from delayq.contract.json_text import MOST_LEVELS, is_deeper, strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -284,6 +284,6 @@ class _Endpoint:
             value = strict_json(content)
         except ValueError as error:
             raise problems.invalid("body", f"expected JSON, {error}") from None
-        if levels(content.decode()) > MOST_LEVELS:
+        if is_deeper(value):
             raise problems.invalid("body", f"expected JSON of at most {MOST_LEVELS} levels")
         return parse(route.body, value)

@@ -149,6 +149,22 @@ def test_a_generated_id_can_be_used_in_a_path(empty: Served) -> None:
     assert (found["payloadBase64"], found["contentType"]) == ("/w==", "application/octet-stream")
 
 
+def test_the_run_of_a_task_is_cancelled_only_on_request(seeded: Served) -> None:
+    """A task that waits is deleted, whether its run is asked for or not."""
+    path = "/tasks/email/in_flight-reject"
+    refused = seeded.call("DELETE", f"{path}?running=false")
+    assert (refused.kind, "?running=true cancels the run" in refused.body["detail"]) == ("in-flight", True)
+    assert "cancelling" not in seeded.call("GET", path).body
+    for _ in range(2):
+        reply = seeded.call("DELETE", f"{path}?running=true")
+        assert (reply.status, reply.body) == (202, {"outcome": "cancelling"})
+    assert seeded.call("GET", path).body["cancelling"] is True
+    waits = seeded.call("DELETE", "/tasks/email?id=scheduled-reject&running=true")
+    assert (waits.status, waits.body) == (200, {"outcome": "cancelled"})
+    assert seeded.call("DELETE", "/tasks/email/dead-reject?running=true").kind == "dead-letter"
+    assert seeded.call("DELETE", f"{path}?running=yes").body["errors"][0]["path"] == "running"
+
+
 def test_tasks_in_flight_and_dead_letters_are_neither_cancelled_nor_rescheduled(seeded: Served) -> None:
     for state, word in (("in_flight-reject", "in-flight"), ("dead-reject", "dead-letter")):
         for method in ("DELETE", "PATCH"):

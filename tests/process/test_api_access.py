@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from tests.process.http_api import Reply, Served
 
 MAILER, READER, BOSS = new_token(), new_token(), new_token()
-ALL = ["schedule", "cancel", "reschedule", "read", "read-payloads", "dead-letters", "schedules", "suspend"]
+ALL = [
+    "schedule",
+    "cancel",
+    "reschedule",
+    "read",
+    "read-payloads",
+    "dead-letters",
+    "run-schedules",
+    "suspend",
+]
 API: dict[str, Any] = {
     "allowPlainHttp": True,
     "tokensSecretRef": {"name": "tokens"},

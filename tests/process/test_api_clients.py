@@ -51,7 +51,11 @@ def play(api: Served, *argv: str | Path) -> None:
     stored, again, read, moved, batch, page, rest, cancelled, letters = answers
     assert (stored["id"], stored["outcome"], again["outcome"]) == ("email:order-7", "created", "kept")
     assert (read["payload"], read["due"], read["state"]) == ({"order": 7}, stored["due"], "scheduled")
-    assert (moved["outcome"], moved["due"] > again["due"] > stored["due"]) == ("rescheduled", True)
+    assert (again["due"], moved["outcome"], moved["due"] > stored["due"]) == (
+        stored["due"],
+        "rescheduled",
+        True,
+    )
     assert (batch["stored"], batch["refused"], len(batch["results"])) == (2, 0, 2)
     assert [row["id"] for row in page["items"]] == ["email:b1", "email:b2"]
     assert ([row["id"] for row in rest["items"]], "cursor" in rest) == (["email:order-7"], False)

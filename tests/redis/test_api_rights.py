@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAIL: tuple[Verb, ...] = (
     *("schedule", "cancel", "reschedule", "read", "read-payloads"),
-    *("dead-letters", "schedules", "suspend"),
+    *("dead-letters", "run-schedules", "suspend"),
 )
 RIGHTS = Rights(
     [

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 from delayq.client.encoding import NewTask
 from delayq.client.times import text_instant_ms
 from delayq.contract.fields import choice, flag, listing, sections, text, whole
-from delayq.contract.kinds import Dictionary, Kind, Text, Whole
+from delayq.contract.kinds import Dictionary, Flag, Kind, Text, Whole
 from delayq.contract.problems import INVALID, Place, Problem, SpecError, type_name
 from delayq.contract.record import Rule, Shape, camel, declared, read_record
 from delayq.durations import milliseconds
@@ -234,6 +234,13 @@ class Named:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NamedRunning(Named):
+    """An ID that is not in the path, and whether a run is cancelled."""
+
+    running: bool = flag(default=False, doc="Cancel the run of a task in flight, too.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NamedExists(Exists, Named):
     """An ID that is not in the path, and what happens if it exists."""
 
@@ -422,8 +429,15 @@ def parse_query(model: type[DataclassInstance], query: str) -> Any:  # noqa: ANN
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in given:
             raise SpecError((Problem(name, "expected one value, got several"),))
-        given[name] = int(value) if isinstance(kinds.get(name), Whole) and _is_whole(value) else value
+        given[name] = _typed(kinds.get(name), value)
     return parse(model, given)
+
+
+def _typed(kind: Kind | None, value: str) -> object:
+    """Return the number or truth value of a parameter, or the text as it is."""
+    if isinstance(kind, Whole) and _is_whole(value):
+        return int(value)
+    return {"true": True, "false": False}.get(value, value) if isinstance(kind, Flag) else value
 
 
 def _is_whole(value: str) -> bool:

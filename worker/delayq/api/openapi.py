@@ -89,6 +89,7 @@ ANSWERS: Final[dict[str, Schema]] = {
         expires=_TIME,
         followUpDue=_TIME,
         tags={"type": "array", "items": _TEXT},
+        cancelling=_TRUTH,
         **_FAILED,
         payload={},
         payloadBase64=_TEXT,

@@ -20,6 +20,7 @@ from delayq.schedules.unstored import unstored
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from delayq.api.access import Verb
     from delayq.api.calls import Call
     from delayq.protocol.commands import Call as Script
     from delayq.protocol.results import Suspension
@@ -96,27 +97,27 @@ async def _in_each_shard(call: Call, script: Callable[[int], Script[Suspension |
 
 async def schedules(call: Call) -> Answer:
     """List the recurring schedules of kinds that the caller has the right on."""
-    found = [each for each in await call.client.schedules() if call.caller.may("schedules", each.kind)]
+    found = [each for each in await call.client.schedules() if call.caller.may("read", each.kind)]
     return Answer({"items": [_view(each, 1) for each in found]})
 
 
 async def schedule(call: Call) -> Answer:
     """Return a recurring schedule and its next times."""
-    return Answer(_view(await _one(call), call.query.count))
+    return Answer(_view(await _one(call, "read"), call.query.count))
 
 
 async def run_schedule(call: Call) -> Answer:
     """Create an occurrence that is due now."""
-    found = await _one(call)
+    found = await _one(call, "run-schedules")
     occurrence = await call.client.run_schedule(found.name)
-    call.log("schedules", "run_schedule", 1, schedule=found.name, task_id=occurrence)
+    call.log("run-schedules", "run_schedule", 1, schedule=found.name, task_id=occurrence)
     return Answer({"id": occurrence}, 201)
 
 
-async def _one(call: Call) -> Schedule:
+async def _one(call: Call, verb: Verb) -> Schedule:
     name = call.path["name"]
     found = await call.client.get_schedule(name) if OBJECT_NAME.fits(name) else None
-    call.allow("schedules", None if found is None else found.kind)
+    call.allow(verb, None if found is None else found.kind)
     if found is None:
         raise ApiError("not-found", f"there is no schedule {name} in this queue: GET /schedules lists them")
     return found

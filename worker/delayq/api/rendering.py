@@ -70,6 +70,7 @@ def task(view: TaskView, *, payload: bool) -> View:
         **({"expires": iso(view.expires_ms)} if view.expires_ms is not None else {}),
         **({"followUpDue": iso(view.follow_up_due_ms)} if view.follow_up_due_ms is not None else {}),
         **({"tags": list(view.tags)} if view.tags else {}),
+        **({"cancelling": True} if view.cancelling else {}),
     }
     if view.state is State.DONE:
         return found | {"attempts": view.attempts, "lateMs": view.late_ms}

@@ -129,19 +129,20 @@ def _missing(call: Call) -> ApiError:
 
 
 async def cancel(call: Call) -> Answer:
-    """Cancel a task."""
+    """Cancel a task; if the request says so, a running one, too."""
     await call.allow_task("cancel", call.kind, call.task_id)
-    done = await call.client.cancel(call.task_id, kind=call.kind)
+    done = await call.client.cancel(call.task_id, kind=call.kind, running=call.query.running)
     if done is Cancelled.NOT_FOUND:
         raise _missing(call)
     if done is Cancelled.IN_FLIGHT:
-        raise ApiError("in-flight", f"task {call.task_id} is in flight: its handler runs")
+        hint = "its handler runs; ?running=true cancels the run, too"
+        raise ApiError("in-flight", f"task {call.task_id} is in flight: {hint}")
     if done is Cancelled.DEAD:
         raise ApiError(
             "dead-letter", f"task {call.task_id} is a dead letter: POST /deadletters:purge deletes it"
         )
-    call.log("cancel", "cancel", 1, kind=call.kind, task_id=call.task_id)
-    return Answer({"outcome": str(done)})
+    call.log("cancel", "cancel", 1, kind=call.kind, task_id=call.task_id, outcome=str(done))
+    return Answer({"outcome": str(done)}, 202 if done is Cancelled.CANCELLING else 200)
 
 
 async def reschedule(call: Call) -> Answer:

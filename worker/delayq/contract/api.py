@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Verb = Literal[
-    "schedule", "cancel", "reschedule", "read", "read-payloads", "dead-letters", "schedules", "suspend"
+    "schedule", "cancel", "reschedule", "read", "read-payloads", "dead-letters", "run-schedules", "suspend"
 ]
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
 MOST_RULES: Final = 64

@@ -32,7 +32,12 @@ def api(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 def fuzz(api: Served, tmp_path: Path, *options: str) -> None:
     """Run Schemathesis against a running API; it exits with 1 if it finds anything."""
-    command = [PROGRAM, "run", f"http://127.0.0.1:{api.port}/v1alpha1/openapi.json", *options]
+    command: list[str | Path] = [
+        PROGRAM,
+        "run",
+        f"http://127.0.0.1:{api.port}/v1alpha1/openapi.json",
+        *options,
+    ]
     command += ["--exclude-checks", "positive_data_acceptance", "--no-color"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -6,6 +6,7 @@ parameters exclude each other, or that a task is one that the worker's limits al
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,21 +33,17 @@ def api(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 def fuzz(api: Served, tmp_path: Path, *options: str) -> None:
     """Run Schemathesis against a running API; it exits with 1 if it finds anything."""
-    command: list[str | Path] = [
-        PROGRAM,
-        "run",
-        f"http://127.0.0.1:{api.port}/v1alpha1/openapi.json",
-        *options,
-    ]
+    command = [str(PROGRAM), "run", f"http://127.0.0.1:{api.port}/v1alpha1/openapi.json", *options]
     command += ["--exclude-checks", "positive_data_acceptance", "--no-color"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert "Tested: 25" in done.stdout
+    assert re.search(r"Tested: 2\d", done.stdout), done.stdout
     assert not api.process.ended
 
 
 def test_schemathesis_finds_nothing(api: Served, tmp_path: Path) -> None:
-    fuzz(api, tmp_path, "--phases", "fuzzing", "--max-examples", "5", "--generation-deterministic")
+    """Once for each boundary of each field; IDs as ?id= are left to the long test."""
+    fuzz(api, tmp_path, "--phases", "coverage", "--exclude-operation-id-regex", "ById$")
 
 
 @pytest.mark.full

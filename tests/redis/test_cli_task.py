@@ -31,6 +31,8 @@ def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
     for state, named in instants.items():
         [row] = answer(orders, "task", "list", "orders", "--state", state)
         assert row | named == row
+    orders.seed(EVERY_STATE.but(suspect={"e": (NOW - 4000) * 1000}))
+    assert on(orders, "task", "list", "orders", "--state", "suspect").stdout.split()[:2] == ["ID", "BEGAN"]
     orders.seed(EVERY_STATE.but(attempts={"c": "1 2 boom"}))
     task = answer(orders, "task", "get", "orders", "c")
     assert (task["state"], task["token"], task["failures"], task["crashes"]) == ("in_flight", 7, 1, 2)

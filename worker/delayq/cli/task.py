@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from delayq.protocol.results import Counts, TaskRow, TaskView
 
 STATES = [state.value for state in views.INSTANT]
-HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
+HEADINGS = {"due": "DUE", "began": "BEGAN", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
 UNTOUCHED = {State.IN_FLIGHT: Cancelled.IN_FLIGHT, State.DEAD: Cancelled.DEAD}
 DONE = {
     Cancelled.CANCELLED: "{verb} {id}",

@@ -108,3 +108,11 @@ def test_apps_of_several_directories_are_not_imported(here: Path) -> None:
     (here / "other/queue.yaml").write_text(QUEUE)
     result = run("validate", "queue.yaml", "other/queue.yaml")
     assert (result.exit_code, "schedule report" in result.stdout) == (0, False)
+    assert "note: other/queue.yaml: an App is not imported" in result.stderr
+
+
+def test_a_schedule_of_the_app_cannot_have_the_name_of_one_in_the_file(here: Path) -> None:
+    (here / "shop_tasks.py").write_text(APP.replace("often", "nightly"))
+    result = run("validate", "queue.yaml")
+    said = "queue.yaml: shop_tasks:app: nightly: the file has a DelaySchedule of this name, too"
+    assert (result.exit_code, said in result.stdout) == (3, True), result.output

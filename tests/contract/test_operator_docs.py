@@ -22,7 +22,8 @@ from tests.unit.operator.queues import RICH, facts, queue
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
 PAGE = "\n".join(
-    (FOLDER / f"{name}.md").read_text() for name in ("operator", "conditions", "events", "operator-process")
+    (FOLDER / f"{name}.md").read_text()
+    for name in ("operator", "conditions", "events", "operator-process", "operator-metrics")
 )
 SOURCES = sorted(Path(delayq_operator.__file__).parent.rglob("*.py"))
 CODE = "\n".join(path.read_text() for path in SOURCES)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "laptop.md").read_text()
 [DOCUMENT] = blocks(PAGE, "yaml")
-HANDLER, CORRECTION = blocks(PAGE)
+HANDLER, PROGRAM, CORRECTION = blocks(PAGE)
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 COMMANDS = [shlex.split(line) for line in re.findall(r"^\$ (delayq .+)$", PAGE, re.MULTILINE)]
 
 
@@ -48,6 +51,10 @@ def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
     with queue(tmp_path) as run:
         assert typed(tmp_path, "schedule", "queue.yaml", '{"to": "ada@example.com"}').endswith("(in 3s)\n")
         run.wait_line(r"reminded ada@example\.com, attempt 1")
+        (tmp_path / "plan.py").write_text(PROGRAM)
+        export = re.findall(r"^export DELAYQ_REDIS_URL=.*\npython plan\.py$", PAGE, re.MULTILINE)
+        subprocess.run(["bash", "-ec", *export], cwd=tmp_path, env={**os.environ, "PATH": PATH}, check=True)
+        run.wait_line(r"reminded bob@example\.com, attempt 1")
         assert "scheduled wrong-1" in typed(tmp_path, "schedule", "queue.yaml", '{"to": "nowhere"}')
         run.wait_line(r"buried.* task_id=wrong-1 attempt=3 reason=attempts")
         assert len(re.findall("handler_failed", run.output)) == 3

@@ -107,7 +107,7 @@ def test_a_run_without_a_recorded_end_is_reported_as_unknown(home: Path) -> None
     used.begin_sync(task(token=3))
     used.close_sync()
     asked = guard("seen", "queue.yaml", "order-7")
-    assert asked.stdout.startswith("order-7: a run (token 3) began at 20")
+    assert asked.stdout.startswith("order-7: a run (token 3) started at 20")
     assert asked.stdout.endswith("Z and did not record its end, or is still running\n")
     asked = guard("seen", "queue.yaml", "order-7", "-o", "json")
     assert json.loads(asked.stdout) == {"id": "order-7", "seen": None}

@@ -42,7 +42,7 @@ async def test_a_task_is_running_and_then_done_and_a_run_that_fails_leaves_no_ro
         assert hold.connection is None
         assert row(unique) == [("running", 5)]
         assert await unique.seen(task(token=5)) is False
-        assert (await unique.incomplete_run(task())).startswith("(token 5) began at 20")
+        assert (await unique.incomplete_run(task())).startswith("(token 5) started at 20")
     assert row(unique) == [("done", 5)]
     assert await unique.incomplete_run(task()) == ""
     assert await unique.seen(task(token=5)) is True
@@ -55,7 +55,9 @@ async def test_a_task_whose_run_is_incomplete_runs_again_or_is_buried_as_the_doc
 ) -> None:
     careful = opened(SqlUnique(database.async_url, apart=True, on_incomplete_run="Bury", limits=HASTY))
     await unique.begin(task(token=1))
-    with pytest.raises(Bury, match=r"an earlier run \(token 1\) began at 20.*onIncompleteRun.*guard forget"):
+    with pytest.raises(
+        Bury, match=r"an earlier run \(token 1\) started at 20.*onIncompleteRun.*guard forget"
+    ):
         await careful.begin(task(token=2))
     assert row(unique) == [("running", 1)]
     async with unique(task(token=2)):

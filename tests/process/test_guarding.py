@@ -84,6 +84,7 @@ def test_nothing_is_claimed_while_the_guard_cannot_serve(fleet: Fleet, postgres:
         assert client.counts().dead == 0
     assert [len(runs) for runs in fleet.starts().values()] == [1] * 550
     assert len(said(worker, "guard_breaker_closed")) >= 2
+    assert said(worker, "guard_checked") == []
     assert "password" not in worker.output
 
 
@@ -120,6 +121,8 @@ def test_kinds_without_the_guard_go_on_while_it_cannot_serve(new_fleet: NewFleet
         with fleet.client() as client, fleet.server.client() as redis:
             client.schedule_many(shop_tasks("early", 20))
             until(lambda: fleet.stats(redis)["acked"] == 60, "all kinds ran")
+            assert len(said(worker, "guard_checked")) == 1
+            assert said(worker, "guard_breaker_closed") == []
             runs = {labels["outcome"]: n for labels, n in samples(worker)["delayq_worker_guard_runs"]}
             assert runs["finished"] == 20
             postgres.kill()

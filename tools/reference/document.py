@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -95,13 +96,31 @@ def pages() -> dict[str, str]:
     return {f"{name}.md": text for name, text in found.items()}
 
 
-def _sections(record: type[DataclassInstance], path: str) -> Iterator[tuple[str, str]]:
+def _sections(
+    record: type[DataclassInstance], path: str, base: type[DataclassInstance] | None = None, title: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield the path and text of a mapping and of those in it. The fields of `base` are in the section `title`."""
     if declared(record):
-        yield path, "\n".join(["", *_heading(record, path), *_table(record), ""])
+        yield path, "\n".join(["", *_heading(record, path), *_inherited(title), *_table(record, base), ""])
+    inside: dict[str, type[DataclassInstance]] = {}
     for field in declared(record):
         inner, suffix = _inside(field.kind)
         if inner and not _is_reference(inner):
-            yield from _sections(inner, f"{path}.{field.name}{suffix}" if path else field.name + suffix)
+            inside[f"{path}.{field.name}{suffix}" if path else field.name + suffix] = inner
+    shared: set[type] = set()
+    for name, inner in inside.items():
+        those = [each for each, other in inside.items() if other.__base__ is inner.__base__]
+        common = inner.__base__ if len(those) > 1 and is_dataclass(inner.__base__) else None
+        heading = ", ".join([those[0], *(each.rpartition(".")[2] for each in those[1:])]) if common else ""
+        if common and common not in shared:
+            shared.add(common)
+            yield name, "\n".join(["", *_heading(common, heading), *_table(common), ""])
+        yield from _sections(inner, name, common, heading)
+
+
+def _inherited(title: str) -> list[str]:
+    anchor = re.sub(r"[^a-z ]", "", title.lower()).replace(" ", "-")
+    return [f"It also takes the [common fields](#{anchor}).", ""] if title else []
 
 
 def _is_reference(record: type[DataclassInstance]) -> bool:
@@ -132,11 +151,13 @@ def _heading(record: type[DataclassInstance], path: str) -> Iterator[str]:
     yield from [""][: len(rules)]
 
 
-def _table(record: type[DataclassInstance]) -> Iterator[str]:
+def _table(record: type[DataclassInstance], base: type[DataclassInstance] | None = None) -> Iterator[str]:
+    """Yield the rows of a mapping's fields, without those of `base`."""
+    left_out = {field.name for field in declared(base)} if base else set()
     yield "| Field | Takes | Default | Meaning |"
     yield "|---|---|---|---|"
     below = []
-    for field in declared(record):
+    for field in [each for each in declared(record) if each.name not in left_out]:
         takes, more_taken = _fitting(_takes(field.kind), "; ")
         meaning, more_meant = _fitting(_SENTENCES.split(field.doc), " ")
         yield f"| `{field.name}` | {_cell(takes)} | {_default(field)} | {_cell(meaning)} |"

@@ -341,7 +341,7 @@ class ArgumentsRefused(Retry):
 
 
 class NotStarted(Retry):
-    """The handler has not begun: this process lacks a thread, a process, a descriptor or memory for it."""
+    """The handler has not started: this process lacks a thread, a process, a descriptor or memory for it."""
 
     def __init__(self, reason: str) -> None:
         """The task is released, and no attempt is charged."""

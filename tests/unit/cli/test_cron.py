@@ -56,8 +56,8 @@ def test_a_file_without_schedules_and_a_schedule_that_cannot_be_are_refused(tmp_
     found = run("cron", "preview", str(file))
     assert (found.exit_code, found.stdout) == (3, "")
     assert "nightly: spec.timeZone: expected a time zone" in found.stderr
-    file.write_text("kind: DelayQueue")
-    said = "expected a document of kind DelaySchedule, found DelayQueue"
+    file.write_text("kind: ConfigMap")
+    said = "expected a document of kind DelayQueue or DelaySchedule, found ConfigMap"
     assert said in run("cron", "preview", str(file)).stderr
 
 

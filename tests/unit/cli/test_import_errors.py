@@ -65,3 +65,26 @@ def test_a_field_that_is_not_written_has_the_line_of_what_is_around_it_and_a_cha
     assert str(named(error, served)) == f"{path}: {error}"
     other = InvalidDocument("no field: here")
     assert named(other, served) is other
+
+
+@pytest.mark.parametrize(
+    ("code", "cure"),
+    [
+        ("import no_such_library.orm", "install the package of the module no_such_library where they run"),
+        ("raise ModuleNotFoundError(name='watchfiles')", "install delayq[reload] where they run"),
+        ("raise TypeError('install delayq[pydantic] for it')", "install delayq[pydantic] where they run"),
+        ("undefined", "correct the code"),
+        ("def runs(): ...", "run this where they run, with the code beside the document or on PYTHONPATH"),
+    ],
+)
+def test_doctor_says_whether_workers_need_a_package_or_other_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, cure: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    (tmp_path / "queue.yaml").write_text(FAULTY % ("orders", 'callable: "broken:run"'))
+    (tmp_path / "broken.py").write_text(f"{code}\n")
+    found = run("doctor", "queue.yaml")
+    sys.modules.pop("broken", None)
+    assert f"workers cannot start: {cure}" in found.stdout

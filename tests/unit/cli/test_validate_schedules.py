@@ -1,4 +1,4 @@
-"""delayq validate: the schedules of documents and of Apps, and when they are due next."""
+"""delayq validate and cron preview: the schedules of documents and of Apps, and when they are due next."""
 
 from __future__ import annotations
 
@@ -108,3 +108,35 @@ def test_apps_of_several_directories_are_not_imported(here: Path) -> None:
     (here / "other/queue.yaml").write_text(QUEUE)
     result = run("validate", "queue.yaml", "other/queue.yaml")
     assert (result.exit_code, "schedule report" in result.stdout) == (0, False)
+    assert "note: other/queue.yaml: an App is not imported" in result.stderr
+
+
+def test_preview_prints_the_schedules_of_documents_and_of_the_app(here: Path) -> None:
+    (here / "shop_tasks.py").write_text(APP)
+    result = run("cron", "preview", "queue.yaml", "-c", "1", "--from", "2026-03-01T00:00:00Z", "-o", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = {each["schedule"]: each["local"] for each in json.loads(result.stdout)}
+    assert found == {
+        "nightly": "2026-03-02T03:00:00+09:00",
+        "report": "2026-03-01T04:30:00+00:00",
+        "often": "2026-03-01T00:00:00+00:00",
+    }
+
+
+def test_preview_of_a_queue_without_schedules_names_the_command_that_asks_the_queue(here: Path) -> None:
+    (here / "queue.yaml").write_text(QUEUE.partition("---")[0])
+    (here / "shop_tasks.py").write_text(APP.replace("@app.schedule", "# "))
+    result = run("cron", "preview", "queue.yaml")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert (
+        "expected a DelaySchedule, or @app.schedule in the App of a DelayQueue, found neither"
+        in result.stderr
+    )
+    assert "delayq cron next queue.yaml" in result.stderr
+
+
+def test_a_schedule_of_the_app_cannot_have_the_name_of_one_in_the_file(here: Path) -> None:
+    (here / "shop_tasks.py").write_text(APP.replace("often", "nightly"))
+    result = run("validate", "queue.yaml")
+    said = "queue.yaml: shop_tasks:app: nightly: the file has a DelaySchedule of this name, too"
+    assert (result.exit_code, said in result.stdout) == (3, True), result.output

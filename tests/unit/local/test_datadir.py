@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delayq.local.datadir import URL_FILE, DataDir, published
+from delayq.contract.files import RUN_URL
+from delayq.local.datadir import DataDir, published
 from delayq.local.errors import CannotRun
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ def test_a_run_beside_one_with_another_redis_warns_that_commands_use_the_first(
     with published(tmp_path, FIRST), published(tmp_path, FIRST):
         assert caplog.messages == []
         with published(tmp_path, SECOND):
-            assert (tmp_path / URL_FILE).read_text() == f"{FIRST}\n"
+            assert (tmp_path / RUN_URL).read_text() == f"{FIRST}\n"
             assert caplog.messages == ["redis_not_published"]
             assert SECOND not in caplog.text, "a URL may hold a password"
-    assert not (tmp_path / URL_FILE).exists()
+    assert not (tmp_path / RUN_URL).exists()
     embedded = DataDir.take(tmp_path)
     embedded.publish(FIRST)
     with published(tmp_path, SECOND):

@@ -27,3 +27,13 @@ def test_a_handler_that_cannot_be_used_ends_the_run_at_its_first_start_only() ->
     assert lines == []
     relay.ended(INVALID)
     assert lines == [("orders/worker-1", BROKEN)]
+
+
+def test_a_guard_serves_after_its_first_check_and_after_an_outage() -> None:
+    relay = Relay("orders/worker-1", lambda *_: None, lambda: None)
+    opened = {"event": "guard_breaker_opened", "where": "db", "error": "connection refused"}
+    seen: list[str | None] = [relay.guard]
+    for event in ({"event": "guard_checked"}, opened, {"event": "guard_breaker_closed"}):
+        relay.parse(STDERR, json.dumps({"time": "2026-11-25T12:00:00Z", "level": "info"} | event))
+        seen.append(relay.guard)
+    assert seen == [None, "", "connection refused (db)", ""]

@@ -83,6 +83,22 @@ def imported(path: str, document: Document) -> App:
         raise named(error, document) from error
 
 
+def schedules_of_app(document: Document) -> Iterator[tuple[str, DelaySchedule]]:
+    """Yield where each schedule of a document's App is, and the schedule; InvalidDocument if the App is broken."""
+    python = document.queue.spec.handler.python
+    if python is None or python.app is None:
+        return
+    try:
+        app = imported(python.app, document)
+    except InvalidDocument as error:
+        if error.__cause__ is None or not isinstance(error.__cause__.__cause__, ModuleNotFoundError):
+            raise
+        note(f"note: {error}: the App's schedules, kinds and arguments are not checked")
+        return
+    for schedule in app.schedule_documents(document.queue.metadata.name):
+        yield f"{python.app}: {schedule.metadata.name}", schedule
+
+
 def _load(path: str, document: Document) -> None:
     try:
         imported(path, document)

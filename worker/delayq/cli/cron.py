@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 import click
 
 from delayq.cli import views
-from delayq.cli.app_check import imported, schedule_checker, unknown_kind_option
+from delayq.cli.app_check import imported, schedule_checker, schedules_of_app, unknown_kind_option
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
 from delayq.cli.inputs import INSTANT, examples, options
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.cli.target import UNKNOWN_KIND
-from delayq.client.document import Document, read_schedules
+from delayq.client.document import Document, parse_all, read_schedules, text_of
 from delayq.contract import SpecError
 from delayq.errors import NoSuchSchedule
 from delayq.scaling.sentences import counted
@@ -62,7 +62,7 @@ def apply(client: TargetClient, *, file: Path | None, unknown_kind: bool, output
     Without FILE: those of @app.schedule in the App of the document, which is imported. The ones that this App has
     stored before and has no more are deleted.
 
-    A change removes the occurrences that were created ahead and have not begun, and creates them anew.
+    A change removes the occurrences that were created ahead and have not started, and creates them anew.
     """
     if file is None:
         done = _apply_app(client.target)
@@ -99,7 +99,7 @@ def _apply_app(target: Target) -> dict[str, ScheduleChange]:
 @click.option("--force", is_flag=True, help="Also one that belongs to a file, an App or Kubernetes.")
 @output_option
 def delete(client: SyncClient, *, name: str, force: bool, output: Output) -> None:
-    """Delete a schedule, and its occurrences that have not begun.
+    """Delete a schedule, and its occurrences that have not started.
 
     With --force, remove it from the file, the code or Kubernetes first: else it is written again.
     """
@@ -202,10 +202,28 @@ def next_times(
 @FILE
 @next_options
 def preview(file: Path, count: int, from_ms: int | None, output: Output) -> None:
-    """Print what the next times of the DelaySchedules in FILE will be, and where a change of clocks moves one."""
+    """Print what the next times of the DelaySchedules in FILE will be, and where a change of clocks moves one.
+
+    Of a DelayQueue, also those of @app.schedule in its App, which is imported.
+    """
     with errors_as_exits():
-        documents = read_schedules(file)
+        documents = _of_file(file)
     print_next(file, documents, count=count, from_ms=from_ms, output=output)
+
+
+def _of_file(file: Path) -> list[DelaySchedule]:
+    """Return the DelaySchedules of a file, and those of the Apps of its DelayQueues; there is at least one."""
+    found = parse_all(text_of(file), file)
+    documents = [schedule for _, schedule in found.schedules]
+    for each in found.queues:
+        documents += (schedule for _, schedule in schedules_of_app(each))
+    if not documents:
+        raise CommandError(
+            f"{file}: expected a DelaySchedule, or @app.schedule in the App of a DelayQueue, found neither",
+            f"delayq cron next {file} prints the times of what is stored in the queue",
+            INVALID,
+        )
+    return documents
 
 
 def print_next(

@@ -106,7 +106,7 @@ def seen(
 ) -> None:
     """Show whether a task has taken effect, by the guard's record.
 
-    The effect is unknown if a run began and did not report its end.
+    The effect is unknown if a run started and did not report its end.
     """
     document, made = _asked(queue, database)
     with errors_as_exits():

@@ -106,7 +106,7 @@ def parsed(content: bytes, what: str) -> Any:  # noqa: ANN401 -- any JSON value
 def strict_json(content: bytes) -> Any:  # noqa: ANN401 -- as above
     """Parse JSON by RFC 8259: valid UTF-8, no NaN, no Infinity; ValueError otherwise."""
     if content.startswith(codecs.BOM_UTF8):
-        raise ValueError("begins with a byte order mark (BOM): save it as UTF-8 without one")
+        raise ValueError("starts with a byte order mark (BOM): save it as UTF-8 without one")
     try:
         return json_text.parsed(content.decode())
     except UnicodeDecodeError as error:

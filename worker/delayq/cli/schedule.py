@@ -130,7 +130,7 @@ def schedule(
 ) -> None:
     """Store a task. It is due now, or at the time of --in or --at.
 
-    PAYLOAD is JSON, - to read it from stdin, or @FILE. Write -- before a PAYLOAD that begins with a minus sign.
+    PAYLOAD is JSON, - to read it from stdin, or @FILE. Write -- before a PAYLOAD that starts with a minus sign.
 
     A line of --many is like {"payload": {"order": 7}, "kind": "remind", "in": "30m", "id": "order-7"}. It may also have
     "kind_version", "tags" (a list), "headers" (an object), "deadline" and "debounce" (durations). Instead of "in", it

@@ -25,12 +25,11 @@ from delayq.connection import Address, SyncConnection
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
 from delayq.contract.durability import DurabilitySpec
-from delayq.contract.files import CONFIG_FILE
+from delayq.contract.files import CONFIG_FILE, RUN_DIR, RUN_URL
 from delayq.contract.problems import quote
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.errors import DelayQError, InvalidDocument
-from delayq.local import datadir
-from delayq.local.datadir import LOOPBACK
+from delayq.local.datadir import LOOPBACK, NOTED_FILE
 from delayq.protocol.write_durability import durability_of
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def url_of_run(document: Path) -> str | None:
 
     It is not spec.redis: the first command after each start of the run prints a note.
     """
-    file = document.parent / datadir.NAME / datadir.URL_FILE
+    file = document.parent / RUN_DIR / RUN_URL
     try:
         url = file.read_text(encoding="utf-8").strip()
         running = Address.from_url(url)
@@ -77,7 +76,7 @@ def url_of_run(document: Path) -> str | None:
 
 def _is_first(file: Path) -> bool:
     """Whether this is the first command since the run wrote its URL; a mark beside that file tells the next one."""
-    mark = file.with_name(datadir.NOTED_FILE)
+    mark = file.with_name(NOTED_FILE)
     try:
         if mark.exists() and mark.stat().st_mtime_ns >= file.stat().st_mtime_ns:
             return False
@@ -183,7 +182,7 @@ class Target:
         """Hint at `delayq run` where its data is beside the document, or spec.redis names a host that is not here."""
         if self.source != "spec.redis" or self.path is None or self.delay_queue:
             return ""
-        beside = (self.path.parent / datadir.NAME).is_dir()
+        beside = (self.path.parent / RUN_DIR).is_dir()
         if not beside and any(map(_has_address, self.address.places)):
             return ""
         return f"start delayq run {self.path}, whose Redis is then used, or set ${URL_VARIABLE}"

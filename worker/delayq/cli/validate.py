@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from delayq.cli import guarded, views
-from delayq.cli.app_check import imported, schedule_checker
+from delayq.cli.app_check import schedule_checker, schedules_of_app
 from delayq.cli.cron import note_uneven
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.formats import iso
 from delayq.cli.inputs import examples
-from delayq.cli.output import Output, emit, note, output_option
+from delayq.cli.output import Output, emit, output_option
 from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
@@ -26,7 +26,7 @@ from delayq.schedules.times import checked
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from delayq.client.document import Document, Documents
+    from delayq.client.document import Documents
     from delayq.contract import DelayQueue
     from delayq.contract.schedule import DelaySchedule
 
@@ -86,12 +86,22 @@ def check(name: str, *, apps: bool) -> Checked:
             return Checked(list(error.__cause__.problems), [])
         return Checked([Problem("", _without(name, line)) for line in str(error).splitlines()], [])
     problems = [problem for each in found.queues for problem in _statements(each.queue)]
+    if not apps and any((python := each.queue.spec.handler.python) and python.app for each in found.queues):
+        note(
+            f"note: {name}: an App is not imported, as the files are in several directories: validate each alone"
+        )
     of_apps: list[tuple[str, DelaySchedule]] = []
     for each in found.queues if apps and name != "-" else ():
         try:
-            of_apps += _of_app(each)
+            of_apps += schedules_of_app(each)
         except InvalidDocument as error:
             problems.append(Problem("", _without(name, str(error))))
+    names = {(each.spec.queue_ref.name, each.metadata.name) for _, each in found.schedules}
+    problems += (
+        Problem("", f"{where}: the file has a DelaySchedule of this name, too: rename one of them")
+        for where, each in of_apps
+        if (each.spec.queue_ref.name, each.metadata.name) in names
+    )
     valid: list[Recurring] = []
     for where, schedule in [*found.schedules, *of_apps]:
         try:
@@ -105,22 +115,6 @@ def check(name: str, *, apps: bool) -> Checked:
         else:
             note_uneven(name, schedule)
     return Checked([*problems, *_queues(name, found)], valid)
-
-
-def _of_app(document: Document) -> Iterator[tuple[str, DelaySchedule]]:
-    """Yield where each schedule of a document's App is, and the schedule; InvalidDocument if the App is broken."""
-    python = document.queue.spec.handler.python
-    if python is None or python.app is None:
-        return
-    try:
-        app = imported(python.app, document)
-    except InvalidDocument as error:
-        if error.__cause__ is None or not isinstance(error.__cause__.__cause__, ModuleNotFoundError):
-            raise
-        note(f"note: {error}: the App's schedules, kinds and arguments are not checked")
-        return
-    for schedule in app.schedule_documents(document.queue.metadata.name):
-        yield f"{python.app}: {schedule.metadata.name}", schedule
 
 
 def _next_ms(schedule: DelaySchedule) -> int | None:

@@ -20,7 +20,7 @@ from delayq.client.times import Moment, exact_instant, exact_span, moment
 from delayq.connection import AsyncConnection
 from delayq.contract.schedule import DelaySchedule
 from delayq.durations import Duration
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.results import (
     WAITING,
     Bulk,
@@ -113,6 +113,9 @@ class Client(QueueClient):
                     answer, error = await self._answer(connection, asked, started), None
                 except DelayQError as raised:
                     error = raised
+        except Unavailable as unreachable:
+            self._explain(unreachable)
+            raise
         finally:  # also after a cancellation
             for task in started:
                 task.cancel()
@@ -302,7 +305,7 @@ class Client(QueueClient):
         return await self._do(self._recurring.sync(schedules, owner, source))
 
     async def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
-        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
+        """Delete a schedule, and its occurrences that have not started; ScheduleRefused if it has another owner."""
         return await self._do(self._recurring.delete(name, owner=owner))
 
     async def schedules(self) -> Schedules:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Self, TypeAlias, TypedDict
+from shlex import quote
+from typing import Final, Self, TypeAlias, TypedDict
 
 from delayq.client.dead_letters import DeadLetters
 from delayq.client.document import read
@@ -16,14 +17,21 @@ from delayq.client.times import exact_instant, exact_span
 from delayq.connection import Address
 from delayq.connection.address import secrets_dir
 from delayq.contract import DelayQueue, Limits
+from delayq.contract.files import RUN_DIR, RUN_URL
 from delayq.contract.words import KEY_PREFIX, OBJECT_NAME
 from delayq.durations import Duration
-from delayq.errors import InvalidDocument, TasksRefused
+from delayq.errors import InvalidDocument, TasksRefused, Unavailable
 from delayq.protocol.commands import Commands
 from delayq.protocol.results import DeadGroup, Scheduled, Selection, TaskRow, TaskView
 from delayq.protocol.shard_map import ShardMap
 from delayq.protocol.write_durability import Durability, Kind, durability_of, longest_seconds
 from delayq.schedules.stored import Schedule
+
+OTHER_REDIS: Final = (
+    '`delayq run` has a Redis of its own: export DELAYQ_REDIS_URL="$(cat {file})", '
+    'and give the App or the client url=os.environ.get("DELAYQ_REDIS_URL")'
+)
+"""A program uses spec.redis unless it has a url; the commands use the Redis of a `delayq run` by themselves."""
 
 # Inside the clients, `list` is a method.
 Rows: TypeAlias = list[TaskRow]
@@ -63,6 +71,8 @@ def selected(
 
 class QueueClient:
     """A queue, without I/O."""
+
+    _document: Path | None = None  # the file that says where Redis is; None: the caller says it
 
     def __init__(
         self,
@@ -132,8 +142,19 @@ class QueueClient:
             durability=durability_of(spec.durability),
             deadline_ms=spec.delivery.deadline_ms,
         )
+        if url is None and not isinstance(document, DelayQueue):
+            made._document = Path(document)
         made.take_only(None if unknown_kinds else TakenKinds.of(spec.handler))
         return made
+
+    def _explain(self, error: Unavailable) -> None:
+        """Add a note to the error if the document is beside the data of a `delayq run`, which has its own Redis."""
+        if self._document is None:
+            return
+        file = self._document.parent / RUN_DIR / RUN_URL
+        note = OTHER_REDIS.format(file=quote(str(file)))
+        if file.is_file() and note not in getattr(error, "__notes__", ()):  # concurrent calls share one error
+            error.add_note(note)
 
     def take_only(self, kinds: TakenKinds | None) -> None:
         """Refuse tasks that these kinds do not take; None: refuse none."""

@@ -20,7 +20,7 @@ from delayq.connection import SyncConnection
 from delayq.connection.ticket import Ticket
 from delayq.contract.schedule import DelaySchedule
 from delayq.durations import Duration
-from delayq.errors import DelayQError
+from delayq.errors import DelayQError, Unavailable
 from delayq.protocol.results import (
     WAITING,
     Bulk,
@@ -92,6 +92,9 @@ class SyncClient(QueueClient):
                     answer, error = self._answer(connection, asked, started), None
                 except DelayQError as raised:
                     error = raised
+        except Unavailable as unreachable:
+            self._explain(unreachable)
+            raise
         finally:
             for ticket in started:
                 connection.abandon(ticket)
@@ -270,7 +273,7 @@ class SyncClient(QueueClient):
         return self._do(self._recurring.sync(schedules, owner, source))
 
     def delete_schedule(self, name: str, *, owner: str = CLIENT) -> ScheduleChange:
-        """Delete a schedule, and its occurrences that have not begun; ScheduleRefused if it has another owner."""
+        """Delete a schedule, and its occurrences that have not started; ScheduleRefused if it has another owner."""
         return self._do(self._recurring.delete(name, owner=owner))
 
     def schedules(self) -> Schedules:

@@ -20,6 +20,11 @@ SECRETS_DIR: Final = "/etc/delayq/secrets"
 CONFIG_MAPS: Final = "_configmaps"
 """Each ConfigMap is a directory in this one, beside the Secrets; no Secret can have this name."""
 
+RUN_DIR: Final = ".delayq"
+"""The data directory of `delayq run`, beside the document."""
+
+RUN_URL: Final = "redis.url"
+"""The file in RUN_DIR with the URL of the Redis of `delayq run`."""
 
 DATABASE_URL: Final = "DELAYQ_DATABASE_URL"
 """Environment variable that replaces the file with the URL of a guard's database."""

@@ -36,7 +36,7 @@ class Redlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlGuard:
-    """What all guards that keep rows in a database have in common."""
+    """Fields of every guard that keeps rows in a database."""
 
     database_secret_ref: DatabaseSecretRef = section(DatabaseSecretRef, doc="URL of the database.")
     max_connections: int | None = whole(

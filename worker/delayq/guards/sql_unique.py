@@ -138,4 +138,4 @@ class SqlUnique(SqlGuard):
 
 
 def _begun(row: ledger.Row) -> str:
-    return f"(token {row.token}) began at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and did not record its end"
+    return f"(token {row.token}) started at {row.began_at:%Y-%m-%dT%H:%M:%S}Z and did not record its end"

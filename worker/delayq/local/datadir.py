@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
+from delayq.contract.files import RUN_URL
 from delayq.local.errors import CannotRun
 
 if TYPE_CHECKING:
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NAME = ".delayq"
 LOOPBACK = "127.0.0.1"  # the host in the URL of an embedded Redis, wherever else it listens
-URL_FILE = "redis.url"
-NOTED_FILE = "noted"  # a command has said that it uses the Redis of URL_FILE
+NOTED_FILE = "noted"  # a command has said that it uses the Redis of RUN_URL
 TAKE_OVER_SECONDS = 15.0  # for the Redis of a killed run to save its data and exit
 
 
@@ -30,7 +29,7 @@ class DataDir:
     def __init__(self, path: Path, lock: int) -> None:
         """Use `take`."""
         self.path, self.lock = path, lock
-        self.redis, self.url_file = path / "redis", path / URL_FILE
+        self.redis, self.url_file = path / "redis", path / RUN_URL
 
     @classmethod
     def take(cls, path: Path) -> Self:
@@ -67,9 +66,9 @@ def published(path: Path, url: str) -> Iterator[None]:
     uses the directory. If the file has another URL, a warning says that other commands need --redis.
     """
     lock = _share(path, url)
-    if _published(path / URL_FILE) != url:
+    if _published(path / RUN_URL) != url:
         fields = {
-            "file": str(path / URL_FILE),
+            "file": str(path / RUN_URL),
             "hint": "give other commands --redis, or they use another Redis",
         }
         log.warning("redis_not_published", extra={"fields": fields})
@@ -79,7 +78,7 @@ def published(path: Path, url: str) -> Iterator[None]:
         if lock is not None:
             with suppress(OSError):  # other runs still use it, or the directory was deleted
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                (path / URL_FILE).unlink(missing_ok=True)
+                (path / RUN_URL).unlink(missing_ok=True)
             os.close(lock)
 
 
@@ -91,7 +90,7 @@ def _share(path: Path, url: str) -> int | None:
             with suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _sign(lock)
-                _publish(path / URL_FILE, url)
+                _publish(path / RUN_URL, url)
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             os.close(lock)
@@ -140,7 +139,7 @@ def _wait_for(lock: int, path: Path) -> None:
                 who = "the Redis of an earlier run" if owner is None else f"another delayq run (pid {owner})"
                 raise CannotRun(
                     f"{who} uses the data directory {path}",
-                    f"stop it, share its Redis with --redis \"$(cat '{path / URL_FILE}')\", "
+                    f"stop it, share its Redis with --redis \"$(cat '{path / RUN_URL}')\", "
                     "or use another directory with --data-dir DIR",
                 ) from None
             time.sleep(0.05)

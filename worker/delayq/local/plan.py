@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from delayq.client.document import named
 from delayq.connection import Address
 from delayq.connection.address import secrets_dir
+from delayq.contract.files import RUN_DIR
 from delayq.errors import InvalidDocument
 from delayq.handlers.credentials import lacking
-from delayq.local import app_schedules, datadir
+from delayq.local import app_schedules
 from delayq.local.datadir import LOOPBACK
 from delayq.local.process import Command
 from delayq.processes.missing import Missing, needed
@@ -88,7 +89,7 @@ class Plan:
     @property
     def directories(self) -> list[Path]:
         """Directories of the data of an embedded Redis: where other commands look for the URL of a queue's Redis."""
-        paths = [self.data_dir or Path(each.document.path).parent / datadir.NAME for each in self.queues]
+        paths = [self.data_dir or Path(each.document.path).parent / RUN_DIR for each in self.queues]
         return list(dict.fromkeys(path.absolute() for path in paths))
 
     @property

@@ -77,7 +77,7 @@ class Relay:
                 self._release()
             case {"event": "guard_breaker_opened", "where": str(where), "error": str(why)}:
                 self.guard = f"{why} ({where})"
-            case {"event": "guard_breaker_closed"}:
+            case {"event": "guard_checked" | "guard_breaker_closed"}:
                 self.guard = ""
             case {"event": "duplicate_skipped", "logger": "delayq.worker.executor"}:
                 self.repeated += 1

@@ -313,7 +313,7 @@ class TaskView:
     attempts: int | None = None
     """How many attempts a task took that is done; otherwise None."""
     late_ms: int | None = None
-    """How long after its due time the last run of a task began that is done; otherwise None."""
+    """How long after its due time the last run of a task started, if the task is done; otherwise None."""
     cancelling: bool = False
     """It is in flight, and `cancel(running=True)` has asked its worker to cancel the run."""
 

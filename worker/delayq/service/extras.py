@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from typing import Final
 
@@ -13,10 +14,14 @@ SQL: Final = (
 BROUGHT_BY: Final = {
     **dict.fromkeys(("click", "cronsim", "rich"), "delayq[cli]"),
     **dict.fromkeys(("aiohttp", "uvloop"), "delayq[worker]"),
+    "pydantic": "delayq[pydantic]",
     "watchfiles": "delayq[reload]",
     **dict.fromkeys(SQL, DATABASE),
 }
 """Package, by the name it is imported as, and what to install. Drivers of databases: guards/sql/urls.py."""
+
+NAMED: Final = re.compile(r"delayq\[\w+\]")
+"""An extra in a message of an error."""
 
 
 def sentence(package: str | None) -> str:

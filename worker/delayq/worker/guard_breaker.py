@@ -55,6 +55,7 @@ class GuardBreaker:
         self._guard, self._slots, self._counters, self.coverage = guard, slots, slots.counters, coverage
         self._error = GuardUnavailable(guard.name, "it has not been checked yet")
         self._pause = OPEN_SECONDS[0]
+        self._has_failed = False  # since it was closed: before the first check, it is open without a failure
         self._closed_at = self._open_until = 0.0  # monotonic seconds
         self.alarm = Alarm()
         slots.blocked, slots.counters.guard_up = True, False
@@ -131,7 +132,9 @@ class GuardBreaker:
                 self._open(error)
             return self._longer_pause()
         if self._is_open:
-            log.info("guard_breaker_closed", extra={"fields": {"guard": self._guard.name}})
+            event = "guard_breaker_closed" if self._has_failed else "guard_checked"
+            log.info(event, extra={"fields": {"guard": self._guard.name}})
+            self._has_failed = False
             self._closed_at = time.monotonic()
             self._set(closed=True)
         else:
@@ -149,7 +152,7 @@ class GuardBreaker:
             raise GuardUnavailable(self._guard.name, f"{type(error).__name__}: {error}") from error
 
     def _open(self, error: GuardUnavailable) -> None:
-        self._error = error
+        self._error, self._has_failed = error, True
         self._set(closed=False)
         fields = {"guard": self._guard.name, "where": error.where, "error": error.why}
         log.error("guard_breaker_opened", extra={"fields": fields})

@@ -17,6 +17,7 @@ from delayq.contract.files import CONFIG_FILE
 from delayq.errors import InvalidDocument
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.credentials import Credentials
+from delayq.handlers.importing import ModuleMissing
 from delayq.handlers.routing import RoutingHandler
 from delayq.service import extras
 
@@ -32,6 +33,7 @@ BESIDE: Final = (
     "workers cannot start: run this where they run, with the code beside the document or on PYTHONPATH"
 )
 CORRECT: Final = "workers cannot start: correct the document"
+CODE: Final = "workers cannot start: correct the code"
 FILES: Final = "credentials"
 WAITS: Final = "until then workers claim nothing, and the check of expired leases fails"
 THERE: Final = "is it mounted where workers run? delayq doctor in a worker's pod says so"
@@ -60,7 +62,7 @@ def handler(target: Target) -> Iterator[Finding]:
         yield failed(
             NAME,
             str(named(error, Document(path, str(path), document))),
-            BESIDE if isinstance(error, HandlerSetupError) else CORRECT,
+            _cure(error),
         )
         return
     targets = (
@@ -88,6 +90,20 @@ def files(target: Target) -> Iterator[Finding]:
         yield ok(FILES, "the mounted files of HTTP services can be read")
     for why in lacks:
         yield warning(FILES, why, THERE) if target.source == "--redis" else failed(FILES, why, WAITS)
+
+
+def _cure(error: InvalidDocument) -> str:
+    """Return what makes workers start: a package, other code, another directory, or another document."""
+    cause = error.__cause__
+    if isinstance(error, ModuleMissing) or cause is None:
+        return BESIDE if isinstance(error, HandlerSetupError) else CORRECT
+    if isinstance(cause, ModuleNotFoundError) and cause.name:
+        package = extras.BROUGHT_BY.get(
+            cause.name.partition(".")[0], f"the package of the module {cause.name}"
+        )
+        return f"workers cannot start: install {package} where they run, or correct the import"
+    extra = extras.NAMED.search(str(cause))
+    return f"workers cannot start: install {extra[0]} where they run" if extra else CODE
 
 
 def _error(document: DelayQueue) -> InvalidDocument | None:

@@ -16,7 +16,7 @@ from delayq.cli.cron import note_uneven
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.formats import iso
 from delayq.cli.inputs import examples
-from delayq.cli.output import Output, emit, output_option
+from delayq.cli.output import Output, emit, note, output_option
 from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument

@@ -31,6 +31,8 @@ def test_every_state_is_listed_relative_to_redis_now(orders: Shard) -> None:
     for state, named in instants.items():
         [row] = answer(orders, "task", "list", "orders", "--state", state)
         assert row | named == row
+    orders.seed(EVERY_STATE.but(suspect={"e": (NOW - 4000) * 1000}))
+    assert on(orders, "task", "list", "orders", "--state", "suspect").stdout.split()[:2] == ["ID", "BEGAN"]
     orders.seed(EVERY_STATE.but(attempts={"c": "1 2 boom"}))
     task = answer(orders, "task", "get", "orders", "c")
     assert (task["state"], task["token"], task["failures"], task["crashes"]) == ("in_flight", 7, 1, 2)
@@ -182,8 +184,9 @@ def test_an_empty_list_says_in_which_states_the_queue_has_tasks(orders: Shard, t
     handler = '{python: {callable: "json:dumps"}, kinds: {report: {exec: {command: [cat]}}}}'
     path = document(tmp_path, 1, handler=handler)
     orders.seed(EVERY_STATE.but(delayed={}))
-    where = "other states of the queue: 1 due, 1 in_flight, 1 dead"
-    for more in ((), ("--kind", "report"), ("-o", "json")):
+    rest = "1 in_flight, 1 dead"
+    for more, due in (((), "1 due, "), (("-o", "json"), "1 due, "), (("--kind", "report"), "")):
+        where = f"other states of the queue: {due}{rest}"
         found = on(orders, "task", "list", path, *more)
         assert found.stderr == f"note: no such task with --state scheduled; {where}\n"
     assert on(orders, "task", "list", path, "--offset", "1").stderr == ""

@@ -114,3 +114,10 @@ def test_acl_takes_the_prefix_from_the_document(here: Path) -> None:
     for queue in ("queue.yaml", "orders"):
         assert "~shop:{orders" in run("acl", queue).stdout, queue
     assert run("acl", "queue.yaml", "--key-prefix", "x").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["worker", "reaper", "erase"])
+def test_without_a_document_a_command_outside_of_a_pod_asks_for_one(name: str) -> None:
+    result = run(name)
+    said = "/etc/delayq/queue.yaml: No such file or directory: no document is mounted here; name one\n"
+    assert (result.exit_code, result.stderr) == (3, said)

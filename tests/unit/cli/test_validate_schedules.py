@@ -108,6 +108,7 @@ def test_apps_of_several_directories_are_not_imported(here: Path) -> None:
     (here / "other/queue.yaml").write_text(QUEUE)
     result = run("validate", "queue.yaml", "other/queue.yaml")
     assert (result.exit_code, "schedule report" in result.stdout) == (0, False)
+    assert "note: other/queue.yaml: an App is not imported" in result.stderr
 
 
 def test_preview_prints_the_schedules_of_documents_and_of_the_app(here: Path) -> None:
@@ -132,3 +133,10 @@ def test_preview_of_a_queue_without_schedules_names_the_command_that_asks_the_qu
         in result.stderr
     )
     assert "delayq cron next queue.yaml" in result.stderr
+
+
+def test_a_schedule_of_the_app_cannot_have_the_name_of_one_in_the_file(here: Path) -> None:
+    (here / "shop_tasks.py").write_text(APP.replace("often", "nightly"))
+    result = run("validate", "queue.yaml")
+    said = "queue.yaml: shop_tasks:app: nightly: the file has a DelaySchedule of this name, too"
+    assert (result.exit_code, said in result.stdout) == (3, True), result.output

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delayq.protocol.results import Counts, TaskRow, TaskView
 
 STATES = [state.value for state in views.INSTANT]
-HEADINGS = {"due": "DUE", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
+HEADINGS = {"due": "DUE", "began": "BEGAN", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
 UNTOUCHED = {State.IN_FLIGHT: Cancelled.IN_FLIGHT, State.DEAD: Cancelled.DEAD}
 DONE = {
     Cancelled.CANCELLED: "{verb} {id}",
@@ -129,14 +129,18 @@ def list_(
     rows, counts = client.list(State(state), offset=offset, limit=limit, **chosen), client.counts()
     emit(output, [views.row(each) for each in rows], listing(State(state), rows, counts.now_ms))
     if not rows and not offset:
-        if elsewhere := _in_other_states(counts, state):
+        filtered = any(each is not None for each in chosen.values())
+        if elsewhere := _in_other_states(counts, state, filtered=filtered):
             note(f"note: no such task with --state {state}; other states of the queue: {elsewhere}")
         bulk.note_unknown(client, chosen["kind"], 0)
 
 
-def _in_other_states(counts: Counts, state: str) -> str:
+def _in_other_states(counts: Counts, state: str, *, filtered: bool) -> str:
     """Return the numbers of tasks in the states that are not listed: `2 retrying, 1 dead`."""
-    numbers = {name: getattr(counts, name) for name in ("due", *STATES) if name not in (state, State.SUSPECT)}
+    listed = {state, State.SUSPECT}
+    if filtered and views.INSTANT[State(state)] == "due":
+        listed.add("due")  # these may be of the listed state, and the filter excludes them
+    numbers = {name: getattr(counts, name) for name in ("due", *STATES) if name not in listed}
     return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
 
 

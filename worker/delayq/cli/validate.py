@@ -16,7 +16,7 @@ from delayq.cli.cron import note_uneven
 from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.formats import iso
 from delayq.cli.inputs import examples
-from delayq.cli.output import Output, emit, output_option
+from delayq.cli.output import Output, emit, note, output_option
 from delayq.client.document import MAX_BYTES, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
@@ -86,12 +86,22 @@ def check(name: str, *, apps: bool) -> Checked:
             return Checked(list(error.__cause__.problems), [])
         return Checked([Problem("", _without(name, line)) for line in str(error).splitlines()], [])
     problems = [problem for each in found.queues for problem in _statements(each.queue)]
+    if not apps and any((python := each.queue.spec.handler.python) and python.app for each in found.queues):
+        note(
+            f"note: {name}: an App is not imported, as the files are in several directories: validate each alone"
+        )
     of_apps: list[tuple[str, DelaySchedule]] = []
     for each in found.queues if apps and name != "-" else ():
         try:
             of_apps += schedules_of_app(each)
         except InvalidDocument as error:
             problems.append(Problem("", _without(name, str(error))))
+    names = {(each.spec.queue_ref.name, each.metadata.name) for _, each in found.schedules}
+    problems += (
+        Problem("", f"{where}: the file has a DelaySchedule of this name, too: rename one of them")
+        for where, each in of_apps
+        if (each.spec.queue_ref.name, each.metadata.name) in names
+    )
     valid: list[Recurring] = []
     for where, schedule in [*found.schedules, *of_apps]:
         try:

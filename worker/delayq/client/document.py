@@ -15,6 +15,7 @@ import yaml
 from delayq.client.kubernetes_yaml import line_of, load_all
 from delayq.contract import DelayQueue, SpecError, parse
 from delayq.contract.document import parse_schedule
+from delayq.contract.files import CONFIG_FILE
 from delayq.contract.queue import GROUP
 from delayq.contract.queue import KIND as QUEUE
 from delayq.contract.schedule import KIND as SCHEDULE
@@ -163,6 +164,8 @@ def text_of(path: str | Path) -> bytes:
         hint = "".join(
             f"; did you mean {there[near]}?" for near in get_close_matches(Path(name).stem, there, 1)
         )
+        if name == CONFIG_FILE:
+            hint = ": no document is mounted here; name one"
         raise InvalidDocument(f"{name}: {error.strerror}{hint}") from error
     except OSError as error:
         raise InvalidDocument(f"{name}: {error.strerror}") from error

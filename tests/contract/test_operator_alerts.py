@@ -63,10 +63,11 @@ def test_every_alert_links_its_runbook_and_is_about_this_queue_and_no_other() ->
             {"DelayQueueLeaderless", "DelayQueueShardsNotServed", "DelayQueueReshardingStalled"},
         ),
         ({"guard": None, "recovery": {}}, {"DelayQueueGuardDown"}),
+        ({"api": None}, {"DelayQueueApiDown", "DelayQueueApiErrors"}),
         ({"recovery": {}}, {"DelayQueueChecksFail", "DelayQueueAwaitsVerdict"}),
     ],
 )
-def test_a_queue_without_scanners_a_guard_or_a_check_is_not_blamed_for_lacking_them(
+def test_a_queue_without_scanners_a_guard_an_api_or_a_check_is_not_blamed_for_lacking_them(
     spec: dict[str, Any], lacks: set[str]
 ) -> None:
     assert lacks <= {alert["alert"] for alert in alerts()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import time
 from contextlib import closing
@@ -14,6 +15,8 @@ import pytest
 import trustme
 import yaml
 from delayq.api.access.named_tokens import hash_of, new_token
+from delayq.errors import InvalidDocument
+from delayq.processes.api import Listen, _sockets
 
 from tests.process.http_api import serving
 from tests.processes import delayq
@@ -218,6 +221,20 @@ def test_without_rights_in_the_document_it_listens_on_loopback_only(api: Served,
         *("--api-host", "*", "--api-port", "0", "--no-authentication"),
     )
     assert refused.wait() == 3
+
+
+@pytest.mark.parametrize("host", ["*", "0.0.0.0", "::"])
+def test_without_rights_no_address_of_other_hosts_is_bound(host: str) -> None:
+    with pytest.raises(InvalidDocument, match=re.escape(f"to listen on {host}: without it, everyone")):
+        _sockets(Listen(host=host, port=0), only_loopback=True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_without_rights_an_address_of_this_host_is_bound(host: str) -> None:
+    bound = _sockets(Listen(host=host, port=0), only_loopback=True)
+    assert bound
+    for each in bound:
+        each.close()
 
 
 def test_a_renewed_certificate_is_shown_without_a_restart(flavour: str, tmp_path: Path) -> None:

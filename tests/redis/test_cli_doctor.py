@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
+from delayq.api.access.named_tokens import hash_of, new_token
 from delayq.cli import status, target
 from delayq.cli.doctor import reach, rights
 from delayq.cli.doctor.findings import Level
@@ -335,6 +337,38 @@ def test_a_missing_file_of_an_http_service_is_a_failure_where_workers_read_it(
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "token").write_text("x")
     assert found() == (0, "ok", "the mounted files of HTTP services can be read")
+
+
+API = """\
+  api:
+    tls: {certSecretRef: {name: tls}, keySecretRef: {name: tls}}
+    tokensSecretRef: {name: tokens}
+    access: [{token: php, verbs: [schedule]}]
+"""
+
+
+def test_a_token_without_a_hash_and_a_missing_certificate_are_failures_where_the_api_runs(
+    aof_server: RedisServer, tmp_path: Path
+) -> None:
+    """Where only Redis is given, the files may be elsewhere."""
+    path = document(tmp_path, aof_server.port, API)
+
+    def found(*args: str) -> list[dict[str, str]]:
+        result = run("doctor", path, "-o", "json", *args, DELAYQ_SECRETS_DIR=str(tmp_path))
+        return [each for each in json.loads(result.stdout) if each["check"] == "api"]
+
+    token, certificate = found()
+    assert (token["level"], certificate["level"]) == ("failed", "failed")
+    assert f"the token php is refused: cannot read {tmp_path}/tokens/php" in token["message"]
+    assert "the API cannot start: spec.api.tls: expected a certificate" in certificate["message"]
+    assert {each["level"] for each in found("--redis", aof_server.url)} == {"warning"}
+    for name in ("tokens", "tls"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tokens" / "php").write_text(hash_of(new_token()))
+    made = trustme.CA().issue_cert("localhost")
+    made.private_key_pem.write_to_path(tmp_path / "tls" / "tls.key")
+    made.cert_chain_pems[0].write_to_path(tmp_path / "tls" / "tls.crt")
+    assert [each["level"] for each in found()] == ["ok"]
 
 
 def test_a_document_that_is_wrong_is_a_failed_check(tmp_path: Path) -> None:

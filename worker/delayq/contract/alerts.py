@@ -25,6 +25,8 @@ RUNBOOKS: Final = "https://github.com/delayq/delayq/blob/main/docs/runbooks"
 
 DEAD_LETTERS: Final = 10
 """DelayQueueDeadLetters fires above this number an hour."""
+API_ERROR_PERCENT: Final = 1
+"""DelayQueueApiErrors fires above this share of requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ def _alerts(queue: DelayQueue, place: dict[str, str]) -> Iterator[Alert]:
             severity="critical",
             summary="no worker can use the guard: no task starts.",
         )
+    if queue.spec.api is not None and queue.spec.api.replicas:
+        yield from _of_api(of)
     if queue.spec.recovery.check is not None:
         yield from _of_checks(of)
     if queue.spec.scanner.replicas:
@@ -139,6 +143,26 @@ def _of_every_queue(of: Selector) -> Iterator[Alert]:
         seconds=300,
         severity="warning",
         summary="Redis may lose tasks: {{ $labels.risk }}.",
+    )
+
+
+def _of_api(of: Selector) -> Iterator[Alert]:
+    up = of(metrics.REDIS_ERRORS, ',process="api"')  # a metric that each API process has from its start on
+    yield Alert(
+        name="ApiDown",
+        expr=f"absent({up})",
+        seconds=120,
+        severity="critical",
+        summary="no process of the HTTP API answers: programs that use it cannot schedule tasks.",
+    )
+    failed, all_requests = of(metrics.API_REQUESTS, ',status=~"5.."'), of(metrics.API_REQUESTS)
+    share = API_ERROR_PERCENT / 100
+    yield Alert(
+        name="ApiErrors",
+        expr=f"sum(increase({failed}[5m])) > {share:g} * sum(increase({all_requests}[5m]))",
+        seconds=300,
+        severity="warning",
+        summary=f"the HTTP API answered more than {API_ERROR_PERCENT} % of its requests with a status of 500 or above.",
     )
 
 

@@ -64,11 +64,6 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
         spec = replace(setting.queue.spec, api=None)
         document = setting.document._replace(queue=replace(setting.queue, spec=spec))
         setting = replace(setting, document=document)
-    if setting.queue.spec.api is None and not _is_loopback(listen.host):
-        raise InvalidDocument(
-            f"spec.api: expected who may do what, to listen on {listen.host}: without it, everyone who reaches the "
-            "address may do everything; add spec.api.access, or listen on 127.0.0.1"
-        )
 
     @asynccontextmanager
     async def opened(setting: Setting) -> AsyncIterator[Opened]:
@@ -84,7 +79,7 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
         tls = spec.api.tls if spec.api else None
         certificate = Certificate(tls, setting.secrets_dir) if tls else None
         async with client:
-            process = ApiProcess(api, _sockets(listen), certificate)
+            process = ApiProcess(api, _sockets(listen, only_loopback=access is None), certificate)
 
             def families() -> Iterable[Family]:
                 yield from metrics.api_families(process.counters, api.requests)
@@ -155,25 +150,31 @@ class _Renew:
         return LOOK_SECONDS
 
 
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost"
+def _sockets(listen: Listen, *, only_loopback: bool) -> list[socket.socket]:
+    """Return bound sockets of all addresses of the host; InvalidDocument if there is none.
 
-
-def _sockets(listen: Listen) -> list[socket.socket]:
-    """Return bound sockets of all addresses of the host; InvalidDocument if there is none."""
+    `only_loopback`: refuse a host with an address that other machines reach, whatever its name is.
+    """
     host = None if listen.host == EVERYWHERE else listen.host
     try:
         found = socket.getaddrinfo(host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        if only_loopback and not all(_is_loopback(address) for *_, address in found):
+            raise InvalidDocument(
+                f"spec.api: expected who may do what, to listen on {listen.host}: without it, everyone who reaches "
+                "the address may do everything; add spec.api.access, or listen on 127.0.0.1"
+            )
         return _bound(found)
     except OSError as error:
         if listen.any_free_port and listen.port:
-            return _sockets(Listen(host=listen.host, port=0, allowed_hosts=listen.allowed_hosts))
+            return _sockets(replace(listen, port=0), only_loopback=only_loopback)
         where = f"{listen.host}:{listen.port}"
         raise InvalidDocument(
             f"cannot listen on {where}: {error.strerror}; choose another --api-port"
         ) from error
+
+
+def _is_loopback(address: Sequence[Any]) -> bool:
+    return ip_address(str(address[0]).partition("%")[0]).is_loopback  # `fe80::1%eth0` has a zone
 
 
 def _bound(found: Sequence[Any]) -> list[socket.socket]:

@@ -18,7 +18,7 @@ from delayq.api.access.rights import token as named
 from delayq.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from delayq.contract.files import Reference
@@ -75,10 +75,15 @@ class NamedTokens:
         return found
 
     @property
+    def problems(self) -> Mapping[Reference, str]:
+        """The keys without a valid hash, and what was expected."""
+        self._refresh()
+        return self._problems
+
+    @property
     def missing(self) -> list[Reference]:
         """The keys without a valid hash."""
-        self._refresh()
-        return list(self._problems)
+        return list(self.problems)
 
     def _refresh(self) -> None:
         if self._now() - self._looked < LOOK_SECONDS:

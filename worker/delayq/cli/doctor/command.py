@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from delayq.cli.doctor.api import api as check_api
 from delayq.cli.doctor.findings import MARKS, Finding, Level, cures, failed, merged, ok, unreachable, warning
 from delayq.cli.doctor.guard import guard as check_guard
 from delayq.cli.doctor.handler import files as check_files
@@ -88,6 +89,7 @@ def examine(queue: str, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- a
     if reached:
         yield from check_schedules(target)
     yield from check_files(target)
+    yield from check_api(target)
     yield from check_guard(target, reached=reached)
 
 

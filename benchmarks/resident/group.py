@@ -56,7 +56,7 @@ def _written(folder: Path, names: list[str]) -> Path:
 def _once(files: list[Path], url: str) -> dict[str, list[float]]:
     """Return the proportional MB of each process by role."""
     env = {"PYTHONDONTWRITEBYTECODE": "", LEDGER: "/dev/null", "DELAYQ_REDIS_URL": url}
-    argv = (DELAYQ, "run", "--log-format", "json", "--log-level", "info")
+    argv = (DELAYQ, "run", "--no-api", "--log-format", "json", "--log-level", "info")
     found: dict[str, list[float]] = {}
     with ExitStack() as stack:
         runs = [stack.enter_context(running(*argv, str(file), env=env, cwd=ROOT)) for file in files]

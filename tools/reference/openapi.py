@@ -10,27 +10,37 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq.api.openapi import ANSWERS, EVERYWHERE, document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     Schema = Mapping[str, Any]
 
 BY_ID: Final = "ById"
 """What ends the name of an operation whose ID is in the query."""
-MADE: Final = "<!-- Made by `python -m tools.reference.openapi docs/reference`; change the routes instead. -->"
+MADE: Final = (
+    "<!-- Made by `python -m tools.reference.openapi docs/reference`; change the routes instead. -->"
+)
 OPERATIONS: Final = f"""\
 # Operations of the HTTP API
 
 {MADE}
 
-Each operation of [openapi.json](openapi.json), by its `operationId`: generated clients name their functions so. [The HTTP API](http.md) explains
-rights, errors and limits. [Answers](http-answers.md) are a page of their own.
+Each operation of [openapi.json](openapi.json), by its `operationId`: generated clients name their functions so.
+[The HTTP API](http.md) explains rights, errors and limits.
+"""
+BODIES: Final = f"""\
+# Bodies of the HTTP API
+
+{MADE}
+
+The fields of the bodies that [operations](http-operations.md) take. All are optional, unless their row says "required".
 """
 ANSWERS_OF: Final = f"""\
 # Answers of the HTTP API
 
 {MADE}
 
-The fields of each answer of the [operations](http-operations.md). A field that is not in every answer is absent where it does not apply.
+The fields of each answer of the [operations](http-operations.md). A field that is not in every answer is absent where
+it does not apply.
 """
 
 
@@ -43,10 +53,12 @@ def pages() -> dict[str, str]:
     """Return each page's text by its file name."""
     made = document()
     schemas = made["components"]["schemas"]
-    return {
-        "http-operations.md": "\n".join([OPERATIONS, *_operations(made), "## Bodies", *_bodies(schemas)]) + "\n",
-        "http-answers.md": "\n".join([ANSWERS_OF, *_answers(schemas)]).rstrip() + "\n",
+    found = {
+        "http-operations.md": [OPERATIONS, *_operations(made)],
+        "http-bodies.md": [BODIES, *_bodies(schemas)],
+        "http-answers.md": [ANSWERS_OF, *_answers(schemas)],
     }
+    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in found.items()}
 
 
 def _operations(made: Schema) -> Iterator[str]:
@@ -55,7 +67,7 @@ def _operations(made: Schema) -> Iterator[str]:
         for path, methods in made["paths"].items()
         for method, each in methods.items()
     }
-    yield "Every operation may answer " + ", ".join(f"`{each}`" for each in EVERYWHERE) + ".\n"
+    yield "Each of them may answer with the errors " + ", ".join(f"`{each}`" for each in EVERYWHERE) + ".\n"
     for name, (method, path, each) in found.items():
         if not name.endswith(BY_ID):
             yield f"## {name}\n\n{each['summary']} {each['description']}\n"
@@ -83,7 +95,7 @@ def _parts(operation: Schema) -> Iterator[str]:
         else:
             own = [kind for kind in each["description"].split(", ") if kind not in EVERYWHERE]
             errors += [f"{status} `{kind}`" for kind in own]
-    answers = [f"{' or '.join(statuses)} with {of}" for of, statuses in stored.items()]
+    answers = [f"{_or(statuses)} with {of}" for of, statuses in stored.items()]
     yield f"- answer: {'; '.join(answers)}"
     if errors:
         yield f"- errors: {', '.join(errors)}"
@@ -98,19 +110,20 @@ def _bodies(schemas: Schema) -> Iterator[str]:
         # The largest body that this one extends.
         bases = [(len(fields), base) for base, fields in before.items() if fields.items() < own.items()]
         base = max(bases, default=(0, ""))[1]
-        yield f"\n### {name}\n\n{schema['description']}"
+        yield f"## {name}\n\n{schema['description']}"
         if base:
-            yield f"All fields of [{base}](#{base.lower()}), and those below."
+            yield f"It has all fields of [{base}](#{base.lower()}), and these."
             own = {field: each for field, each in own.items() if field not in before[base]}
         before[name] = schema["properties"]
         if "oneOf" in schema:
             fields = [f"`{each['required'][0]}`" for each in schema["oneOf"]]
-            yield f"Exactly one of {', '.join(fields)}."
+            yield f"It has exactly one of {', '.join(fields)}."
         yield "\n| field | value | meaning |\n|---|---|---|"
         needs = schema.get("required", ())
         for field, each in own.items():
             required = ", required" if field in needs else ""
             yield f"| `{field}` | {_value(each)}{required} | {each['description']} |"
+        yield ""
 
 
 def _answers(schemas: Schema) -> Iterator[str]:
@@ -139,9 +152,9 @@ def _kind(schema: Schema) -> str:  # noqa: PLR0911 -- one for each kind
     match schema:
         case {"$ref": path}:
             name = path.rpartition("/")[2]
-            return f"[{name}]({'http-answers.md' if name in ANSWERS else ''}#{name.lower()})"
+            return f"[{name}]({'http-answers.md' if name in ANSWERS else 'http-bodies.md'}#{name.lower()})"
         case {"enum": options}:
-            return " or ".join(f"`{each}`" for each in options)
+            return _or([f"`{each}`" for each in options])
         case {"const": value}:
             return f"`{json.dumps(value)}`"
         case {"type": "array", "items": items}:
@@ -155,7 +168,14 @@ def _kind(schema: Schema) -> str:  # noqa: PLR0911 -- one for each kind
         case {"type": "string"}:
             return _text(schema)
         case _:
-            return {"integer": "a whole number", "boolean": "true or false"}.get(schema.get("type", ""), "any JSON")
+            return {"integer": "a whole number", "boolean": "true or false"}.get(
+                schema.get("type", ""), "any JSON"
+            )
+
+
+def _or(words: Sequence[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _text(schema: Schema) -> str:

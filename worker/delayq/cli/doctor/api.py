@@ -1,6 +1,6 @@
 """Check the files of spec.api: the hashes of named tokens, and the certificate.
 
-Only where no operator mounts them. On Kubernetes, API pods alone have these files, and the condition ApiAvailable tells.
+Only where no operator mounts them: on Kubernetes, only API pods have these files. See the condition ApiAvailable.
 """
 
 from __future__ import annotations

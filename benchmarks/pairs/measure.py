@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from delayq import Client, NewTask
 
 from benchmarks.handlers import LEDGER
 from tests.processes import Process
+from tests.upgrade.baselines import naming
 
 PAYLOAD = {"n": "x" * 92}
 QUEUE, STATS = "pairs", "delayq:{pairs:0}:stats"
@@ -65,7 +67,8 @@ async def drain(
     """Let one worker handle a backlog of no-op tasks, stored while the worker is stopped (SIGSTOP)."""
     with tempfile.TemporaryDirectory() as folder:
         document = _document(server, concurrency, handler, Path(folder))
-        argv = (sys.executable, "-m", "delayq", "worker", str(document), "--port", "0")
+        named = naming(str(document), os.environ)
+        argv = (sys.executable, "-m", "delayq", "worker", *named, "--port", "0")
         worker = Process.start(*argv, env={LEDGER: "/dev/null"})
         try:
             worker.wait_line('"started"')

@@ -19,6 +19,7 @@ import yaml
 from benchmarks.handlers import LEDGER
 from tests.processes import running
 from tests.servers import PREFERRED, RedisServer
+from tests.upgrade.baselines import naming
 
 ROOT = Path(__file__).parents[2]
 ROLES = {"worker": (), "scanner": (), "reaper": ("--for", "0s")}  # and what keeps it from ending by itself
@@ -90,8 +91,8 @@ def _measured(role: str, document: Path, trees: dict[str, Path], runs: int) -> d
 
 
 def _once(role: str, document: Path, tree: Path) -> Memory:
-    argv = (sys.executable, "-m", "delayq", role, str(document), "--port", "0", *ROLES[role])
     env = {"PYTHONPATH": str(tree / "worker"), "PYTHONDONTWRITEBYTECODE": "", LEDGER: "/dev/null"}
+    argv = (sys.executable, "-m", "delayq", role, *naming(str(document), env), "--port", "0", *ROLES[role])
     with running(*argv, env=env, cwd=ROOT) as process:
         port = yaml.safe_load(process.wait_line('"started"'))["port"]
         for path in ("readyz", "metrics"):

@@ -22,6 +22,7 @@ from benchmarks.handlers import LEDGER
 from benchmarks.resident.__main__ import ROOT, Memory, document_at, export
 from tests.processes import Process, running
 from tests.servers import PREFERRED, RedisServer
+from tests.upgrade.baselines import naming
 
 SCANNERS, DAY_SECONDS = 2, 86_400
 
@@ -69,7 +70,7 @@ def _once(build: Build, document: Path) -> Cost:
     env = {"PYTHONPATH": str(build.tree / "worker"), "PYTHONDONTWRITEBYTECODE": "", LEDGER: "/dev/null"}
 
     def argv(*words: str) -> tuple[str, ...]:
-        return (sys.executable, "-m", "delayq", *words, str(document), "--port", "0")
+        return (sys.executable, "-m", "delayq", *words, *naming(str(document), env), "--port", "0")
 
     with ExitStack() as stack:
         scanners = [

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import yaml
 
 from delayq.cli.exits import errors_as_exits
+from delayq.cli.inputs import DOCUMENT
 from delayq.client.document import read
 from delayq.contract import alerts as contract
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WIDTH = 1_000_000  # an expression on one line can be searched
 
 
 @click.command()
-@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=DOCUMENT)
 def alerts(documents: tuple[Path, ...]) -> None:
     """Print alerting rules for Prometheus.
 

@@ -6,7 +6,6 @@ import time
 from contextlib import closing
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -16,7 +15,7 @@ from delayq.cli import views
 from delayq.cli.app_check import imported, schedule_checker, schedules_of_app, unknown_kind_option
 from delayq.cli.exits import INVALID, CommandError, errors_as_exits
 from delayq.cli.formats import iso
-from delayq.cli.inputs import INSTANT, examples, options
+from delayq.cli.inputs import DOCUMENT, INSTANT, examples, options
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, output_option
 from delayq.cli.target import UNKNOWN_KIND
@@ -31,6 +30,7 @@ from delayq.schedules.times import Calendar, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from delayq.cli.app_check import ScheduleCheck
     from delayq.cli.output import Output
@@ -47,13 +47,13 @@ def cron() -> None:
     """Group of the commands below."""
 
 
-FILE = click.argument("file", type=click.Path(path_type=Path))
+FILE = click.argument("file", type=DOCUMENT)
 NAME = click.argument("name", metavar="SCHEDULE")
 
 
 @cron.command(epilog=examples("delayq cron apply orders nightly.yaml", "delayq cron apply queue.yaml"))
 @on_queue
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=DOCUMENT)
 @unknown_kind_option
 @output_option
 def apply(client: TargetClient, *, file: Path | None, unknown_kind: bool, output: Output) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 << 20  # of a file or stdin: four times the largest payload that a queue can allow
 CUT = 40
 
+DOCUMENT = click.Path(path_type=Path, readable=False)
+"""A file that open() may refuse: access(2) denies it to a process that reads by ambient capabilities."""
+
 
 def options(*those: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds these options to a command, in this order."""

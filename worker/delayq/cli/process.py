@@ -5,12 +5,11 @@ Each command has its own module, so that a process imports only the code that it
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from delayq.cli.inputs import LOG_LEVEL, PORT, options
+from delayq.cli.inputs import DOCUMENT, LOG_LEVEL, PORT, options
 from delayq.client.document import chosen, read_all
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
@@ -19,6 +18,7 @@ from delayq.service import logs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from delayq.service.logs import LogFormat
 
@@ -52,7 +52,7 @@ process_options = options(
 """Add the options of every process."""
 
 queues_options = options(
-    click.argument("documents", metavar="[DOCUMENT...]", nargs=-1, type=click.Path(path_type=Path)),
+    click.argument("documents", metavar="[DOCUMENT...]", nargs=-1, type=DOCUMENT),
     process_options,
     click.option("--queue", metavar="NAME", multiple=True, help="Only the queues of these names. Repeat it."),
 )

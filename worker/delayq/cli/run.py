@@ -13,7 +13,7 @@ import click
 from delayq.cli.app_check import schedule_checker
 from delayq.cli.cron import calendar
 from delayq.cli.exits import FAILED, CommandError, errors_as_exits
-from delayq.cli.inputs import DURATION, LOG_LEVEL, examples
+from delayq.cli.inputs import DOCUMENT, DURATION, LOG_LEVEL, examples
 from delayq.cli.target import URL_VARIABLE
 from delayq.client.document import read_files
 from delayq.errors import InvalidDocument
@@ -28,7 +28,7 @@ from delayq.service import extras
 @click.command(
     epilog=examples("delayq run queue.yaml", "delayq run queue.yaml nightly.yaml --reload --workers 2")
 )
-@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True, type=DOCUMENT)
 @click.option(
     "--redis",
     "redis_url",

@@ -30,8 +30,7 @@ def test_without_a_word_it_says_what_there_is() -> None:
         (["--vresion"], "error: No such option '--vresion'"),
         (
             ["worker", "--config", "queue.yaml"],
-            "error: No such option '--config'.\nhint:  since version 0.8, the document is the first argument: "
-            "delayq worker queue.yaml\n",
+            "error: No such option '--config'.\nhint:  since version 0.8, the document is the first argument: delayq",
         ),
         (["status"], "error: Missing argument 'QUEUE'.\nhint:  delayq status --help\n"),
         (["status", "q", "--interval", "-1s"], "error: '--interval': expected a duration like"),

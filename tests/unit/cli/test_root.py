@@ -28,6 +28,10 @@ def test_without_a_word_it_says_what_there_is() -> None:
         (["task", "lst"], "error: No such command 'lst'. Did you mean 'list'?"),
         (["schedules", "next"], "error: No such command 'schedules': it is 'cron' since version 0.8."),
         (["--vresion"], "error: No such option '--vresion'"),
+        (
+            ["worker", "--config", "queue.yaml"],
+            "error: No such option '--config'.\nhint:  since version 0.8, the document is the first argument: delayq",
+        ),
         (["status"], "error: Missing argument 'QUEUE'.\nhint:  delayq status --help\n"),
         (["status", "q", "--interval", "-1s"], "error: '--interval': expected a duration like"),
         (["schedule", "q", "1", "--at", "2026-12-01"], "error: '--at': expected a time with its zone"),

@@ -168,6 +168,10 @@ def _print_click_error(error: click.ClickException) -> int:
     hint = error.hint if isinstance(error, CommandError) else ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         hint = f"{error.ctx.command_path} --help"
+        if isinstance(error, click.NoSuchOption) and error.option_name == "--config":  # until version 0.7
+            hint = (
+                f"since version 0.8, the document is the first argument: {error.ctx.command_path} queue.yaml"
+            )
     print_error(error.format_message().replace("Invalid value for ", ""), hint)
     return error.code if isinstance(error, CommandError) else error.exit_code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,13 @@ EVERYTHING = ["delayq", "redis.connection", "redis._parsers", "redis.retry"]
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 )
+
+
+@pytest.fixture(autouse=True)
+def garbage_is_collected() -> Iterator[None]:
+    """Before another test, which does not ignore the warning about such a socket."""
+    yield
+    gc.collect()
 
 
 class TooLate(Exception):

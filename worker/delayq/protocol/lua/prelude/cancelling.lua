@@ -1,4 +1,4 @@
--- Tasks in flight that are to end as cancelled (docs/decisions/0072). Whatever ends a lease, except an ack, ends such a task.
+-- Tasks in flight that are to end as cancelled (docs/contributing/decisions/0073). Whatever ends a lease, except an ack, ends such a task.
 
 -- An entry of `cancelling` is the last token of the shard when the cancellation was asked for: it is about runs up to this one.
 -- If a process of an older version returned the task to an index, the entry is of no run any more.

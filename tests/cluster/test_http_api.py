@@ -65,11 +65,17 @@ def stored(world: World) -> str:
     return str(world.get("configmaps", "orders-api")["data"]["jwks.json"])
 
 
+def added(world: World, before: set[tuple[str, str]]) -> bool:
+    """Whether the children of the API are there, and no other new ones."""
+    assert world.children() - before == CHILDREN
+    return True
+
+
 def test_the_children_of_the_api_come_and_go_with_it_and_no_other_pod_is_replaced(world: World) -> None:
     world.start()
     before = world.children()
     world.edit(api=api_for(world, "web"))
-    eventually(lambda: world.children() - before == CHILDREN, what="children of the API")
+    eventually(lambda: added(world, before), what="children of the API")
     world.until("ApiAvailable", "False", "PodsNotReady")
     assert json.loads(stored(world))["keys"] == [
         {field: value for field, value in key.items() if field != "x5c"}

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
+ANY_JSON: Final = "application/json, application/jwk-set+json"
+"""The API server answers 406 to a request for /openid/v1/jwks that does not accept the second."""
 TIMEOUT_SECONDS: Final = 15.0
 UNLIMITED: Final = 0  # connections
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -90,7 +92,7 @@ class Api:
 
     async def read(self, where: str) -> Object:
         """Read JSON at a path that is no object, such as /openid/v1/jwks; raises NotFound."""
-        return await self._call("get", where)
+        return await self._call("get", where, header_params={"Accept": ANY_JSON})
 
     async def apply(
         self, kind: Kind, body: Object, *, manager: str, force: bool = True, subresource: str | None = None

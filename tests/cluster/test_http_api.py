@@ -1,6 +1,6 @@
 """spec.api on a real API server: its children come and go, and tokens of this API server are verified by its keys.
 
-The pods of the last test are processes of this host (harness/node.py).
+The pods of the last tests are processes of this host (harness/node.py).
 """
 
 from __future__ import annotations
@@ -10,26 +10,34 @@ import time
 import urllib.error
 import urllib.request
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
+import jwt
 import pytest
 from delayq.api.access.bearer import Denied
 from delayq.api.access.named_tokens import hash_of, new_token
 from delayq.api.access.service_accounts import ServiceAccounts
 from delayq_operator.base import names
-from delayq_operator.polling.issuer import KEYS
+from delayq_operator.polling.issuer import KEYS, PERIOD_SECONDS
 
 from tests.cluster.harness.waiting import eventually
+from tests.cluster.operator import Operator
+from tests.cluster.plugin import ForkedPlugin
 from tests.cluster.test_end_to_end import document
+from tests.cluster.world import World, running
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.cluster.harness.control_plane import ControlPlane
     from tests.cluster.harness.node import ProcessNode
-    from tests.cluster.world import World
+    from tests.cluster.harness.pod import Pod
     from tests.servers import RedisServer
 
-CHILDREN = {
+CREATED: Final = 201
+FROZEN_SECONDS: Final = 610.0
+CHILDREN: Final = {
     ("configmaps", "orders-api"),
     ("services", "orders-api"),
     ("deployments", "orders-api"),
@@ -118,10 +126,25 @@ def test_tokens_of_this_api_server_are_verified_by_the_keys_that_the_operator_st
         later.name(short)
 
 
+def test_an_operator_of_one_namespace_reads_the_keys_and_binds_no_right_of_the_cluster(
+    cluster: ControlPlane, kubeconfig: Path, namespace: str
+) -> None:
+    """Kubernetes lets each ServiceAccount read them: the chart adds nothing, and no pod of the API has a token."""
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    before = {each["metadata"]["name"] for each in cluster.rest.items(bindings)}
+    with running(Operator.fork(kubeconfig, namespace)) as operator:
+        world = World(cluster, operator, namespace)
+        world.create(api=api_for(world, "web"))
+        assert json.loads(stored(world))["keys"]
+        pod = world.get("deployments", "orders-api")["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+    assert {each["metadata"]["name"] for each in cluster.rest.items(bindings)} == before
+
+
 def put(address: str, token: str) -> int:
-    """The status of a request that schedules a task."""
+    """The status of a request that schedules a task: 201 if it may."""
     request = urllib.request.Request(
-        f"http://{address}:{names.API_PORT}/v1alpha1/tasks/-/order-7",
+        f"http://{address}:{names.API_PORT}/v1alpha1/tasks/-/{uuid4().hex}",
         method="PUT",
         data=b'{"delay": "1h"}',
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
@@ -133,36 +156,110 @@ def put(address: str, token: str) -> int:
         return refused.code
 
 
+def accepts(address: str, token: str) -> bool:
+    """Whether a request with the token schedules a task; not while nothing listens there."""
+    try:
+        return put(address, token) == CREATED
+    except OSError:
+        return False
+
+
+def shifted(world: World, token: str, seconds: int) -> str:
+    """The same token as the API server would have issued it so much earlier, signed with its key."""
+    claims = jwt.decode(token, options={"verify_signature": False})
+    times = {name: claims[name] - seconds for name in ("iat", "nbf", "exp")}
+    header = jwt.get_unverified_header(token)
+    return jwt.encode(claims | times, world.cluster.token_key.read_text(), header["alg"], header)
+
+
+def serve(node: ProcessNode, world: World, redis: RedisServer, **api: Any) -> Pod:  # noqa: ANN401 -- parts of a document
+    """Make the queue, and return its API pod when it has the keys."""
+    for account in ("web", "other"):
+        make_account(world, account)
+    made = api_for(world, "web", **api)
+    made["access"] += [{"token": "php", "verbs": ["schedule"]}] if api else []
+    world.make(names.PLURAL, document(world, redis, api=made))
+    world.until("ApiAvailable", "True", "PodsReady", timeout_s=60)
+    [pod] = [
+        each for each in node.pods.values() if each.seen["metadata"]["labels"][names.COMPONENT_LABEL] == "api"
+    ]
+    # The keys may have come after the pod; as in a kubelet's pod, the file follows.
+    eventually(
+        partial(accepts, pod.address, token_of(world, "web")), timeout_s=60, what="the keys are mounted"
+    )
+    return pod
+
+
 def test_who_may_schedules_tasks_also_while_the_api_server_is_away(
     process_node: ProcessNode, world: World, redis: RedisServer
 ) -> None:
-    """201 for who has the right, 403 for who has none, 401 for who proves nothing."""
-    for account in ("web", "other"):
-        make_account(world, account)
-    token = new_token()
-    secret = {"metadata": {"name": "tokens"}, "stringData": {"php": hash_of(token)}}
-    world.make("secrets", secret)
-    api = api_for(world, "web", tokensSecretRef={"name": "tokens"})
-    api["access"].append({"token": "php", "verbs": ["schedule"]})
-    world.make(names.PLURAL, document(world, redis, api=api))
-    world.until("ApiAvailable", "True", "PodsReady", timeout_s=60)
-    [address] = [
-        pod.address
-        for pod in process_node.pods.values()
-        if pod.seen["metadata"]["labels"][names.COMPONENT_LABEL] == "api"
-    ]
-    given = {account: token_of(world, account) for account in ("web", "other")}
+    """201 for who has the right, 403 for who has none, 401 for who proves nothing.
+
+    A process that starts while the API server is away has the keys, too. Of a deleted account, the token that it has
+    is accepted until it expires.
+    """
+    named = new_token()
+    world.make("secrets", {"metadata": {"name": "tokens"}, "stringData": {"php": hash_of(named)}})
+    pod = serve(process_node, world, redis, tokensSecretRef={"name": "tokens"})
+    web, other = (token_of(world, account) for account in ("web", "other"))
     wrong = token_of(world, "web", audience="other")
-    # The volume of a ProcessNode is refreshed, too: the keys may have come after the pod.
-    eventually(partial(answers, address, given["web"], 201), timeout_s=60, what="the keys are mounted")
-    assert [put(address, each) for each in (given["web"], token, given["other"], wrong, new_token())] == [
-        *(200, 200, 403),
-        *(401, 401),
-    ]
+    old = shifted(world, web, 3601)
+    given = (web, named, shifted(world, web, 3500), other, wrong, old, token_of(world, "web", seconds=7200))
+    assert [put(pod.address, each) for each in given] == [CREATED, CREATED, CREATED, 403, 401, 401, 401]
+    assert put(pod.address, new_token()) == 401
+    said = ForkedPlugin(world.cluster, world.namespace).out("status", "orders").splitlines()
+    assert ["API", "1", "of", "1", "ready"] in [line.split() for line in said]
+    world.cluster.rest.delete(f"/api/v1/namespaces/{world.namespace}/serviceaccounts/web")
     world.cluster.api_server.pause()
-    assert [put(address, each) for each in (given["web"], given["other"])] == [200, 403]
+    assert [put(pod.address, each) for each in (web, named, other)] == [CREATED, CREATED, 403]
+    world.cluster.api_server.kill()
+    [container] = pod.containers
+    first = container.process
+    assert first is not None
+    first.kill()
+    eventually(
+        lambda: container.process and container.process is not first, timeout_s=60, what="it is started again"
+    )
+    eventually(partial(accepts, pod.address, web), timeout_s=60, what="it serves")
+    assert [put(pod.address, each) for each in (web, named, other)] == [CREATED, CREATED, 403]
     world.cluster.repair()
 
 
-def answers(address: str, token: str, status: int) -> bool:
-    return put(address, token) == status
+@pytest.mark.full
+def test_known_producers_go_on_while_the_api_server_is_frozen_for_ten_minutes(
+    process_node: ProcessNode, world: World, redis: RedisServer
+) -> None:
+    """Those whose token lasts as long: the API server issues none for less than ten minutes."""
+    pod = serve(process_node, world, redis)
+    short, long = (token_of(world, "web", seconds=seconds) for seconds in (600, 3600))
+    expires = jwt.decode(short, options={"verify_signature": False})["exp"]
+    world.cluster.api_server.pause()
+    over = time.time() + FROZEN_SECONDS
+    while time.time() < over:
+        assert put(pod.address, long) == CREATED
+        now = time.time()
+        if abs(now - expires) > 1:
+            assert put(pod.address, short) == (CREATED if now < expires else 401)
+        time.sleep(1)
+    assert put(pod.address, short) == 401
+    world.cluster.repair()
+    assert put(pod.address, long) == CREATED
+
+
+@pytest.mark.full
+def test_a_new_key_of_the_cluster_is_found_and_the_former_one_stays_as_long_as_it_is_published(
+    process_node: ProcessNode, world: World, redis: RedisServer
+) -> None:
+    """Within the minute that the operator takes; a kubelet adds up to two."""
+    pod = serve(process_node, world, redis)
+    before = token_of(world, "web")
+    world.cluster.rotate_token_key()
+    after = token_of(world, "web")
+    kids = [jwt.get_unverified_header(each)["kid"] for each in (before, after)]
+    assert kids[0] != kids[1]
+    assert put(pod.address, before) == CREATED
+    eventually(
+        partial(accepts, pod.address, after), timeout_s=PERIOD_SECONDS + 10, what="the new key is found"
+    )
+    assert put(pod.address, before) == CREATED
+    assert [container.restarts for container in pod.containers] == [0]

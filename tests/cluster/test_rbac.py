@@ -29,6 +29,8 @@ pytestmark = pytest.mark.xdist_group("bare")
 
 CREATED: Final = 201
 
+SHOP: Final = {"namespace": "web", "name": "shop"}
+
 Right = tuple[str, str, str]
 """API group, resource, verb."""
 
@@ -124,8 +126,10 @@ def begin(world: World) -> None:
         worker={"replicas": 2, "template": {"spec": {"containers": [container]}}},
         deletionPolicy="Delete",
         schedules={},
+        api={"allowPlainHttp": True, "access": [{"serviceAccount": SHOP, "verbs": ["schedule"]}]},
     )
     eventually(lambda: {plural for plural, _ in world.children()} == set(KINDS) - {"jobs"}, what="all kinds")
+    eventually(lambda: world.there("configmaps", "orders-api"), what="the keys of the cluster")
     world.until("Accepted", "True")
 
 
@@ -182,6 +186,8 @@ NEVER: Final = {
         [("rbac.authorization.k8s.io", kind) for kind in ("roles", "clusterroles")],
         (*_WRITES, "escalate", "bind"),
     ),
+    ("authentication.k8s.io", "tokenreviews"): ("create",),
+    ("authorization.k8s.io", "subjectaccessreviews"): ("create",),
 }
 """What the operator's account may not do anywhere, its own namespace included."""
 

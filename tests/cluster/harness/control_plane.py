@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import ssl
+import subprocess
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class ControlPlane(Cluster):
         super().__init__(directory, directory / "admin.kubeconfig")
         self._into = into
         self._ports = Ports()
+        # The key of its own certificate serves for the tokens of service accounts too: one key less to make.
+        self._token_keys = [directory / "certificates" / "apiserver.key"]
         self._tokens = {name: secrets.token_hex(16) for name in self.users}
         self.etcd = self._server("etcd", self._etcd, self._etcd_ready, self._ports.choose_etcd)
         self.api_server = self._server(
@@ -129,6 +132,19 @@ class ControlPlane(Cluster):
         """The API server signs its own certificate, and appends the authority that it signed it with."""
         return self.dir / "certificates" / "apiserver.crt"
 
+    @property
+    def token_key(self) -> Path:
+        """What the API server signs tokens of service accounts with, once it has started."""
+        return self._token_keys[-1]
+
+    def rotate_token_key(self) -> None:
+        """Sign tokens with another key from now on; those that are signed already stay valid."""
+        key = self.dir / f"tokens-{len(self._token_keys)}.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        self._token_keys.append(key)
+        self.api_server.stop()
+        self.repair()
+
     def audit_mark(self) -> int:
         """A place in the audit log, for `audit_events(since=…)`: what follows comes after this call."""
         log = self.dir / "audit.log"
@@ -171,19 +187,18 @@ class ControlPlane(Cluster):
         ]
 
     def _api_server(self) -> list[str]:
-        # The key of its own certificate serves for the tokens of service accounts too: one key less to make.
-        key = self.dir / "certificates" / "apiserver.key"
         return [
             binary("kube-apiserver"),
             f"--etcd-servers=http://{LOOPBACK}:{self._ports.etcd}",
             *(f"--bind-address={self.address}", f"--advertise-address={self.address}"),
-            *(f"--secure-port={self._ports.api_server}", f"--cert-dir={key.parent}"),
+            *(f"--secure-port={self._ports.api_server}", f"--cert-dir={self.authority.parent}"),
             *self._network(),
             *("--authorization-mode=Node,RBAC", f"--token-auth-file={self.dir / 'tokens.csv'}"),
             # As careful administrators have it: who blocks the deletion of an owner needs the right to.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-            *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"),
-            *(f"--service-account-signing-key-file={key}", "--allow-privileged"),
+            *("--service-account-issuer=https://kubernetes.default.svc", "--allow-privileged"),
+            *(f"--service-account-key-file={key}" for key in self._token_keys),
+            f"--service-account-signing-key-file={self.token_key}",
             f"--audit-policy-file={self.dir / 'audit-policy.yaml'}",
             f"--audit-log-path={self.dir / 'audit.log'}",
             "--audit-log-mode=blocking-strict",  # answered means logged
@@ -202,7 +217,7 @@ class ControlPlane(Cluster):
             binary("kube-controller-manager"),
             f"--kubeconfig={self.kubeconfig_of('system:kube-controller-manager')}",
             *("--secure-port=0", "--leader-elect=false", "--use-service-account-credentials"),
-            f"--service-account-private-key-file={self.dir / 'certificates' / 'apiserver.key'}",
+            f"--service-account-private-key-file={self._token_keys[0]}",
             f"--root-ca-file={self.authority}",
             # The defaults, 20 and 30, would make a test of a thousand queues wait for this process.
             *("--kube-api-qps=500", "--kube-api-burst=1000"),

@@ -38,7 +38,7 @@ def test_every_condition_that_applies_is_there_from_the_start(world: World) -> N
     eventually(lambda: "status" in world.queue())
     body = world.queue()
     there = [entry["type"] for entry in body["status"]["conditions"]]
-    assert there == [kind for kind in REASONS if kind not in {*ABSENT, "GuardAvailable"}]
+    assert there == [kind for kind in REASONS if kind not in {*ABSENT, "GuardAvailable", "ApiAvailable"}]
     for entry in body["status"]["conditions"]:
         assert entry["observedGeneration"] == 1
         assert REASONS[entry["type"]][entry["reason"]] == entry["status"]

@@ -10,7 +10,7 @@ import time
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
-from delayq import Client
+from delayq import Client, DelaySchedule, parse_schedule
 from delayq.api.access import Caller, Denied, Grant, Rights
 from delayq.api.app import Api
 from delayq.api.calls import Served
@@ -37,6 +37,7 @@ RIGHTS = Rights(
         Grant("mailer", MAIL, ("email",)),
         Grant("reader", ("read",)),
         Grant("plain", ("schedule",), ()),
+        Grant("letters", ("dead-letters",)),
     ]
 )
 
@@ -161,3 +162,54 @@ async def test_payloads_and_headers_are_read_by_a_right_of_their_own(shard: Shar
         _, part = await status(port, "reader", "GET /tasks/email/a")
     assert (whole["payload"], whole["headers"]) == ({"secret": 1}, {"a": "b"})
     assert whole.keys() - part.keys() == {"payload", "headers"}
+
+
+async def test_an_answer_does_not_tell_whether_a_task_of_another_kind_exists(shard: Shard) -> None:
+    """Nor a dead letter, a group of them or a schedule."""
+    now_ms = round(time.time() * 1000)
+    with shard.server.on(shard.keys) as redis:
+        died = State(dlq={"sms:dead": now_ms, "parcel": now_ms}, dlq_info={"sms:dead": "buried gone"})
+        seed(redis, shard.keys, died)
+    async with Client(shard.server.url, queue=shard.commands.queue) as client:
+        await client.schedule(1, kind="sms", task_id="a", delay="1h")
+        fresh = (await client.schedule(1, kind="sms", delay="1h")).id
+        await client.apply_schedule(schedule("nightly", shard.commands.queue))
+    pairs: list[tuple[str, str, str, Any]] = [
+        ("sms:a", "sms:b", "GET /tasks/-/{}", None),
+        ("sms:a", "sms:b", "DELETE /tasks/-/{}", None),
+        ("sms:a", "sms:b", "PATCH /tasks/-/{}", {"delay": "1m"}),
+        (fresh, "A" * 12, "GET /tasks/-/{}", None),
+        (fresh, "A" * 12, "DELETE /tasks/-/{}?running=true", None),
+        ("sms:dead", "sms:none", "POST /deadletters:purge", "ids"),
+        ("parcel", "none", "POST /deadletters:redrive", "ids"),
+        ("nightly", "none", "GET /schedules/{}", None),
+        ("nightly", "none", "POST /schedules/{}:run", None),
+    ]
+    async with served(shard) as port:
+        for there, missing, request, body in pairs:
+            answers = []
+            for name in (there, missing):
+                content = {"ids": [name], "dryRun": True} if body == "ids" else body
+                found, problem = await status(port, "mailer", request.format(name), content)
+                answers.append((found, problem["detail"].replace(name, "NAME")))
+            assert answers[0] == answers[1], request
+            assert answers[0][0] == 403, request
+        groups = await status(port, "letters", "GET /deadletters:groups")
+        for group in (groups[1]["items"][0]["group"], "0" * 16):
+            assert (await status(port, "mailer", "POST /deadletters:purge", {"group": group}))[0] == 404
+        assert (await status(port, "mailer", "POST /deadletters:purge", {"ids": ["email:none"]}))[1][
+            "tasks"
+        ] == 0
+
+
+def schedule(name: str, queue: str) -> DelaySchedule:
+    """Its tasks are of a kind that the caller has no right on."""
+    document = {
+        "apiVersion": "delayq.dev/v1alpha1",
+        "kind": "DelaySchedule",
+        "metadata": {"name": name},
+        "spec": {"queueRef": {"name": queue}, "cron": "0 2 * * *", "task": {"payload": "1", "kind": "sms"}},
+    }
+    made = parse_schedule(document)
+    assert isinstance(made, DelaySchedule)
+    return made

@@ -9,9 +9,8 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.routing import Route as PathRoute
@@ -19,15 +18,17 @@ from starlette.routing import Router
 
 from delayq.api import openapi, problems
 from delayq.api.access import Denied
+from delayq.api.bodies import Room
 from delayq.api.calls import Answer, Call
+from delayq.api.heads import LOCAL, check_head, check_site
 from delayq.api.models import dumps, parse, parse_query
-from delayq.api.problems import ApiError
+from delayq.api.problems import ApiError, invalid
 from delayq.api.routes import BATCH, PREFIX, ROUTES
 from delayq.client.encoding import new_id
 from delayq.contract.json_text import MOST_LEVELS, is_deeper, strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.types import Message, Receive, Scope, Send
 
@@ -41,11 +42,8 @@ BATCH_BYTES: Final = 8 << 20
 LEAST_BYTES: Final = 2 << 20  # 5,000 IDs fit
 DISCARD_SECONDS: Final = 2.0
 DISCARD_BYTES: Final = 16 << 20
-BATCHES: Final = 2
-"""That are read, checked and stored at a time: each needs memory for its text and its tasks."""
-HEAD_BYTES: Final = 16 << 10
-LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
-SAFE: Final = ("GET", "HEAD")
+MOST_CONTAINERS: Final = 500_000
+"""Lists and objects of a body: each takes up to 30 times as much memory as its text."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -58,7 +56,7 @@ class Api:
         self.requests = Counter[tuple[str, int]]()  # by operation and status
         self.stopping = False
         self._hosts = None if hosts is None else {*LOCAL, *(each.lower() for each in hosts)}
-        self._batches = 0
+        self.room = Room(2 * served.queue.spec.limits.max_payload_bytes)
         by_path: dict[str, dict[str, Route]] = {}
         for route in ROUTES:
             by_path.setdefault(route.path, {})[route.method] = route
@@ -77,45 +75,22 @@ class Api:
         """Answer one request."""
         request = _Request(scope, receive, send, closing=self.stopping)
         scope["app"], scope["delayq"] = self, request
+        refusal: Answer | None = None
         try:
             self._check(request)
             await self._router(scope, receive, send)
         except Exception as error:  # noqa: BLE001 -- each request has an answer
-            await request.fail(error)
+            refusal = request.refusal(error)
+        if (
+            refusal is not None
+        ):  # outside of `except`, so that the frames of the error do not keep a body in memory
+            await request.refuse(refusal)
         self.requests[request.operation, request.status] += 1
 
     def _check(self, request: _Request) -> None:
-        """Refuse what a web page of another site makes a browser send, and too large heads."""
-        headers = request.headers
-        if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
-            raise ApiError("header-too-large", f"expected at most {HEAD_BYTES:,} bytes of headers, got more")
-        host = headers.get("host", "").lower()
-        if self._hosts is None:
-            return
-        if _name(host) not in self._hosts:
-            detail = f"Host: expected {', '.join(sorted(self._hosts))}; --allow-host adds a name"
-            raise ApiError("misdirected", detail)
-        if request.method in SAFE:
-            return
-        site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
-        if site not in ("same-origin", "none") or (
-            origin is not None and urlsplit(origin).netloc.lower() != host
-        ):
-            raise ApiError("cross-site", "a web page of another origin may not change the queue")
-
-    @contextmanager
-    def batch(self, route: Route) -> Iterator[None]:
-        """Bound how many batches are in memory."""
-        if route.name != BATCH:
-            yield
-            return
-        if self._batches >= BATCHES:
-            raise ApiError("busy", f"{BATCHES} batches are in memory already: send it again later")
-        self._batches += 1
-        try:
-            yield
-        finally:
-            self._batches -= 1
+        check_head(request.scope)
+        if self._hosts is not None:
+            check_site(request.method, request.headers, self._hosts)
 
     def most_bytes(self, route: Route) -> int:
         """Return the largest body of a route."""
@@ -126,11 +101,6 @@ class Api:
 def _starlette(path: str) -> str:
     """Return the path for Starlette; an ID may have slashes, which servers decode."""
     return PREFIX + path.replace("{id}", "{id:path}")
-
-
-def _name(host: str) -> str:
-    """Return the header Host without its port."""
-    return re.sub(r":[0-9]+$", "", host)
 
 
 class _Request:
@@ -145,29 +115,34 @@ class _Request:
         self._receive, self._send, self._closing = receive, send, closing
         self._unread = "content-length" in self.headers or "transfer-encoding" in self.headers
 
-    async def read(self, most: int) -> bytes:
-        """Return the body; ApiError if it is too large or does not arrive in time."""
+    async def read(self, most: int, grow: Callable[[int], None] | None) -> bytes:
+        """Return the body; ApiError if it is too large or does not arrive in time. `grow` is of Room."""
         length = self.headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > most):  # noqa: PLR2004 -- a petabyte
             raise _too_large(most)
-        chunks, size = list[bytes](), 0
+        content = bytearray()
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                while True:
-                    message = await self._receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Gone
-                    chunks.append(message.get("body", b""))
-                    size += len(chunks[-1])
-                    if size > most:
+                while await self._read_part(content):
+                    if len(content) > most:
                         raise _too_large(most)
-                    if not message.get("more_body", False):
-                        break
+                    if grow is not None:
+                        grow(len(content))
         except TimeoutError:
             detail = f"the body did not arrive within {BODY_SECONDS:g} s"
             raise ApiError("timeout", detail) from None
         self._unread = False
-        return b"".join(chunks)
+        if len(content) > most:
+            raise _too_large(most)
+        return bytes(content)
+
+    async def _read_part(self, content: bytearray) -> bool:
+        """Add the next part of the body; return whether more follows."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        content += message.get("body", b"")
+        return bool(message.get("more_body", False))
 
     async def discard(self) -> None:
         """Read a body that is refused, up to a bound: a client that still sends would not read the answer."""
@@ -179,9 +154,12 @@ class _Request:
                     size += len(message.get("body", b""))
                     self._unread = bool(message.get("more_body", False))
 
-    async def answer(self, answer: Answer, content_type: str = "application/json") -> None:
-        """Send an answer. The connection is closed if the body was not read."""
-        content = dumps({key: value for key, value in answer.value.items() if value is not None})
+    async def answer(self, answer: Answer, content_type: str = "application/json", text: bytes = b"") -> None:
+        """Send an answer; `text` is its JSON, if it is made already.
+
+        The connection is closed if the body was not read.
+        """
+        content = text or dumps({key: value for key, value in answer.value.items() if value is not None})
         headers = [
             (b"content-type", content_type.encode()),
             (b"content-length", str(len(content)).encode()),
@@ -197,10 +175,10 @@ class _Request:
         await self._send(start)
         await self._send({"type": "http.response.body", "body": content})
 
-    async def fail(self, error: Exception) -> None:
-        """Send the answer to an error."""
+    def refusal(self, error: Exception) -> Answer | None:
+        """Log an error; return the answer to it, None if there can be none any more."""
         if isinstance(error, _Gone):
-            return
+            return None
         found = _problem(error)
         fields = {"request": self.id, "operation": self.operation, "status": found.status}
         if found.kind == "internal":
@@ -208,9 +186,12 @@ class _Request:
         elif found.status >= 500:  # noqa: PLR2004 -- an error of the server
             log.warning("api_unavailable", extra={"fields": {**fields, "error": found.detail}})
         view = {**found.view(), "requestId": self.id}
-        if not self.status:
-            await self.discard()
-            await self.answer(Answer(view, found.status, found.headers), problems.CONTENT_TYPE)
+        return None if self.status else Answer(view, found.status, found.headers)
+
+    async def refuse(self, answer: Answer) -> None:
+        """Send the answer to an error."""
+        await self.discard()
+        await self.answer(answer, problems.CONTENT_TYPE)
 
 
 class _Gone(Exception):
@@ -237,12 +218,12 @@ class _Document:
     """Serves openapi.json."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        self._document = document
+        self._text = dumps(document)  # once: it is large, and needs no token
 
     async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
         request: _Request = scope["delayq"]
         request.operation = "openapi"
-        await request.answer(Answer(self._document))
+        await request.answer(Answer({}), text=self._text)
 
 
 class _Endpoint:
@@ -258,9 +239,10 @@ class _Endpoint:
             raise HTTPException(404)
         request.operation = route.name
         caller = self._api.access.caller(request.headers.get("authorization"))
-        query = parse_query(route.query, scope["query_string"].decode("latin-1"))
-        with self._api.batch(route):
-            body = None if route.body is None else await self._body(request, route)
+        query = parse_query(route.query, scope["query_string"])
+        room = self._api.room
+        with room.batch() if route.name == BATCH else room.body() as grow:
+            body = None if route.body is None else await self._body(request, route, grow)
             call = Call(
                 served=self._api.served,
                 caller=caller,
@@ -272,18 +254,20 @@ class _Endpoint:
             answer = await route.run(call)
         await request.answer(answer)
 
-    async def _body(self, request: _Request, route: Route) -> Any:  # noqa: ANN401 -- of the route's model
+    async def _body(self, request: _Request, route: Route, grow: Callable[[int], None] | None) -> Any:  # noqa: ANN401 -- of the route's model
         assert route.body is not None  # noqa: S101 -- for mypy
-        content = await request.read(self._api.most_bytes(route))
+        content = await request.read(self._api.most_bytes(route), grow)
         if not content:
             return parse(route.body, {})
         kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
         if kind.strip() != "application/json" or parameters.strip() not in ("", "charset=utf-8"):
             raise ApiError("unsupported-media-type", "expected Content-Type: application/json, in UTF-8")
+        if content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
+            raise invalid("body", f"expected at most {MOST_CONTAINERS:,} lists and objects, got more")
         try:
             value = strict_json(content)
         except ValueError as error:
-            raise problems.invalid("body", f"expected JSON, {error}") from None
+            raise invalid("body", f"expected JSON, {error}") from None
         if is_deeper(value):
-            raise problems.invalid("body", f"expected JSON of at most {MOST_LEVELS} levels")
+            raise invalid("body", f"expected JSON of at most {MOST_LEVELS} levels")
         return parse(route.body, value)

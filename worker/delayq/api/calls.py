@@ -80,10 +80,14 @@ class Call:
             )
         return inside or beside or ""
 
-    def allow(self, verb: Verb, kind: str | None) -> None:
-        """Raise the answer 403 unless the caller has the right on tasks of this kind (None: without a kind)."""
+    def allow(self, verb: Verb, kind: str | None, *, on: str = "") -> None:
+        """Raise the answer 403 unless the caller has the right on tasks of this kind (None: without a kind).
+
+        `on`: what the answer names instead of a kind that the caller did not name, and may not know.
+        """
         if not self.caller.may(verb, kind):
-            self._refuse(verb, f"on tasks of kind {kind}" if kind else "on tasks without a kind", kind)
+            of_kind = f"on tasks of kind {kind}" if kind else "on tasks without a kind"
+            self._refuse(verb, on or of_kind, kind)
 
     def allow_some(self, verb: Verb, kind: str | None) -> None:
         """The same for all tasks of a kind, or for those of all kinds without one."""
@@ -98,7 +102,12 @@ class Call:
         if self.caller.kinds(verb) is not None and (kind is None or task_id.startswith("@")):
             found = await self.client.get(task_id)
             kind = kind if found is None else found.kind or None
-        self.allow(verb, kind)
+        self.allow_found(verb, kind)
+
+    def allow_found(self, verb: Verb, kind: str | None) -> None:
+        """The same for the task of the path, whose kind was looked up."""
+        on = f"on tasks of kind {self.kind}" if self.kind else f"on task {self.task_id}, if there is one"
+        self.allow(verb, kind, on=on)
 
     def _refuse(self, verb: Verb, on: str, kind: str | None) -> None:
         audit.refused(self.caller, verb, what={"kind": kind}, request=self.request_id)

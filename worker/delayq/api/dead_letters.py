@@ -77,15 +77,25 @@ async def _chosen(call: Call) -> dict[str, int]:
     if body.tag is not None or body.all:
         call.allow_some("dead-letters", body.kind)
         return _died(await call.client.dlq_list(tag=body.tag, kind=body.kind))
-    ids = body.ids
     if body.group is not None:
-        ids = next((each.ids for each in await call.client.dlq_groups() if _key(each) == body.group), None)
-        if ids is None:
-            raise ApiError("not-found", f"there is no group {body.group}: GET /deadletters:groups lists them")
-    rows = await call.client.dlq_list(list(ids or ()))
-    for kind in {row.kind for row in rows}:
-        call.allow("dead-letters", kind or None)
+        rows = await call.client.dlq_list(await _ids_of_group(call))
+    else:
+        rows = await call.client.dlq_list(list(body.ids))
+    found = {row.id: row.kind for row in rows}
+    for task_id in body.ids or found:
+        # Of one that is not there, the ID tells the kind: so the answer does not tell whether it is there.
+        kind = found.get(task_id, task_id.partition(":")[0] if ":" in task_id else "")
+        call.allow("dead-letters", kind or None, on=f"on dead letter {task_id}, if there is one")
     return _died(rows)
+
+
+async def _ids_of_group(call: Call) -> list[str]:
+    """Return the IDs of a group, if the caller has the right on its kind."""
+    group = call.body.group
+    for each in await call.client.dlq_groups():
+        if _key(each) == group and call.caller.may("dead-letters", each.kind or None):
+            return list(each.ids)
+    raise ApiError("not-found", f"there is no group {group}: GET /deadletters:groups lists them")
 
 
 def _died(rows: list[TaskRow]) -> dict[str, int]:

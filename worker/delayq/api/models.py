@@ -422,11 +422,15 @@ def _refuse_null(given: Mapping[Any, Any], place: Place) -> None:
 
 
 @lru_cache(256)  # most requests have the same few queries
-def parse_query(model: type[DataclassInstance], query: str) -> Any:  # noqa: ANN401 -- as above
+def parse_query(model: type[DataclassInstance], query: bytes) -> Any:  # noqa: ANN401 -- as above
     """Return the value of a model from the parameters of a query; SpecError as in parse()."""
     kinds = {each.name: each.kind for each in declared(model)}
     given: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
+    try:
+        parameters = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise SpecError((Problem("query", "expected percent-encoded UTF-8, got other bytes"),)) from None
+    for name, value in parameters:
         if name in given:
             raise SpecError((Problem(name, "expected one value, got several"),))
         given[name] = _typed(kinds.get(name), value)

@@ -117,7 +117,7 @@ async def run_schedule(call: Call) -> Answer:
 async def _one(call: Call, verb: Verb) -> Schedule:
     name = call.path["name"]
     found = await call.client.get_schedule(name) if OBJECT_NAME.fits(name) else None
-    call.allow(verb, None if found is None else found.kind)
+    call.allow(verb, None if found is None else found.kind, on=f"on schedule {name}, if there is one")
     if found is None:
         raise ApiError("not-found", f"there is no schedule {name} in this queue: GET /schedules lists them")
     return found

@@ -117,7 +117,7 @@ async def get(call: Call) -> Answer:
     """Return a task."""
     found = await call.client.get(call.task_id, kind=call.kind)
     kind = call.kind if found is None else found.kind or None
-    call.allow("read", kind)
+    call.allow_found("read", kind)
     if found is None:
         raise _missing(call)
     return Answer(rendering.task(found, payload=call.caller.may("read-payloads", kind)))

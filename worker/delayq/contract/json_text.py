@@ -85,17 +85,17 @@ def strict_json(content: bytes) -> Any:  # noqa: ANN401 -- as above
 
 def is_deeper(value: object, most: int = MOST_LEVELS) -> bool:
     """Whether a parsed value has more levels. Of a large text this takes less time than to count its brackets."""
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(most):
-        inside = [
-            each.values() if isinstance(each, dict) else each
+        level = [
+            child
             for each in level
-            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, dict | list)
         ]
-        level = [child for each in inside for child in each]
         if not level:
             return False
-    return any(isinstance(each, dict | list) for each in level)
+    return True
 
 
 def _no_constant(name: str) -> None:

@@ -23,7 +23,7 @@ from delayq.api.calls import Answer, Call
 from delayq.api.models import dumps, parse, parse_query
 from delayq.api.problems import ApiError
 from delayq.api.routes import BATCH, PREFIX, ROUTES
-from delayq.client.encoding import new_id
+from delayq.client.encoding import new_ids
 from delayq.contract.json_text import MOST_LEVELS, is_deeper, strict_json
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Api:
         self.stopping = False
         self._hosts = None if hosts is None else {*LOCAL, *(each.lower() for each in hosts)}
         self._batches = 0
+        self._ids = new_ids()
         by_path: dict[str, dict[str, Route]] = {}
         for route in ROUTES:
             by_path.setdefault(route.path, {})[route.method] = route
@@ -75,7 +76,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = _Request(scope, receive, send, closing=self.stopping)
+        request = _Request(scope, receive, send, fresh=self._ids, closing=self.stopping)
         scope["app"], scope["delayq"] = self, request
         try:
             self._check(request)
@@ -136,11 +137,14 @@ def _name(host: str) -> str:
 class _Request:
     """What was received, and whether an answer was sent."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, *, fresh: Iterator[str], closing: bool
+    ) -> None:
+        """`fresh`: IDs for requests without one."""
         self.scope, self.method = scope, scope["method"]
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         given = self.headers.get("x-request-id", "")
-        self.id = given if _REQUEST_ID.fullmatch(given) else new_id()
+        self.id = given if _REQUEST_ID.fullmatch(given) else next(fresh)
         self.operation, self.status = "none", 0
         self._receive, self._send, self._closing = receive, send, closing
         self._unread = "content-length" in self.headers or "transfer-encoding" in self.headers

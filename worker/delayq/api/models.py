@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,7 +20,7 @@ from delayq.contract.kinds import Dictionary, Flag, Kind, Text, Whole
 from delayq.contract.problems import INVALID, Place, Problem, SpecError, type_name
 from delayq.contract.record import Rule, Shape, camel, declared, read_record
 from delayq.durations import milliseconds
-from delayq.protocol.envelope import BYTES_TYPE
+from delayq.protocol.envelope import BYTES_TYPE, encode_json
 from delayq.protocol.results import INDEXES
 
 if TYPE_CHECKING:
@@ -446,4 +445,4 @@ def _is_whole(value: str) -> bool:
 
 def dumps(value: object) -> bytes:
     """Return compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return encode_json(value).encode()

@@ -112,6 +112,7 @@ class Server:
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # nothing depends on the caller's address
             server_header=False,
             timeout_keep_alive=IDLE_SECONDS,
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from delayq.api.app import HEAD_BYTES
+from delayq.api.app import COMPLETE, HEAD_BYTES
 
 if TYPE_CHECKING:
     import socket
@@ -71,6 +71,11 @@ class Bounded(HttpToolsProtocol):
         """Begin the request."""
         self._head_ends()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Mark the request: its body is there."""
+        self.scope[COMPLETE] = True  # type: ignore[typeddict-unknown-key] # of ours
+        super().on_message_complete()
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(HEAD_SECONDS, self._late)

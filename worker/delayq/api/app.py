@@ -24,7 +24,7 @@ from delayq.api.heads import LOCAL, check_head, check_site
 from delayq.api.models import dumps, parse, parse_query
 from delayq.api.problems import ApiError, invalid
 from delayq.api.routes import BATCH, PREFIX, ROUTES
-from delayq.client.encoding import new_id
+from delayq.client.encoding import new_ids
 from delayq.contract.json_text import MOST_LEVELS, is_deeper, strict_json
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ DISCARD_SECONDS: Final = 2.0
 DISCARD_BYTES: Final = 16 << 20
 MOST_CONTAINERS: Final = 500_000
 """Lists and objects of a body: each takes up to 30 times as much memory as its text."""
+COMPLETE: Final = "delayq.complete"
+"""In the scope of a request: the server has received its body."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -57,6 +59,7 @@ class Api:
         self.stopping = False
         self._hosts = None if hosts is None else {*LOCAL, *(each.lower() for each in hosts)}
         self.room = Room(2 * served.queue.spec.limits.max_payload_bytes)
+        self._ids = new_ids()
         by_path: dict[str, dict[str, Route]] = {}
         for route in ROUTES:
             by_path.setdefault(route.path, {})[route.method] = route
@@ -73,7 +76,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = _Request(scope, receive, send, closing=self.stopping)
+        request = _Request(scope, receive, send, fresh=self._ids, closing=self.stopping)
         scope["app"], scope["delayq"] = self, request
         refusal: Answer | None = None
         try:
@@ -81,9 +84,8 @@ class Api:
             await self._router(scope, receive, send)
         except Exception as error:  # noqa: BLE001 -- each request has an answer
             refusal = request.refusal(error)
-        if (
-            refusal is not None
-        ):  # outside of `except`, so that the frames of the error do not keep a body in memory
+        # Outside of `except`, so that the frames of the error do not keep a body in memory.
+        if refusal is not None:
             await request.refuse(refusal)
         self.requests[request.operation, request.status] += 1
 
@@ -106,11 +108,14 @@ def _starlette(path: str) -> str:
 class _Request:
     """What was received, and whether an answer was sent."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, *, fresh: Iterator[str], closing: bool
+    ) -> None:
+        """`fresh`: IDs for requests without one."""
         self.scope, self.method = scope, scope["method"]
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         given = self.headers.get("x-request-id", "")
-        self.id = given if _REQUEST_ID.fullmatch(given) else new_id()
+        self.id = given if _REQUEST_ID.fullmatch(given) else next(fresh)
         self.operation, self.status = "none", 0
         self._receive, self._send, self._closing = receive, send, closing
         self._unread = "content-length" in self.headers or "transfer-encoding" in self.headers
@@ -120,17 +125,22 @@ class _Request:
         length = self.headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > most):  # noqa: PLR2004 -- a petabyte
             raise _too_large(most)
-        content = bytearray()
+        if self.scope.get(COMPLETE):  # as most: a timer takes longer than to read a body that is there
+            return await self._body(most, grow)
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                while await self._read_part(content):
-                    if len(content) > most:
-                        raise _too_large(most)
-                    if grow is not None:
-                        grow(len(content))
+                return await self._body(most, grow)
         except TimeoutError:
             detail = f"the body did not arrive within {BODY_SECONDS:g} s"
             raise ApiError("timeout", detail) from None
+
+    async def _body(self, most: int, grow: Callable[[int], None] | None) -> bytes:
+        content = bytearray()
+        while await self._read_part(content):
+            if len(content) > most:
+                raise _too_large(most)
+            if grow is not None:
+                grow(len(content))
         self._unread = False
         if len(content) > most:
             raise _too_large(most)

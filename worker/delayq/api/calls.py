@@ -48,7 +48,7 @@ class Served:
     """Raises InvalidTask for arguments that do not fit the App; it may know no App."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Call:
     """One request with its parsed parameters and body."""
 

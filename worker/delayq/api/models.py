@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,7 +20,7 @@ from delayq.contract.kinds import Dictionary, Flag, Kind, Text, Whole
 from delayq.contract.problems import INVALID, Place, Problem, SpecError, type_name
 from delayq.contract.record import Rule, Shape, camel, declared, read_record
 from delayq.durations import milliseconds
-from delayq.protocol.envelope import BYTES_TYPE
+from delayq.protocol.envelope import BYTES_TYPE, encode_json
 from delayq.protocol.results import INDEXES
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def either(one: int | None, other: int | None) -> int | None:
     return other if one is None else one
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class When:
     """A new due time: one of four."""
 
@@ -160,7 +159,7 @@ class When:
     due_ms: int | None = _ms("The same in milliseconds since 1970.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Task(When):
     """A task to schedule."""
 
@@ -202,7 +201,7 @@ class Task(When):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class NamedTask(Task):
     """A task to schedule, with its kind and ID."""
 
@@ -210,14 +209,14 @@ class NamedTask(Task):
     id: str | None = _declare(words(), "The ID; by default a generated one.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Batch:
     """Tasks to schedule."""
 
     tasks: tuple[NamedTask, ...] = sections(NamedTask, least=0, most=MOST_TASKS, doc="The tasks.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Exists:
     """What happens if the ID exists."""
 
@@ -226,26 +225,26 @@ class Exists:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Named:
     """An ID that is not in the path."""
 
     id: str | None = _declare(words(), "The ID, if it is not in the path.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class NamedRunning(Named):
     """An ID that is not in the path, and whether a run is cancelled."""
 
     running: bool = flag(default=False, doc="Cancel the run of a task in flight, too.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class NamedExists(Exists, Named):
     """An ID that is not in the path, and what happens if it exists."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Filters:
     """Which tasks: those that have all that is given."""
 
@@ -280,21 +279,21 @@ _FILTER: Final = Rule(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Some(Filters):
     """Which tasks; at least one filter."""
 
     SHAPE: ClassVar[Shape] = Shape(rules=(*Filters.SHAPE.rules, _FILTER))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Cancel(Some):
     """Which tasks to cancel."""
 
     dry_run: bool = flag(default=False, doc="Count the tasks, and change nothing.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Reschedule(Cancel):
     """Which tasks to reschedule, and when they are due."""
 
@@ -306,7 +305,7 @@ class Reschedule(Cancel):
     shift_ms: int | None = _ms("The same in milliseconds.", -MOST_MS)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Page:
     """Which part of a list."""
 
@@ -314,14 +313,14 @@ class Page:
     cursor: str | None = _declare(words(), "Where to go on, from the answer before.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Listed(Page, Filters):
     """Which tasks to list."""
 
     state: str = choice(*STATES, default="scheduled", doc="The state of the tasks.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Letters(Page):
     """Which dead letters to list."""
 
@@ -329,14 +328,14 @@ class Letters(Page):
     kind: str | None = _declare(words(), "Dead letters of this kind.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class OfKind:
     """Of one kind only."""
 
     kind: str | None = _declare(words(), "Of this kind only.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Purge:
     """Which dead letters: by IDs, by group, with a tag, or all."""
 
@@ -352,7 +351,7 @@ class Purge:
     dry_run: bool = flag(default=False, doc="Count the dead letters, and change nothing.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Redrive(Purge):
     """Which dead letters to schedule again, and how fast."""
 
@@ -361,21 +360,21 @@ class Redrive(Purge):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Within:
     """How far to look ahead."""
 
     within: int = _declare(Span(), "How far to look ahead, up to 366d; by default 24h.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Times:
     """How many next times."""
 
     count: int = whole(1, 100, default=5, doc="How many next times to return.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Suspend:
     """Why tasks stop."""
 
@@ -392,7 +391,7 @@ class Suspend:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Nothing:
     """No field at all."""
 
@@ -417,7 +416,7 @@ def _refuse_null(given: Mapping[Any, Any], place: Place) -> None:
             place.field(str(name)).refuse("expected a value, got null: leave the field out instead")
     tasks = given.get("tasks")
     for at, task in enumerate(tasks if isinstance(tasks, list) else ()):
-        if isinstance(task, Mapping):
+        if isinstance(task, dict) and None in task.values():
             _refuse_null(task, place.field("tasks").item(at))
 
 
@@ -450,4 +449,4 @@ def _is_whole(value: str) -> bool:
 
 def dumps(value: object) -> bytes:
     """Return compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return encode_json(value).encode()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from delayq.api.app import COMPLETE
 from delayq.api.heads import HEAD_BYTES
 from delayq.api.models import dumps
 from delayq.api.problems import CONTENT_TYPE, ApiError
@@ -110,8 +111,9 @@ class Bounded(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request; another one may follow in the same data."""
+        """End the request, whose body is there; another one may follow in the same data."""
         self._heading, self._loose = True, 0
+        self.scope[COMPLETE] = True  # type: ignore[typeddict-unknown-key] # of ours
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -181,6 +183,7 @@ class Server:
             log_config=None,
             access_log=False,
             log_level="error",  # a malformed request is answered, not logged
+            proxy_headers=False,  # nothing depends on the caller's address
             server_header=False,
             timeout_keep_alive=IDLE_SECONDS,
         )

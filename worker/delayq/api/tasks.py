@@ -9,7 +9,7 @@ from delayq.api import rendering
 from delayq.api.calls import Answer, offset_of, page
 from delayq.api.models import either
 from delayq.api.problems import ApiError, invalid, of
-from delayq.client.encoding import new_id, new_ids
+from delayq.client.encoding import Prepared, new_id, new_ids
 from delayq.client.times import iso
 from delayq.contract.problems import Problem, SpecError
 from delayq.errors import InvalidTask, NotConfirmed, PayloadTooLarge, Refused, TasksRefused
@@ -44,7 +44,8 @@ def _fresh(task_id: str | None) -> str:
 
 
 async def _schedule(call: Call, task: NewTask) -> Answer:
-    _allow_schedule(call, task)
+    for kind in _kinds(task):
+        call.allow("schedule", kind)
     call.served.check(task)
     done = await call.client.schedule(**task._asdict(), if_exists=call.query.if_exists)
     if done.outcome is not Outcome.KEPT:
@@ -52,29 +53,30 @@ async def _schedule(call: Call, task: NewTask) -> Answer:
     return Answer(_stored(done), STATUS.get(done.outcome, 200))
 
 
-def _allow_schedule(call: Call, task: NewTask) -> None:
-    """Refuse also a task without a kind whose ID is one of a kind that the caller has no right on."""
-    call.allow("schedule", task.kind)
-    prefix, colon, _ = (task.task_id or "").partition(":")
-    if task.kind is None and colon:
-        call.allow("schedule", prefix)
+def _kinds(task: NewTask) -> tuple[str | None, ...]:
+    """Return the kinds that the caller needs the right on: also that of an ID which names a kind by itself."""
+    if task.kind is None and task.task_id and ":" in task.task_id:
+        return None, task.task_id.partition(":")[0]
+    return (task.kind,)
 
 
 def _stored(done: Scheduled) -> dict[str, Any]:
     outcome = Outcome.CREATED if done.outcome is Outcome.REPEATED else done.outcome
-    return {"id": done.id, "due": iso(done.due_ms), "outcome": str(outcome)}
+    return {"id": done.id, "due": iso(done.due_ms), "outcome": outcome}
 
 
 async def batch(call: Call) -> Answer:
     """Schedule many tasks, once all of them are checked."""
     tasks = [each.new_task(_fresh(each.id), each.kind) for each in call.body.tasks]
-    for kind in {task.kind for task in tasks}:
+    for kind in dict.fromkeys(kind for task in tasks for kind in _kinds(task)):
         call.allow("schedule", kind)
-    await _check(call, tasks)
+    prepared: list[Any] = await _prepared(
+        call, tasks
+    )  # which schedule_many takes, too, and does not check again
     refused: dict[int, Refused] = {}
     unconfirmed = set[str]()
     try:
-        stored: Sequence[object] = await call.client.schedule_many(tasks, if_exists=call.query.if_exists)
+        stored: Sequence[object] = await call.client.schedule_many(prepared, if_exists=call.query.if_exists)
     except TasksRefused as some:
         stored, refused = some.scheduled, some.refused
     except NotConfirmed as some:
@@ -95,22 +97,21 @@ def _refused(task: NewTask, error: Refused) -> dict[str, Any]:
     return {"id": task.task_id, "error": {name: view[name] for name in ("type", "status", "detail")}}
 
 
-async def _check(call: Call, tasks: Sequence[NewTask]) -> None:
-    """Raise SpecError with everything that is wrong with the tasks of a batch."""
-    checking, problems = call.served.encoder, list[Problem]()
+async def _prepared(call: Call, tasks: Sequence[NewTask]) -> list[Prepared]:
+    """Return the tasks of a batch as Redis takes them; SpecError with everything that is wrong with them."""
+    encoder, problems, found = call.served.encoder, list[Problem](), list[Prepared]()
     fresh, debounces = new_ids(), call.query.if_exists == "debounce"
     for at, task in enumerate(tasks):
         if at % AT_ONCE == 0:
             await asyncio.sleep(0)
         try:
-            _allow_schedule(call, task)
-            checking.prepare(task, fresh, debounces=debounces)
+            found.append(Prepared(*encoder.prepare(task, fresh, debounces=debounces)))
             call.served.check(task)
         except (InvalidTask, PayloadTooLarge) as error:
-            message = str(error)
-            problems.append(Problem(f"tasks[{at}]", message))
+            problems.append(Problem(f"tasks[{at}]", str(error)))
     if problems:
         raise SpecError(tuple(problems))
+    return found
 
 
 async def get(call: Call) -> Answer:

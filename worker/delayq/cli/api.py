@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli.app_check import checker
 from delayq.cli.exits import FAILED, USAGE, CommandError, errors_as_exits
 from delayq.cli.inputs import PORT, examples
 from delayq.cli.process import queues_options, settings_of
 from delayq.processes.api import Listen, run_api
 from delayq.service import extras
+
+if TYPE_CHECKING:
+    from delayq.api.calls import Check
+    from delayq.client.encoding import NewTask
+    from delayq.processes.runtime import Setting
 
 
 @click.command(
@@ -69,7 +73,6 @@ def api(
             names = ", ".join(each.queue.metadata.name for each in settings)
             raise CommandError(f"expected one queue, got {names}", "choose it with --queue NAME", USAGE)
         [setting] = settings
-        file = Path(setting.document.path) if check_arguments else None
         listen = Listen(
             host=api_host,
             port=8090 if api_port is None else api_port,
@@ -77,4 +80,14 @@ def api(
             unauthenticated=unauthenticated,
             any_free_port=api_port is None,
         )
-        run_api(setting, listen, checker(setting.queue, file))
+        run_api(setting, listen, _checker(setting) if check_arguments else _unchecked)
+
+
+def _checker(setting: Setting) -> Check:
+    from delayq.cli.app_check import checker  # noqa: PLC0415 -- an App's modules take 4 MB
+
+    return checker(setting.queue, Path(setting.document.path))
+
+
+def _unchecked(_task: NewTask) -> None:
+    """Take every task: without the App, its kinds and arguments are not known."""

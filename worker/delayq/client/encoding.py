@@ -10,6 +10,7 @@ import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from delayq.client.times import MAX_MS, Moment, exact_span, moment
@@ -68,7 +69,12 @@ class NewTask(NamedTuple):
     debounce: Duration | None = None
 
 
-Prepared = tuple[str, str, bytes]  # id, moment, envelope without its due time
+class Prepared(NamedTuple):
+    """A task as schedule.lua takes it. prepare() has checked it, so schedule_many stores it as it is."""
+
+    id: str
+    moment: str
+    envelope: bytes  # without its due time
 
 
 class Chunk(NamedTuple):
@@ -97,7 +103,7 @@ class TaskEncoder:
 
     def chunks(
         self,
-        tasks: Iterable[NewTask],
+        tasks: Iterable[NewTask | Prepared],
         refused: dict[int, Refused],
         shard_map: Callable[[], ShardMap],
         *,
@@ -113,7 +119,9 @@ class TaskEncoder:
         fresh = new_ids()
         for at, task in enumerate(tasks):
             try:
-                task_id, moment, body = self.prepare(task, fresh, debounces=debounces)
+                task_id, moment, body = (
+                    task if isinstance(task, Prepared) else self.prepare(task, fresh, debounces=debounces)
+                )
             except Refused as error:
                 refused[at] = error
                 continue
@@ -137,8 +145,10 @@ class TaskEncoder:
         prepared = self.prepare(task, iter(new_id, None), debounces=debounces)
         return Chunk(shard_map, *shard_map.first_lookup(prepared[0]), [0], [*prepared])
 
-    def prepare(self, task: NewTask, fresh: Iterator[str], *, debounces: bool = False) -> Prepared:
-        """Return a task as schedule.lua takes it, with a `fresh` id if it has none; Refused when it is malformed.
+    def prepare(
+        self, task: NewTask, fresh: Iterator[str], *, debounces: bool = False
+    ) -> tuple[str, str, bytes]:
+        """Return the fields of Prepared, with a `fresh` id if the task has none; Refused when it is malformed.
 
         `debounces`: it is for if_exists="debounce".
         """
@@ -251,15 +261,20 @@ def _chosen(task_id: str) -> str:
 
 
 def _checked_name(task_id: str, kind: object) -> str:
-    if isinstance(kind, str) and _KIND.fullmatch(kind):
+    if isinstance(kind, str) and _is_name(kind):
         return kind
     expected = "expected 1 to 64 letters, digits, _, . and -, the first a letter, a digit or _"
     raise InvalidTask(task_id, f"kind of task {task_id}: {expected}, got {kind!r:.80}")
 
 
+@lru_cache(512)  # a process has few kinds, and asks twice for each task
+def _is_name(kind: str) -> bool:
+    return _KIND.fullmatch(kind) is not None
+
+
 def check_kind(kind: object) -> None:
     """Raise InvalidTask unless this is the name of a kind, by which tasks are selected."""
-    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+    if not isinstance(kind, str) or not _is_name(kind):
         raise InvalidTask("", f"kind: expected the name of a kind, got {kind!r:.80}")
 
 

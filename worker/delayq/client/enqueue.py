@@ -39,7 +39,7 @@ from delayq.protocol.write_durability import Shortfall
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from delayq.client.encoding import NewTask
+    from delayq.client.encoding import NewTask, Prepared
     from delayq.contract import Limits
     from delayq.protocol.commands import Call, Commands
     from delayq.protocol.replies import Stored
@@ -173,7 +173,7 @@ class TaskWriter:
         yield from self._collect(self._each(chunks, if_exists, results), chunks, if_exists, results, recorded)
         return results
 
-    def many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
+    def many(self, tasks: Iterable[NewTask | Prepared], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip; the next chunk is encoded while Redis stores this one."""
         _check(if_exists)
         results, in_flight = Results(), None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from delayq.client.encoding import NewTask
+    from delayq.client.encoding import NewTask, Prepared
     from delayq.client.enqueue import IfExists, Results
     from delayq.contract import Limits
     from delayq.durations import Duration
@@ -74,7 +74,7 @@ class Operations:
         results = yield from self.writer.store(self.writer.chunk(task, if_exists), if_exists)
         return results.one()
 
-    def schedule_many(self, tasks: Iterable[NewTask], if_exists: IfExists) -> Operation[Results]:
+    def schedule_many(self, tasks: Iterable[NewTask | Prepared], if_exists: IfExists) -> Operation[Results]:
         """Store any number of tasks, a chunk per round trip."""
         return self.writer.many(tasks, if_exists)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from delayq.contract.problems import quote
@@ -74,10 +75,16 @@ def text_instant_ms(text: str) -> int:
 
 def iso(ms: int) -> str:
     """Format an instant as ISO 8601; one beyond the calendar stays a number."""
+    seconds, rest = divmod(ms, 1000)
     try:
-        return (_EPOCH + ms * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return f"{_second(seconds)}.{rest:03}Z"
     except OverflowError:
         return str(ms)
+
+
+@lru_cache(1024)  # the tasks of a batch are often due in the same second
+def _second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
 
 
 def exact_instant(value: datetime | None, value_ms: int | None, name: str) -> int | None:

@@ -66,7 +66,7 @@ def _levels(text: str) -> int:
 def parsed(text: str) -> Any:  # noqa: ANN401 -- any JSON value
     """Parse JSON by RFC 8259: no NaN, no Infinity, no number beyond a float; ValueError otherwise."""
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
+        return _decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -113,3 +113,6 @@ def _finite(digits: str) -> float:
     if math.isinf(number):
         raise ValueError("a number is too large")
     return number
+
+
+_decode: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, parse_int=_whole).decode

@@ -157,8 +157,9 @@ class Listing(Kind):
             return place.refuse(f"expected {self.expected}, got {type_name(value)}")
         if not self.least <= len(value) <= self.most:
             return place.refuse(f"expected {self.expected}, got {len(value)}")
+        before = len(place.problems)
         items = tuple(self.item.read(item, place.item(index)) for index, item in enumerate(value))
-        return INVALID if INVALID in items else items
+        return INVALID if len(place.problems) > before else items
 
     def write(self, value: object) -> object:
         return [self.item.write(item) for item in value] if isinstance(value, tuple) else value

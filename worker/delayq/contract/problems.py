@@ -62,7 +62,7 @@ class SpecError(DelayQError, ValueError):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """The path of a value in the document, and the list that collects problems."""
 

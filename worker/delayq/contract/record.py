@@ -161,32 +161,62 @@ def read_record(record: type[DataclassInstance], value: Mapping[object, object],
     """Parse every field, then check the mapping as a whole. Collects problems, raises nothing."""
     before = len(place.problems)
     _refuse_unknown(record, value, place)
+    # Most fields of most mappings are absent: the dataclass has their defaults.
     found = {
-        field.attribute: field.default  # most fields of most mappings are absent
-        if value.get(field.name) is None and not field.required
-        else _read_field(field, value, place)
-        for field in declared(record)
+        field.attribute: _read_field(field, value, place)
+        for name, required, field in _by_name(record)
+        if required or value.get(name) is not None
     }
     _check_one_of(shape_of(record), value, place)
-    for rule in shape_of(record).rules:
-        _check_rule(rule, found, place)
+    for rule, reads, defaults in _rules(record):
+        if reads is None or not reads.isdisjoint(found):
+            _check_rule(rule, [found.get(name, default) for name, default in defaults], place)
     return record(**found) if len(place.problems) == before else INVALID
+
+
+@cache
+def _by_name(record: type[DataclassInstance]) -> tuple[tuple[str, bool, Declared], ...]:
+    """Return the fields, each with its name and whether it is required."""
+    return tuple((field.name, field.required, field) for field in declared(record))
+
+
+@cache
+def _rules(
+    record: type[DataclassInstance],
+) -> tuple[tuple[Rule, frozenset[str] | None, tuple[tuple[str, object], ...]], ...]:
+    """Return the rules, each with the fields that it reads, and their defaults.
+
+    A rule that holds for the defaults need not be checked if none of these fields is given; for others, None.
+    """
+    fields = {field.attribute: field for field in declared(record)}
+    found = []
+    for rule in shape_of(record).rules:
+        read = [fields[name] for name in rule.reads]
+        holds = not any(field.required for field in read) and rule.holds(*(field.default for field in read))
+        defaults = tuple((field.attribute, field.default) for field in read)
+        found.append((rule, frozenset(rule.reads) if holds else None, defaults))
+    return tuple(found)
 
 
 def _read_field(field: Declared, value: Mapping[object, object], place: Place) -> object:
     # The API server treats null as absent. YAML has null for `worker:` without a value.
-    given, here = value.get(field.name), place.field(field.name)
-    return here.refuse("required, but missing") if given is None else field.kind.read(given, here)
+    given, kind = value.get(field.name), field.kind
+    if given is None:
+        return place.field(field.name).refuse("required, but missing")
+    if type(kind).read is Kind.read and kind.fits(given):
+        return given  # the usual case, which needs no path
+    return kind.read(given, place.field(field.name))
 
 
 def _check_one_of(shape: Shape, value: Mapping[object, object], place: Place) -> None:
+    if not shape.one_of:
+        return
     given = [camel(option) for option in shape.one_of if value.get(camel(option)) is not None]
-    if shape.one_of and len(given) != 1:
+    if len(given) != 1:
         place.refuse(f"{shape.one_of_message}, got {' and '.join(given) or 'nothing'}")
 
 
-def _check_rule(rule: Rule, found: Mapping[str, object], place: Place) -> None:
-    values = [found[name] for name in rule.reads]
+def _check_rule(rule: Rule, values: Sequence[object], place: Place) -> None:
     if INVALID not in values and not rule.holds(*values):
         place.refuse(f"{rule.message}: got {', '.join(rule.wrong(*values))}" if rule.wrong else rule.message)
 

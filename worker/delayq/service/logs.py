@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LogFormat = Literal["json", "console"]
 QUEUE: ContextVar[str] = ContextVar("queue")
 """Set where one process serves several queues: each event has the field `queue`."""
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _SILENCED = ("aiohttp.access", "asyncio")
 
 
@@ -42,7 +43,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return escaped(json.dumps(line, ensure_ascii=False, default=str))
+        return escaped(_encode(line))
 
 
 class ConsoleFormatter(logging.Formatter):

@@ -16,9 +16,10 @@ from delayq.errors import InvalidTask, NotConfirmed, PayloadTooLarge, Refused, T
 from delayq.protocol.results import Cancelled, Outcome, Scheduled, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from delayq.api.calls import Call
+    from delayq.api.published import PublishedKinds
     from delayq.client.encoding import NewTask
 
 STATUS: Final = {Outcome.CREATED: 201, Outcome.REPEATED: 201, Outcome.FOLLOWS: 202}
@@ -46,6 +47,8 @@ def _fresh(task_id: str | None) -> str:
 async def _schedule(call: Call, task: NewTask) -> Answer:
     _allow_schedule(call, task)
     call.served.check(task)
+    if problems := await _not_taken(call, {0: task}):
+        raise SpecError((problems[0],))
     done = await call.client.schedule(**task._asdict(), if_exists=call.query.if_exists)
     if done.outcome is not Outcome.KEPT:
         call.log("schedule", "schedule", 1, task_id=done.id, outcome=str(done.outcome))
@@ -97,7 +100,7 @@ def _refused(task: NewTask, error: Refused) -> dict[str, Any]:
 
 async def _check(call: Call, tasks: Sequence[NewTask]) -> None:
     """Raise SpecError with everything that is wrong with the tasks of a batch."""
-    checking, problems = call.served.encoder, list[Problem]()
+    checking, problems = call.served.encoder, dict[int, Problem]()
     fresh, debounces = new_ids(), call.query.if_exists == "debounce"
     for at, task in enumerate(tasks):
         if at % AT_ONCE == 0:
@@ -108,9 +111,36 @@ async def _check(call: Call, tasks: Sequence[NewTask]) -> None:
             call.served.check(task)
         except (InvalidTask, PayloadTooLarge) as error:
             message = str(error)
-            problems.append(Problem(f"tasks[{at}]", message))
+            problems[at] = Problem(f"tasks[{at}]", message)
+    left = {at: task for at, task in enumerate(tasks) if at not in problems}
+    for at, problem in (await _not_taken(call, left)).items():
+        problems[at] = Problem(f"tasks[{at}].{problem.path}", problem.message)
     if problems:
-        raise SpecError(tuple(problems))
+        raise SpecError(tuple(problem for _, problem in sorted(problems.items())))
+
+
+async def _not_taken(call: Call, tasks: Mapping[int, NewTask]) -> dict[int, Problem]:
+    """Return why no worker takes some of the tasks. A worker that has just begun may take them, so it looks twice."""
+    published = call.served.published
+    if published is None:
+        return {}
+    found = await _problems(call, published, tasks)
+    if found:
+        await published.read()
+        found = await _problems(call, published, {at: tasks[at] for at in found})
+    return found
+
+
+async def _problems(
+    call: Call, published: PublishedKinds, tasks: Mapping[int, NewTask]
+) -> dict[int, Problem]:
+    found, unknown = dict[int, Problem](), call.query.unknown_kind
+    for nth, (at, task) in enumerate(tasks.items(), 1):
+        if nth % AT_ONCE == 0:
+            await asyncio.sleep(0)
+        if (problem := published.problem(task, unknown=unknown)) is not None:
+            found[at] = problem
+    return found
 
 
 async def get(call: Call) -> Answer:

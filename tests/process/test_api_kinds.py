@@ -8,9 +8,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delayq.protocol.commands import KINDS_KEEP_MS
+from delayq.connection import Address, SyncConnection
+from delayq.protocol.commands import KINDS_KEEP_MS, Commands
 
-from tests.process.http_api import serving
+from tests.process.http_api import QUEUE, serving
 from tests.processes import DELAYQ, PATIENCE_SECONDS, Process, poll_pause
 from tests.redis.state import State, seed
 
@@ -150,6 +151,24 @@ def test_what_no_worker_takes_is_refused(api: Served, workers: Workers) -> None:
     refusal(put(api, "remind", {}, "?unknownKind=true"))
     raw = {"payloadBase64": "e30=", "contentType": "text/plain"}
     assert api.call("PUT", "/tasks/remind/2", raw).status == 201, "bytes are left to the worker"
+
+
+def test_what_a_new_worker_takes_is_stored_before_the_next_look_at_redis(
+    api: Served, workers: Workers
+) -> None:
+    """The API looks every five seconds, and before each refusal."""
+    workers.start(OLD, "remind 1")
+    refusal(put(api, "fresh", {}))
+    commands = Commands(QUEUE)
+    accepts = {"type": ["object"], "required": ["order"]}
+    for number, item in enumerate(({"name": "fresh", "version": 1}, {"name": "remind", "version": 1})):
+        text = json.dumps({"kinds": [{**item, "accepts": accepts}]})
+        with closing(SyncConnection(Address.from_url(api.server.url))) as connection:
+            connection.run([commands.publish_kinds(f"release-{number}", text)])
+        payload = {"order": [number]}
+        assert put(api, item["name"], payload).status == 201  # type: ignore[arg-type] # the name is text
+    tasks = [{"kind": "remind", "payload": {"order": [n]}} for n in range(3)]
+    assert api.call("POST", "/tasks:batch", {"tasks": tasks}).body["stored"] == 3
 
 
 def test_a_batch_names_each_task_that_no_worker_takes_and_stores_nothing(

@@ -29,6 +29,7 @@ def read(shard: Shard, *known: str) -> dict[str, str]:
     return shard.run(shard.commands.published_kinds(known))
 
 
+@pytest.mark.each_redis
 def test_a_release_is_stored_once_and_renewed_and_goes_when_its_workers_are_gone(shard: Shard) -> None:
     """Two releases stand side by side. A reader gets the text of those that it does not know."""
     assert publish(shard, "a") is False, "its text is not there yet"
@@ -75,6 +76,16 @@ def test_a_shard_of_another_format_is_left_alone(shard: Shard) -> None:
     with pytest.raises(UnsupportedFormat):
         publish(shard, "a", OLD)
     assert shard.redis.exists(shard.keys.kinds) == 0
+
+
+def test_kinds_are_renewed_although_memory_is_full(shard: Shard) -> None:
+    """Else the API would forget the kinds of live workers during an incident."""
+    publish(shard, "a", OLD)
+    publish(shard, "b", NEW)
+    shard.clock(NOW + KINDS_KEEP_MS)
+    with shard.full_memory():
+        assert publish(shard, "a") is True
+    assert read(shard) == {"a": OLD, "b": NEW}
 
 
 def test_an_erased_queue_has_no_kinds(shard: Shard) -> None:

@@ -166,7 +166,8 @@ class _Walk:
             if each.get("required", usual) and not _has_default(each["schema"])
         ]
         found = {name: self.node(each["schema"]) for name, each in fields.items()}
-        return _object(found, required, closed=schema.get("extra_behavior") == "forbid")
+        extra = schema.get("extra_behavior") or (schema.get("config") or {}).get("extra_fields_behavior")
+        return _object(found, required, closed=extra == "forbid")
 
     def _definitions(self, schema: Any) -> Node:  # noqa: ANN401 -- as above
         self._names |= {each["ref"]: f"d{at}" for at, each in enumerate(schema["definitions"])}

@@ -33,6 +33,7 @@ TYPES = {
     ),
     "finished_info": "hash",
     "cancelling": "hash",
+    "kinds": "hash",
     **dict.fromkeys(("wake", "alarm"), "list"),
     **dict.fromkeys(("leader", "lock", "recovery_lock", "claim", "rate", "shard_map", "isolation"), "string"),
     "index": "hash or zset",  # in reconcile.lua; list.lua walks sorted sets only

@@ -72,7 +72,9 @@ def api(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     Volume(secret, "mailer").write(hash_of(MAILER))
     for name, token in (("reader", READER), ("boss", BOSS)):
         (secret / name).write_text(hash_of(token))
-    with serving(flavour, path, api=API) as served:
+    routes = {kind: {"http": {"url": "http://127.0.0.1:9/"}} for kind in ("email", "push")}
+    handler = {"http": {"url": "http://127.0.0.1:9/"}, "kinds": routes}
+    with serving(flavour, path, api=API, handler=handler) as served:
         yield served
 
 
@@ -149,6 +151,12 @@ def test_lists_and_operations_by_tag_cover_only_the_kinds_of_the_caller(api: Ser
     reply = call(api, MAILER, "POST", "/tasks:cancel", {"tag": "eu"})
     assert reply.status == 403 or reply.body["tasks"] == 1
     assert call(api, BOSS, "GET", "/tasks/invoice/tagged").status == 200
+
+
+def test_kinds_are_listed_that_the_caller_may_read(api: Served) -> None:
+    for token, kinds in ((MAILER, ["email"]), (READER, ["email", "push"])):
+        reply = call(api, token, "GET", "/kinds")
+        assert [each["kind"] for each in reply.body["items"]] == kinds
 
 
 def test_a_batch_with_a_kind_that_the_caller_may_not_use_stores_nothing(api: Served) -> None:

@@ -28,7 +28,7 @@ from delayq.client.encoding import new_ids
 from delayq.contract.json_text import MOST_LEVELS, is_deeper, strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from starlette.types import Message, Receive, Scope, Send
 

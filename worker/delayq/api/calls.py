@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from delayq.api.access import Caller, Verb
+    from delayq.api.published import PublishedKinds
     from delayq.client.aio import Client
     from delayq.client.encoding import NewTask, TaskEncoder
     from delayq.contract import DelayQueue
@@ -46,6 +47,8 @@ class Served:
     """Checks all tasks of a batch before the client stores one."""
     check: Check
     """Raises InvalidTask for arguments that do not fit the App; it may know no App."""
+    published: PublishedKinds | None = None
+    """What workers take; None if they have no App."""
 
 
 @dataclass(kw_only=True)

@@ -223,6 +223,7 @@ class Exists:
     if_exists: IfExists = choice(
         "keep", "reject", "replace", "debounce", default="keep", doc="What to do if the ID exists."
     )
+    unknown_kind: bool = flag(default=False, doc="Store it even if no worker takes its kind yet.")
 
 
 @dataclass(kw_only=True)

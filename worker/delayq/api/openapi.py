@@ -124,6 +124,13 @@ ANSWERS: Final[dict[str, Schema]] = {
     ),
     "Schedules": _object("items", items=_list("Schedule")),
     "Occurrence": _object("id", id=_TEXT),
+    "Kind": _object(
+        "kind schemas",
+        kind=_TEXT,
+        version=_NUMBER,
+        schemas={"type": "array", "items": {"type": "object", "additionalProperties": {}}},
+    ),
+    "Kinds": _object("items", items=_list("Kind")),
     "Suspension": _object(
         "suspended suspendedBy",
         suspended=_TRUTH,

@@ -95,6 +95,18 @@ async def _in_each_shard(call: Call, script: Callable[[int], Script[Suspension |
         raise ApiError("redis-unavailable", f"shard {', '.join(missed)} not reached: repeat the request")
 
 
+async def kinds(call: Call) -> Answer:
+    """List the kinds that workers take, of those that the caller has the right on."""
+    published = call.served.published
+    if published is None:
+        names = call.served.queue.spec.handler.kinds or ()
+        found = [rendering.kind(name, None, []) for name in sorted(names)]
+    else:
+        await published.read()
+        found = [rendering.kind(*key, schemas) for key, schemas in published.listed()]
+    return Answer({"items": [each for each in found if call.caller.may("read", each["kind"])]})
+
+
 async def schedules(call: Call) -> Answer:
     """List the recurring schedules of kinds that the caller has the right on."""
     found = [each for each in await call.client.schedules() if call.caller.may("read", each.kind)]

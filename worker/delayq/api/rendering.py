@@ -32,6 +32,11 @@ INSTANT: Final = {
 }
 
 
+def kind(name: str, version: int | None, schemas: list[View]) -> View:
+    """Return a kind that workers take, in every version without one."""
+    return {"kind": name, **({} if version is None else {"version": version}), "schemas": schemas}
+
+
 def row(task: TaskRow) -> View:
     """Return one task of a list."""
     return {

@@ -205,6 +205,15 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/kinds",
+        name="listKinds",
+        summary="Lists the kinds that workers take, with JSON Schemas of their arguments.",
+        verb="read",
+        run=queue.kinds,
+        answers={200: "Kinds"},
+    ),
+    Route(
+        method="GET",
         path="/queue",
         name="getQueue",
         summary="Counts tasks by state, and says how late the queue is.",

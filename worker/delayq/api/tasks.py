@@ -16,9 +16,10 @@ from delayq.errors import InvalidTask, NotConfirmed, PayloadTooLarge, Refused, T
 from delayq.protocol.results import Cancelled, Outcome, Scheduled, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from delayq.api.calls import Call
+    from delayq.api.published import PublishedKinds
     from delayq.client.encoding import NewTask
 
 STATUS: Final = {Outcome.CREATED: 201, Outcome.REPEATED: 201, Outcome.FOLLOWS: 202}
@@ -47,6 +48,8 @@ async def _schedule(call: Call, task: NewTask) -> Answer:
     for kind in _kinds(task):
         call.allow("schedule", kind)
     call.served.check(task)
+    if problems := await _not_taken(call, {0: task}):
+        raise SpecError((problems[0],))
     done = await call.client.schedule(**task._asdict(), if_exists=call.query.if_exists)
     if done.outcome is not Outcome.KEPT:
         call.log("schedule", "schedule", 1, task_id=done.id, outcome=str(done.outcome))
@@ -99,7 +102,7 @@ def _refused(task: NewTask, error: Refused) -> dict[str, Any]:
 
 async def _prepared(call: Call, tasks: Sequence[NewTask]) -> list[Prepared]:
     """Return the tasks of a batch as Redis takes them; SpecError with everything that is wrong with them."""
-    encoder, problems, found = call.served.encoder, list[Problem](), list[Prepared]()
+    encoder, problems, found = call.served.encoder, dict[int, Problem](), list[Prepared]()
     fresh, debounces = new_ids(), call.query.if_exists == "debounce"
     for at, task in enumerate(tasks):
         if at % AT_ONCE == 0:
@@ -108,9 +111,36 @@ async def _prepared(call: Call, tasks: Sequence[NewTask]) -> list[Prepared]:
             found.append(Prepared(*encoder.prepare(task, fresh, debounces=debounces)))
             call.served.check(task)
         except (InvalidTask, PayloadTooLarge) as error:
-            problems.append(Problem(f"tasks[{at}]", str(error)))
+            problems[at] = Problem(f"tasks[{at}]", str(error))
+    left = {at: task for at, task in enumerate(tasks) if at not in problems}
+    for at, problem in (await _not_taken(call, left)).items():
+        problems[at] = Problem(f"tasks[{at}].{problem.path}", problem.message)
     if problems:
-        raise SpecError(tuple(problems))
+        raise SpecError(tuple(problem for _, problem in sorted(problems.items())))
+    return found
+
+
+async def _not_taken(call: Call, tasks: Mapping[int, NewTask]) -> dict[int, Problem]:
+    """Return why no worker takes some of the tasks. A worker that has just begun may take them, so it looks twice."""
+    published = call.served.published
+    if published is None:
+        return {}
+    found = await _problems(call, published, tasks)
+    if found:
+        await published.read()
+        found = await _problems(call, published, {at: tasks[at] for at in found})
+    return found
+
+
+async def _problems(
+    call: Call, published: PublishedKinds, tasks: Mapping[int, NewTask]
+) -> dict[int, Problem]:
+    found, unknown = dict[int, Problem](), call.query.unknown_kind
+    for nth, (at, task) in enumerate(tasks.items(), 1):
+        if nth % AT_ONCE == 0:
+            await asyncio.sleep(0)
+        if (problem := published.problem(task, unknown=unknown)) is not None:
+            found[at] = problem
     return found
 
 

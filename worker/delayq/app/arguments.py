@@ -223,21 +223,12 @@ class _Validated:
     """Arguments that pydantic validates."""
 
     def __init__(self, parameters: Sequence[inspect.Parameter], where: str) -> None:
-        fields: dict[str, Any] = {}
         self._defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
         try:
             for each in parameters:
-                annotation = Any if each.annotation is each.empty else each.annotation
                 # Fails if it cannot be JSON.
-                pydantic.TypeAdapter(annotation).json_schema(mode="serialization")
-                # A default is not stored, so that a new version of the function decides. Those of models are.
-                optional = typing_extensions.NotRequired[annotation]
-                fields[each.name] = optional if each.name in self._defaults else annotation
-            # Of a model, fields cannot have every name that a parameter can, such as `copy` or `_x`.
-            typed: Any = typing_extensions.TypedDict
-            arguments = typed("Arguments", fields)
-            arguments.__pydantic_config__ = _BYTES | {"extra": "forbid"}
-            adapter = pydantic.TypeAdapter(arguments)
+                pydantic.TypeAdapter(_annotation(each)).json_schema(mode="serialization")
+            adapter = adapter_of(parameters)
         except (pydantic.errors.PydanticUserError, pydantic.errors.PydanticUndefinedAnnotation) as error:
             raise TypeError(f"{where}: {str(error).splitlines()[0]}") from error
         self._validator = adapter.validator
@@ -270,11 +261,35 @@ class _Validated:
         return self._defaults | found
 
 
+def _annotation(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 -- any annotation
+    return Any if parameter.annotation is parameter.empty else parameter.annotation
+
+
+def adapter_of(parameters: Sequence[inspect.Parameter]) -> pydantic.TypeAdapter[Any]:
+    """Return pydantic's adapter of the object of arguments."""
+    fields: dict[str, Any] = {}
+    for each in parameters:
+        # A default is not stored, so that a new version of the function decides. Those of models are.
+        optional = each.default is not each.empty
+        fields[each.name] = (
+            typing_extensions.NotRequired[_annotation(each)] if optional else _annotation(each)
+        )
+    # Of a model, fields cannot have every name that a parameter can, such as `copy` or `_x`.
+    typed: Any = typing_extensions.TypedDict
+    arguments = typed("Arguments", fields)
+    arguments.__pydantic_config__ = _BYTES | {"extra": "forbid"}
+    return pydantic.TypeAdapter(arguments)
+
+
+def item_model(annotation: object) -> Any:  # noqa: ANN401 -- a class made here
+    """Return pydantic's model of one value."""
+    root = pydantic.RootModel[annotation]  # type: ignore[valid-type]
+    return type("Item", (root,), {"__module__": __name__, "model_config": _BYTES})
+
+
 def _item_decoder(annotation: object) -> Callable[[bytes], Any]:
     """Return a function that validates the JSON of one value."""
-    root = pydantic.RootModel[annotation]  # type: ignore[valid-type]
-    item: Any = type("Item", (root,), {"__module__": __name__, "model_config": _BYTES})
-    validate = item.__pydantic_validator__.validate_json
+    validate = item_model(annotation).__pydantic_validator__.validate_json
     return lambda payload: validate(payload).root
 
 

@@ -85,10 +85,12 @@ class TaskKind(Generic[P, R]):
         update_wrapper(self, function)  # first: it copies the function's own attributes, too
         where = f"task {name}"
         batch = policy.batch is not None
-        parameters, self.takes_context = parameters_of(function, where, batch=batch)
-        self.codec: Arguments = Item(parameters[0], where) if batch else arguments_of(parameters, where)
+        self.parameters, self.takes_context = parameters_of(function, where, batch=batch)
+        self.codec: Arguments = (
+            Item(self.parameters[0], where) if batch else arguments_of(self.parameters, where)
+        )
         self.app, self.function, self.name, self.version, self.policy = app, function, name, version, policy
-        self._signature = inspect.Signature(parameters)
+        self._signature = inspect.Signature(self.parameters)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now, as in a unit test; nothing is scheduled."""

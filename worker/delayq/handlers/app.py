@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from delayq.app import App, BatchContext, Context
+from delayq.app.accepted import described
 from delayq.app.arguments import ITEM, InvalidArguments
 from delayq.contract import Backoff
 from delayq.errors import ArgumentsRefused, Bury
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from delayq.app import TaskKind
+    from delayq.app.accepted import Described
     from delayq.connection import Address
     from delayq.contract import DelayQueue, Delivery
     from delayq.guards import Guard
@@ -180,6 +182,10 @@ class AppHandler(Handler):
                 guard.joined(f"kind {kind.name}", coroutine=is_async(kind.function))  # type: ignore[attr-defined]  # the SQL guards can be
         self._connect(guard, coverage)
         return self.call
+
+    def described(self) -> dict[tuple[str, int], Described]:
+        """Return the arguments of each kind."""
+        return {(kind.name, kind.version): described(kind) for kind in self._app}
 
     async def start(self) -> None:
         """Open the App's client, for tasks that schedule others, and enter its lifespan; close both if one fails."""

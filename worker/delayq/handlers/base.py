@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from delayq.app.accepted import Described
     from delayq.contract import Delivery
     from delayq.contract import Guard as GuardSpec
     from delayq.contract.files import Reference
@@ -76,6 +77,10 @@ class Handler:
     def _guarded(self, guard: Guard[Any]) -> HandlerCall:
         """Return `call` inside the guard's block: here, with effects elsewhere than in its transaction."""
         return apart(self.call, guard.for_effects_elsewhere())
+
+    def described(self) -> Mapping[tuple[str, int], Described] | None:
+        """Return the arguments of the kinds of an App that it runs itself; None without an App."""
+        return None
 
     def lacks(self) -> dict[Reference, str]:
         """Return the mounted files that calls need and that cannot be used yet, and why: the worker waits for them."""

@@ -13,6 +13,7 @@ from delayq.handlers.base import Handler
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
+    from delayq.app.accepted import Described
     from delayq.contract import Delivery
     from delayq.contract.files import Reference
     from delayq.guards import Guard
@@ -71,6 +72,13 @@ class RoutingHandler(Handler):
         """Those of the default handler that have no handler of their own."""
         batches = self.handlers[0].batches.items()
         return {kind: batch for kind, batch in batches if kind[0] not in self._routes}
+
+    def described(self) -> Mapping[tuple[str, int], Described] | None:
+        """Return those of the default handler that have no handler of their own."""
+        found = self.handlers[0].described()
+        if found is None:
+            return None
+        return {kind: each for kind, each in found.items() if kind[0] not in self._routes}
 
     def lacks(self) -> dict[Reference, str]:
         """Return what any of them lacks."""

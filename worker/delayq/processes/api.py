@@ -6,7 +6,7 @@ import asyncio
 import logging
 import resource
 import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 from delayq.api.access import OPEN, access_of
 from delayq.api.app import Api
 from delayq.api.calls import Served
+from delayq.api.published import PublishedKinds
 from delayq.api.server import MOST_CONNECTIONS, Server
 from delayq.api.tls import Certificate
 from delayq.client.aio import Client
 from delayq.client.encoding import TaskEncoder
 from delayq.client.taken_kinds import TakenKinds
+from delayq.connection import AsyncConnection
 from delayq.errors import InvalidDocument
 from delayq.processes.runtime import STOP_SECONDS, Opened, counted, serve_queues
 from delayq.protocol.alarm import Alarm
@@ -71,14 +73,18 @@ def run_api(setting: Setting, listen: Listen, check: Check) -> None:
         spec = setting.queue.spec
         encoder = TaskEncoder(spec.limits, spec.delivery.deadline_ms)
         encoder.taken = TakenKinds.of(spec.handler)
-        served = Served(queue=setting.queue, client=client, encoder=encoder, check=check)
+        connection = AsyncConnection(setting.address)
+        has_app = spec.handler.python is not None and spec.handler.python.app is not None
+        published = PublishedKinds(spec.handler, client.commands, connection) if has_app else None
+        served = Served(queue=setting.queue, client=client, encoder=encoder, check=check, published=published)
         access = None if spec.api is None else access_of(spec.api, setting.secrets_dir)
         # With tokens, no web page can send a request that counts, and callers know the API by any name.
         hosts = listen.allowed_hosts if access is None else None
         api = Api(served, access or OPEN, hosts=hosts)
         tls = spec.api.tls if spec.api else None
         certificate = Certificate(tls, setting.secrets_dir) if tls else None
-        async with client:
+        async with client, AsyncExitStack() as stack:
+            stack.push_async_callback(connection.close)
             process = ApiProcess(api, _sockets(listen, only_loopback=access is None), certificate)
 
             def families() -> Iterable[Family]:
@@ -101,6 +107,8 @@ class ApiProcess:
         self.counters = ProcessCounters("api", api.served.queue.queue)
         self._api, self._sockets, self._certificate = api, sockets, certificate
         self.loops = [Loop(_Look(api.served.client), self.counters)]
+        if api.served.published is not None:
+            self.loops.append(Loop(api.served.published, self.counters))
         if certificate is not None:
             self.loops.append(Loop(_Renew(certificate), self.counters))
 

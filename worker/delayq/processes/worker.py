@@ -10,6 +10,7 @@ from delayq.errors import InvalidDocument
 from delayq.processes.runtime import Opened, counted, serve_queues
 from delayq.service import metrics
 from delayq.service.shutdown import leave, run
+from delayq.worker.kinds_publication import published
 from delayq.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
     guard = guards.build(setting.queue, setting.address, secrets_dir=setting.secrets_dir, apart=False)
     covered = handler.coverage(setting.queue.spec.guard)
     call = handler.call if guard is None else handler.under(guard, covered)
+    known = handler.described()
     await handler.start()
     try:
         worker = Worker(
@@ -53,6 +55,8 @@ async def _worker(setting: Setting) -> AsyncIterator[Opened]:
             batches=handler.batches,
         )
         worker.await_files(handler.lacks)
+        if known is not None:
+            worker.publish(published(handler.kinds or {}, known))
 
         def families() -> Iterable[Family]:
             worker.counters.busy, worker.counters.unusable = worker.slots.busy, worker.slots.unusable

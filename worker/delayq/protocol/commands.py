@@ -81,6 +81,9 @@ FULL_AGAIN_MS = 10_000  # until a schedule whose occurrences had no room is look
 BULK = 50
 SERVES_MS = 30_000  # how long a DelayQueue counts as serving a queue; its pods restart meanwhile
 LEASES = 500  # leases that one call reads: about a millisecond of Redis' time
+# The release of a worker counts for this long after its last renewal; five minutes are between two.
+KINDS_KEEP_MS = 15 * 60 * 1000
+KINDS_REST_MS = 24 * 3600 * 1000
 # For a week after an erase, Redis rejects the erased queue's shard map, so that clients drop their cached copy.
 GONE_MS = 7 * 24 * 3600 * 1000
 
@@ -552,6 +555,17 @@ class Commands:
     def resume(self, shard: int) -> Call[Suspension | None]:
         """Let tasks start again; the reply is what suspended them, None if nothing did."""
         return self._call("resume", shard, replies.suspension)
+
+    # the kinds of workers with an App, in shard 0
+
+    def publish_kinds(self, release: str, body: str = "") -> Call[bool]:
+        """Note the kinds of a release of workers; without a body, renew it. False: its body is not stored."""
+        times: dict[str, Argument] = {"keep_ms": KINDS_KEEP_MS, "rest_ms": KINDS_REST_MS}
+        return self._call("publish_kinds", 0, bool, release=release, body=body, **times)
+
+    def published_kinds(self, known: Iterable[str] = ()) -> Call[dict[str, str]]:
+        """Return the kinds of each release whose workers live; empty text for the releases that are `known`."""
+        return self._call("published_kinds", 0, replies.published, [*known])
 
     # shard map and migration
 

@@ -138,6 +138,12 @@ class Keys:
     """
     shard_map = _Key()
     """String: the newest shard map that this shard has received."""
+    kinds = _Key()
+    """Hash of shard 0: release of workers with an App to its kinds, as JSON; `release:until` to a time, ms.
+
+    Until then, the release counts. Workers renew it, and remove other ones that were not renewed. The HTTP API checks
+    tasks by it. The key expires a day after the last renewal.
+    """
     moving = _Key()
     """Sorted set: migrating task's id to the token of its batch."""
     moving_info = _Key()

@@ -119,6 +119,11 @@ def shard_map_state(reply: list[Any]) -> ShardMapState:
     return ShardMapState(_shard_map(known), home_epoch, tasks, erased, suspension(*suspended))
 
 
+def published(reply: list[list[bytes]]) -> dict[str, str]:
+    """Decode published_kinds.lua: release to its kinds. Another program may have written anything."""
+    return {release.decode(errors="replace"): body.decode(errors="replace") for release, body in reply}
+
+
 def suspension(stored: bytes | None = None) -> Suspension | None:
     """Decode what suspend.lua stored. Any other text suspends the queue, too: `delayq resume` removes it."""
     if stored is None:

@@ -23,6 +23,7 @@ from delayq.worker.backup_renewal import BackupRenewal
 from delayq.worker.claim_loop import ClaimLoop
 from delayq.worker.executor import Executor
 from delayq.worker.guard_breaker import GuardBreaker
+from delayq.worker.kinds_publication import KindsPublication
 from delayq.worker.lease_renewal import LeaseRenewal
 from delayq.worker.slot_limit import SlotLimit
 from delayq.worker.slots import GroupState, Slots
@@ -117,6 +118,10 @@ class Worker:
         """Claim nothing until `lacks`, which looks at the handler's mounted files, returns nothing."""
         if lacks():
             self.services.add(AwaitedFiles(lacks, self.slots))
+
+    def publish(self, kinds: str) -> None:
+        """Publish the kinds of an App, as text."""
+        self.services.add(KindsPublication(self._commands, self._renewal_connection, kinds))
 
     @property
     def loops(self) -> Sequence[Loop]:

@@ -31,7 +31,7 @@ KINDS: Final = {
         "HLEN",
         (
             *("tasks", "attempts", "dlq_info", "followups", "cursors", "stats", "moving_info", "arrived"),
-            *("finished_info", "cancelling"),
+            *("finished_info", "cancelling", "kinds"),
         ),
     ),
     "list": ("LLEN", ("wake", "alarm")),

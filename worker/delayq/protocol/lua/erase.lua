@@ -28,13 +28,14 @@
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
+-- KEYS kinds     hash    release of workers -> the kinds that they take
 -- ARGV gone_ms  how long to remember until when shard maps are those of a queue that is no more
 -- ARGV uid     of the DelayQueue that is deleted; empty: not checked
 -- ARGV uid_ms  how long a DelayQueue counts as serving this queue
 -- RETURNS how many keys there were, how many tasks they held, the UID of another DelayQueue that serves it: nothing is deleted
 local delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake = unpack(KEYS)
 local alarm, cursors, stats, leader, scanners, delayqueues, shard_map, moving, moving_info, arrived = unpack(KEYS, 12)
-local rate, parked, deadlines, tags, finished, finished_info, schedules, cancelling = unpack(KEYS, 22)
+local rate, parked, deadlines, tags, finished, finished_info, schedules, cancelling, kinds = unpack(KEYS, 22)
 local held, known = redis.call('HLEN', tasks), redis.call('GET', shard_map) or ''
 local format = redis.pcall('HGET', stats, 'format')
 -- What is left of a shard of an older format is erased, once it has no tasks.
@@ -46,7 +47,7 @@ local already = known ~= '' and not string.find(known, ' ')
 local keys = redis.call(
   'UNLINK', delayed, retry, suspect, isolation, processing, tasks, attempts, dlq, dlq_info, followups, wake, alarm,
   cursors, stats, leader, scanners, delayqueues, shard_map, moving, moving_info, arrived, rate, parked,
-  deadlines, tags, finished, finished_info, schedules, cancelling
+  deadlines, tags, finished, finished_info, schedules, cancelling, kinds
 )
 -- Callers with an earlier shard map are refused: a queue of the same name may have other shards.
 local until_ms = math.max(now(), (tonumber(string.match(known, '^%d+')) or 0) + (already and 0 or 1))

@@ -22,11 +22,12 @@
 -- KEYS finished_info  hash  id -> attempts, how late it began, due ms, for how long the entry counts
 -- KEYS schedules  zset  id of a record -> time of the next look, ms
 -- KEYS cancelling  hash  id -> last token when the cancellation of its run was asked for
+-- KEYS kinds     hash    release of workers -> the kinds that they take
 -- ARGV by  the caller's shard map, in which this shard is dropped
 -- RETURNS the shard's current shard map, the epoch under which all its tasks belonged here, how many tasks it holds
 local shard_map, tasks, moving, processing, followups, cursors, arrived, wake, alarm = unpack(KEYS)
 local leader, scanners, delayqueues, suspect, isolation, rate, stats, parked, deadlines = unpack(KEYS, 10)
-local tags, finished, finished_info, schedules, cancelling = unpack(KEYS, 19)
+local tags, finished, finished_info, schedules, cancelling, kinds = unpack(KEYS, 19)
 check_format(stats)
 local newer = outdated(shard_map, ARGV[1])
 local home = tonumber(redis.call('HGET', cursors, 'home') or 0)
@@ -36,7 +37,7 @@ local held = redis.call('HLEN', tasks) + redis.call('ZCARD', moving) + redis.cal
 if not newer and held == 0 then
   redis.call(
     'UNLINK', followups, cursors, arrived, wake, alarm, leader, scanners, delayqueues, suspect, isolation, rate,
-    parked, deadlines, tags, finished, finished_info, schedules, cancelling
+    parked, deadlines, tags, finished, finished_info, schedules, cancelling, kinds
   )
   redis.call('HDEL', stats, 'cancelling')
 end

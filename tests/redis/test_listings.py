@@ -1,18 +1,26 @@
-"""Both clients: listings by tag, kind and due time, and iterating over tasks while others change."""
+"""Both clients: listings by tag, kind and due time, pages, and iterating over tasks while others change."""
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
+from delayq.client.operations import TRIPS
+from delayq.protocol.commands import BATCH
 from delayq.protocol.results import State
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from delayq import SyncClient
 
     from tests.redis.conftest import Make
+
+
+LATER = round((time.time() + 86_400) * 1000)
 
 
 @pytest.fixture(params=[1, 3])
@@ -61,3 +69,87 @@ def test_tasks_that_end_meanwhile_are_left_out_of_an_iteration(client: SyncClien
     first = next(found)
     client.cancel_many(kind="mail", due_from=due(client, 45))
     assert ids([first, *found]) == list(range(1, 45, 2))
+
+
+def pages(client: SyncClient, state: State, limit: int, **chosen: Any) -> list[list[str]]:  # noqa: ANN401 -- filters
+    """All pages of a list: the IDs of each."""
+    page = client.page(state, limit=limit, **chosen)
+    found = [[row.id for row in page.rows]]
+    while page.after:
+        page = client.page(state, after=page.after, limit=limit, **chosen)
+        found.append([row.id for row in page.rows])
+    return found
+
+
+def test_pages_go_on_where_the_one_before_ended(client: SyncClient) -> None:
+    listed = [row.id for row in client.list(State.SCHEDULED)]
+    assert pages(client, State.SCHEDULED, 40) == [listed[:40], listed[40:80], listed[80:]]
+    assert pages(client, State.SCHEDULED, 90) == [listed]
+    assert pages(client, State.RETRYING, 40) == [[]]
+    with pytest.raises(ValueError, match="tasks in flight cannot be selected"):
+        client.page(State.IN_FLIGHT, kind="mail")
+
+
+def test_pages_take_filters(client: SyncClient) -> None:
+    listed = [row.id for row in client.list(State.SCHEDULED, kind="mail", tag="of:0")]
+    found = pages(client, State.SCHEDULED, 4, kind="mail", tag="of:0")
+    assert found == [listed[at : at + 4] for at in range(0, 15, 4)]
+    soon, late = due(client, 11), due(client, 15)
+    found = pages(client, State.SCHEDULED, 9, due_from=soon, due_before=late)
+    assert found == [["mail:11", "call:12", "mail:13", "call:14"]]
+
+
+def test_a_page_with_a_filter_that_few_tasks_fit_ends_after_some_round_trips(make: Make) -> None:
+    client, count = make(), TRIPS * BATCH
+    client.schedule_many(NewTask(1, due_ms=LATER + n, task_id=f"{n}") for n in range(count))
+    client.schedule(1, due_ms=LATER + count, task_id="last", tags=["b"])
+    assert pages(client, State.SCHEDULED, 10, tag="b") == [[], ["last"]]
+    assert [row.id for row in client.list(State.SCHEDULED, tag="b")] == ["last"]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_pages_within_tasks_of_one_due_time_go_on_by_id(make: Make, *, gone: bool) -> None:
+    """Also behind a task that was removed since. IDs are compared by their bytes, whatever the locale is."""
+    client, names = make(shards=2), [f"{letter}{n}" for letter in "aBé~Z" for n in range(20)]
+    client.schedule_many(NewTask(1, due_ms=LATER, task_id=name) for name in names)
+    first = client.page(State.SCHEDULED, limit=30)
+    if gone:
+        for row in first.rows:
+            client.cancel(row.id)
+    rest = client.page(State.SCHEDULED, after=first.after, limit=100)
+    assert [row.id for row in [*first.rows, *rest.rows]] == sorted(names, key=str.encode)
+
+
+CHANGES = st.tuples(st.sampled_from(["remove", "add", "move"]), st.integers(0, 15), st.integers(0, 2))
+
+
+@given(
+    dues=st.lists(st.integers(0, 2), min_size=2, max_size=12),
+    between=st.lists(st.lists(CHANGES, max_size=3), max_size=6),
+    limit=st.integers(1, 3),
+)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_task_that_stays_is_on_one_page_whatever_others_do(
+    make: Make, dues: list[int], between: list[list[tuple[str, int, int]]], limit: int
+) -> None:
+    """Between two pages, tasks are removed, added, and moved to due times before and after the position."""
+    client, changed = make(shards=3), set[str]()
+    client.cancel_many(due_from_ms=0)  # what the example before has left
+    client.schedule_many(NewTask(1, due_ms=LATER + due, task_id=f"t{n}") for n, due in enumerate(dues))
+    page, seen = client.page(State.SCHEDULED, limit=limit), list[str]()
+    for changes in [*between, *[[]] * len(dues)]:
+        seen += [row.id for row in page.rows]
+        for verb, n, due_ms in changes:
+            changed.add(f"t{n}")
+            if verb == "remove":
+                client.cancel(f"t{n}")
+            elif verb == "add":
+                client.schedule(1, due_ms=LATER + due_ms, task_id=f"t{n}", if_exists="keep")
+            else:
+                client.reschedule(f"t{n}", due_ms=LATER + due_ms)
+        if page.after is None:
+            break
+        page = client.page(State.SCHEDULED, after=page.after, limit=limit)
+    assert page.after is None
+    stayed = {f"t{n}" for n in range(len(dues))} - changed
+    assert sorted(each for each in seen if each not in changed) == sorted(stayed)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delayq import NewTask
 from delayq.client.operations import TRIPS
-from delayq.protocol.commands import BATCH
+from delayq.protocol.commands import BATCH, Commands
+from delayq.protocol.keys import shard_of
 from delayq.protocol.results import State
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -99,12 +101,32 @@ def test_pages_take_filters(client: SyncClient) -> None:
     assert found == [["mail:11", "call:12", "mail:13", "call:14"]]
 
 
+def test_a_page_reads_no_further_than_it_needs(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, rows = list[int](), Commands.list
+
+    def counted(commands: Commands, shard: int, *args: Any, **named: Any) -> Any:  # noqa: ANN401 -- of list()
+        asked.append(shard)
+        return rows(commands, shard, *args, **named)
+
+    monkeypatch.setattr(Commands, "list", counted)
+    page = client.page(State.SCHEDULED, limit=5)
+    client.page(State.SCHEDULED, limit=5, after=page.after)
+    assert sorted(asked) == sorted([*set(asked)] * 2)
+
+
 def test_a_page_with_a_filter_that_few_tasks_fit_ends_after_some_round_trips(make: Make) -> None:
-    client, count = make(), TRIPS * BATCH
-    client.schedule_many(NewTask(1, due_ms=LATER + n, task_id=f"{n}") for n in range(count))
-    client.schedule(1, due_ms=LATER + count, task_id="last", tags=["b"])
-    assert pages(client, State.SCHEDULED, 10, tag="b") == [[], ["last"]]
-    assert [row.id for row in client.list(State.SCHEDULED, tag="b")] == ["last"]
+    """It has no task behind those that another shard has still to look at."""
+    client, count = make(shards=2), TRIPS * BATCH
+    first = (name for name in map(str, range(9**9)) if shard_of(name, 2) == 0)
+    second = (name for name in map(str, range(9**9)) if shard_of(name, 2) == 1)
+    client.schedule_many(
+        NewTask(1, due_ms=LATER + n, task_id=name) for n, name in enumerate(islice(first, count))
+    )
+    for due, names in ((LATER + count, first), (LATER + count + 1, second)):
+        client.schedule(1, due_ms=due, task_id=next(names), tags=["b"])
+    listed = [row.id for row in client.list(State.SCHEDULED, tag="b")]
+    assert [shard_of(name, 2) for name in listed] == [0, 1]
+    assert pages(client, State.SCHEDULED, 10, tag="b") == [[], listed]
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -214,7 +214,7 @@ def test_lists_have_pages_and_filters(empty: Served) -> None:
     for wrong in (f"kind=other&cursor={cursor}", *(f"kind=email&cursor={each}" for each in garbage(cursor))):
         reply = empty.call("GET", f"/tasks?{wrong}")
         assert (reply.status, reply.body["errors"][0]["path"]) == (400, "cursor"), wrong
-    assert empty.call("GET", "/tasks?state=in_flight&kind=email").status == 400
+    assert empty.call("GET", "/tasks?state=in_flight&kind=email").body == {"items": []}
     assert empty.call("GET", "/tasks:count?tag=eu").body["tasks"] == 5
     middle = empty.call("GET", "/tasks/email/n-2").body["due"].replace(":", "%3A")
     assert empty.call("GET", f"/tasks:count?kind=email&dueBefore={middle}").body["tasks"] == 2

@@ -54,8 +54,6 @@ def test_a_listing_takes_filters(client: SyncClient) -> None:
     assert ids(client.list(State.SCHEDULED, due_before=soon, kind="call")) == [2, 4, 6, 8, 10]
     assert client.list(State.RETRYING, kind="mail") == []
     assert client.list(State.DEAD, kind="mail") == []
-    with pytest.raises(ValueError, match="tasks in flight cannot be selected"):
-        client.list(State.IN_FLIGHT, kind="mail")
 
 
 def test_all_waiting_tasks_are_iterated_by_due_time_with_their_payloads(client: SyncClient) -> None:
@@ -88,8 +86,6 @@ def test_pages_go_on_where_the_one_before_ended(client: SyncClient) -> None:
     assert pages(client, State.SCHEDULED, 40) == [listed[:40], listed[40:80], listed[80:]]
     assert pages(client, State.SCHEDULED, 90) == [listed]
     assert pages(client, State.RETRYING, 40) == [[]]
-    with pytest.raises(ValueError, match="tasks in flight cannot be selected"):
-        client.page(State.IN_FLIGHT, kind="mail")
 
 
 def test_pages_take_filters(client: SyncClient) -> None:

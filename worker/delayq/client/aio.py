@@ -373,7 +373,7 @@ class Client(QueueClient):
     ) -> Rows:
         """Return a page of the tasks in a state, by due time (lease expiry, time of death).
 
-        With filters, as of count_many, only the tasks that have all that is given; tasks in flight have none.
+        With filters, as of count_many, only the tasks that have all that is given.
         """
         rows = self._operations.rows(State(state), offset=offset, limit=limit, chosen=selected(**chosen))
         return await self._do(rows)

@@ -339,7 +339,7 @@ class SyncClient(QueueClient):
     def list(self, state: State, *, offset: int = 0, limit: int = 100, **chosen: Unpack[Filters]) -> Rows:
         """Return a page of the tasks in a state, by due time (lease expiry, time of death).
 
-        With filters, as of count_many, only the tasks that have all that is given; tasks in flight have none.
+        With filters, as of count_many, only the tasks that have all that is given.
         """
         rows = self._operations.rows(State(state), offset=offset, limit=limit, chosen=selected(**chosen))
         return self._do(rows)

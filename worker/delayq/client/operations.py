@@ -220,8 +220,6 @@ def _check_list(state: State, chosen: Selection) -> None:
         raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
     if state is State.DONE:
         raise ValueError("tasks that are done cannot be listed; get() finds those of the history by ID")
-    if state is State.IN_FLIGHT and chosen != ALL:
-        raise ValueError("tasks in flight cannot be selected by tag, kind or due time; list them all")
     check_selection(chosen)
 
 

@@ -5,10 +5,11 @@ Calls take turns, and what one takes out another puts back: the queue stays as l
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from delayq.protocol.results import State
+from delayq.protocol.results import Position, State
 
 from benchmarks.figures import Figure, at_most, percentile
 from benchmarks.scale.stage import SPREAD_MS, task_id
@@ -71,8 +72,8 @@ class Timed:
         self._call("reschedule", commands.reschedule(odd, f"+{self._delay()}", max_delay_ms=10**12))
         self._call("get", commands.get(odd))
         self._call("cancel", commands.cancel(odd))
-        middle = self.stage.tasks // self.stage.shards // 2
-        self._call("list 50 from the middle", commands.list(shard, State.SCHEDULED, offset=middle, limit=50))
+        middle = Position(time.time() * 1000, b"")
+        self._call("list 50 from the middle", commands.list(shard, State.SCHEDULED, after=middle, limit=50))
 
     def _new_tasks(self, count: int) -> list[Argument]:
         tasks: list[Argument] = []

@@ -63,6 +63,11 @@ class Life:
     def kind(self) -> tuple[str, int]:
         return decode(self.envelope).further[:2]
 
+    @property
+    def waits_until(self) -> int:
+        """The due time, by which tasks are selected."""
+        return self.at if self.home in {"delayed", "retry", "parked"} else self.kept_due
+
     def member(self, task_id: str) -> str:
         """The task in the index in which it is."""
         kind, version = self.kind
@@ -102,7 +107,8 @@ class Life:
         return f"{self.failures} {self.crashes} {due}{mark}{self.error}"
 
 
-def _selects(chosen: Selection, envelope: bytes, due: int) -> bool:
+def selects(chosen: Selection, envelope: bytes, due: int) -> bool:
+    """Whether a task has the tag, the kind and the due time."""
     kind, _, _, _, tags, _ = decode(envelope).further
     after = chosen.due_from_ms is None or due >= chosen.due_from_ms
     before = chosen.due_before_ms is None or due < chosen.due_before_ms
@@ -299,21 +305,19 @@ class Model:
         found, listed = Counter[str](), set[tuple[str, int]]()
         for task_id, life in list(self.lives.items()):
             follows = int.from_bytes(life.follow_up[-6:], "big")
-            due = life.at if life.home in {"delayed", "retry", "parked"} else life.kept_due
-            hit, waits = _selects(chosen, life.envelope, due), not self.where(task_id)
+            due = life.waits_until
+            hit, waits = selects(chosen, life.envelope, due), not self.where(task_id)
             if hit and waits:
                 found["tasks"] += 1
                 listed |= {(task_id, due)} if action == "list" else set()
                 if action == "cancel":
                     self.cancel(task_id)
                 continue
-            if life.follow_up and _selects(chosen, life.follow_up, follows):
+            if life.follow_up and selects(chosen, life.follow_up, follows):
                 found["follow_ups"] += 1
                 listed |= {(task_id, follows)} if action == "list" and not waits else set()
                 if action == "cancel":
                     life.follow_up = b""
-            if hit and life.home == "dlq" and action == "dead":
-                listed.add((task_id, life.at))
             found["dead" if life.home == "dlq" else "in_flight"] += hit
         return Bulk(*(found[name] for name in Bulk._fields)), listed
 

@@ -148,6 +148,11 @@ async def test_a_right_on_one_kind_reaches_no_other_kind(shard: Shard) -> None:
         ):
             assert (await status(port, "mailer", request, body))[0] == 403, request
         assert (await status(port, "mailer", "PUT /tasks/email/a", {}))[0] == 201
+        other = (await status(port, "mailer", "PUT /tasks/email/sms:a?ifExists=replace", {}))[1]["id"]
+        assert (other, await status(port, "mailer", f"DELETE /tasks/-/{other}")) == (
+            "email:sms:a",
+            (200, {"outcome": "cancelled"}),
+        )
         assert (await status(port, "mailer", "GET /tasks/-/email:a"))[0] == 200
         assert (await status(port, "mailer", "POST /tasks:cancel", {"kind": "email"}))[1]["tasks"] == 1
     async with Client(shard.server.url, queue=shard.commands.queue) as client:
@@ -160,8 +165,10 @@ async def test_payloads_and_headers_are_read_by_a_right_of_their_own(shard: Shar
         await status(port, "mailer", "PUT /tasks/email/a", {"payload": {"secret": 1}, "headers": {"a": "b"}})
         _, whole = await status(port, "mailer", "GET /tasks/email/a")
         _, part = await status(port, "reader", "GET /tasks/email/a")
+        _, listed = await status(port, "reader", "GET /tasks")
     assert (whole["payload"], whole["headers"]) == ({"secret": 1}, {"a": "b"})
     assert whole.keys() - part.keys() == {"payload", "headers"}
+    assert listed["items"][0].keys().isdisjoint({"payload", "headers"})
 
 
 async def test_an_answer_does_not_tell_whether_a_task_of_another_kind_exists(shard: Shard) -> None:

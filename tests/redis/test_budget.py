@@ -23,7 +23,7 @@ from delayq.contract import Finished
 from delayq.protocol.commands import Commands
 from delayq.protocol.envelope import encode
 from delayq.protocol.keys import FORMAT
-from delayq.protocol.results import LostTask, Searching
+from delayq.protocol.results import LostTask, Position, Searching, Selection
 from delayq.protocol.results import State as In
 
 from tests.servers import RedisServer
@@ -184,12 +184,16 @@ def every_verb_on_a_million(queue: Measured) -> None:
         )
         back = [item for member in members[150:200] for item in (member, 0)]
         queue.measure("release", commands.release(0, back))
-        queue.measure("list", commands.list(0, In.SCHEDULED, offset=500_000, limit=250))
+        middle = Position(queue.server.now_ms() + 86_400_000 + 1_800_000, b"task-5")
+        queue.measure("list", commands.list(0, In.SCHEDULED, after=middle, limit=250))
+        chosen = Selection(tag="none")
+        queue.measure("list", commands.list(0, In.SCHEDULED, after=middle, limit=250, chosen=chosen))
         queue.measure("get", commands.get(f"task-{n}"))
         queue.measure("get in flight", commands.get(members[-1].decode().rpartition(":")[0]))
         queue.measure("cancel", commands.cancel(f"task-{n}"))
         queue.measure("reschedule", commands.reschedule(f"task-{n + 100}", "+5000", max_delay_ms=10**12))
-        dead = queue.measure("list dlq", commands.list(0, In.DEAD, offset=0, limit=50))
+        letters = queue.measure("list dlq", commands.list(0, In.DEAD, limit=50))
+        dead = [*letters.rows.values()]
         queue.measure("redrive", commands.redrive(0, [item for row in dead[:25] for item in (row.id, 1000)]))
         queue.measure("purge", commands.purge(0, [row.id for row in dead[25:]]))
         queue.measure("reclaim", commands.reclaim(0, max_crashes=3))

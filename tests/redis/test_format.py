@@ -314,6 +314,6 @@ def test_commands_change_nothing_and_say_what_to_do(orders: Shard, other: int | 
 def test_states_are_read_and_listed_without_a_change(shard: Shard) -> None:
     written_by(FORMAT - 1, shard)
     before = dumped(shard.redis)
-    rows = shard.run(shard.commands.list(0, Of.DEAD, offset=0, limit=9))
-    assert [row.id for row in rows] == ["dead"]
+    page = shard.run(shard.commands.list(0, Of.DEAD, limit=9))
+    assert [row.id for row in page.rows.values()] == ["dead"]
     assert dumped(shard.redis) == before

@@ -50,8 +50,8 @@ def test_an_envelope_that_cannot_be_read_is_shown_as_it_is(shard: Shard) -> None
 
 def test_an_entry_without_an_envelope_is_listed_with_zero_bytes(shard: Shard) -> None:
     shard.seed(State(delayed={"a": NOW}, tasks={}))
-    rows = shard.run(shard.commands.list(0, In.SCHEDULED, offset=0, limit=10))
-    assert rows == [TaskRow("a", In.SCHEDULED, NOW, 0, Failures())]
+    page = shard.run(shard.commands.list(0, In.SCHEDULED, limit=10))
+    assert [*page.rows.values()] == [TaskRow("a", In.SCHEDULED, NOW, 0, Failures())]
 
 
 def test_a_page_ends_after_a_mebibyte_of_envelopes_and_a_listing_continues(
@@ -64,7 +64,7 @@ def test_a_page_ends_after_a_mebibyte_of_envelopes_and_a_listing_continues(
         State(delayed={f"t{n}": NOW + n for n in range(8)}, tasks={f"t{n}": envelope for n in range(8)})
     )
     counts = [
-        len(shard.run(shard.commands.list(0, In.SCHEDULED, offset=0, limit=9, kinds=kinds)))
+        len(shard.run(shard.commands.list(0, In.SCHEDULED, limit=9, kinds=kinds)).rows)
         for kinds in (True, False)
     ]
     assert counts == [4, 8]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delayq.contract import Finished, Limits
 from delayq.errors import DelayQError
-from delayq.protocol.commands import Commands
+from delayq.protocol.commands import START, Commands
 from delayq.protocol.envelope import JSON_TYPE, Further, Task, decode, encode, with_fields
 from delayq.protocol.results import INDEXES as INDEX_OF
 from delayq.protocol.results import (
@@ -20,6 +20,7 @@ from delayq.protocol.results import (
     Counts,
     Failures,
     Outcome,
+    Position,
     Selection,
     TaskRow,
     TaskView,
@@ -37,7 +38,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.redis.model import MAX_ATTEMPTS, MAX_CRASHES, MAX_DELAY_MS, MAX_LENGTH, Life, Model
+from tests.redis.model import MAX_ATTEMPTS, MAX_CRASHES, MAX_DELAY_MS, MAX_LENGTH, Life, Model, selects
 from tests.redis.state import NOW, Shard, history_weight, shard_on, weight, whole
 from tests.servers import FLAVOURS, PREFERRED
 
@@ -208,7 +209,7 @@ class Queue(RuleBasedStateMachine):
         if answer:
             assert answer.outcome == model.reschedule(self.now, task_id, self.now + delay)
 
-    @rule(index=SHARDS, action=st.sampled_from(["count", "list", "cancel", "dead"]), tag=TAGS | st.none(),
+    @rule(index=SHARDS, action=st.sampled_from(["count", "list", "cancel"]), tag=TAGS | st.none(),
           kind=st.sampled_from([None, None, "push"]), start=st.sampled_from([None, 0, 1]),
           end=st.sampled_from([None, 1, 500]), count=st.sampled_from([1, 100]))  # fmt: skip
     def bulk(  # noqa: PLR0917 -- as drawn
@@ -301,15 +302,36 @@ class Queue(RuleBasedStateMachine):
         assert found.late_ms == (max(0, now - min(waits)) if found.due else 0)
         assert {name: count for name, count in found.stats.items() if count} == state.stats
 
-    @rule(index=SHARDS, state=STATES, offset=st.integers(0, 1), limit=st.sampled_from([1, 100]))
-    def list_(self, index: int, state: In, offset: int, limit: int) -> None:
+    @rule(index=SHARDS, state=STATES, skipped=st.integers(0, 2), limit=st.sampled_from([1, 100]),
+          tag=TAGS | st.none(), kind=st.sampled_from([None, None, "push"]),
+          start=st.sampled_from([None, None, 1]))  # fmt: skip
+    def list_(  # noqa: PLR0917 -- as drawn
+        self,
+        index: int,
+        state: In,
+        skipped: int,
+        limit: int,
+        tag: str | None,
+        kind: str | None,
+        start: int | None,
+    ) -> None:
         index, model = self.pick(index)
-        lives = [(life.at, name, life) for name, life in model.lives.items() if self.state(life) is state]
-        lives.sort(key=lambda each: (state is not In.PARKED and each[0], each[2].member(each[1]).encode()))
-        assert self.run(self.commands.list(index, state, offset=offset, limit=limit)) == [
-            TaskRow(name, state, self.shown(life), len(life.envelope), life.failed, *life.kind)
-            for _, name, life in lives[offset : offset + limit]
+        chosen = Selection(tag, kind, start and self.now + start)
+        lives = {
+            Position(0 if state is In.PARKED else life.at, life.member(name).encode()): (name, life)
+            for name, life in model.lives.items()
+            if self.state(life) is state
+        }
+        places = sorted(lives)
+        after = places[skipped - 1] if 0 < skipped <= len(places) else START
+        looked = [at for at in places if at > after][:limit]
+        found = self.run(self.commands.list(index, state, after=after, limit=limit, chosen=chosen))
+        assert list(found.rows.items()) == [
+            (at, TaskRow(name, state, self.shown(life), len(life.envelope), life.failed, *life.kind))
+            for at, (name, life) in ((at, lives[at]) for at in looked)
+            if selects(chosen, life.envelope, life.waits_until)
         ]
+        assert found.after == (looked[-1] if len(looked) == limit else None)
 
     # leases
 

@@ -159,7 +159,7 @@ def test_every_call_by_id_finds_a_parked_task(shard: Shard, before: State) -> No
     view = shard.run(shard.commands.get("a"))
     assert view is not None
     assert (view.state, view.at_ms, view.kind, view.kind_version) == (In.PARKED, due_ms, "push", 1)
-    [row] = shard.run(shard.commands.list(0, In.PARKED, offset=0, limit=9))
+    [row] = shard.run(shard.commands.list(0, In.PARKED, limit=9)).rows.values()
     assert (row.id, row.at_ms, row.size) == ("a", due_ms, len(PUSH))
     stored = shard.run(
         shard.commands.schedule(0, ["a", "+5", b"\x11{}"], if_exists="keep", repeated=0, **PLENTY)

@@ -74,10 +74,7 @@ def every_verb(commands: Commands, member: bytes) -> list[Call[Any]]:
     return [
         commands.schedule(0, [task_id, "+1", body], **options),
         commands.schedule(0, [task_id, "+1", body], **options | {"if_exists": "keep"}),
-        *(
-            commands.list(0, state, offset=0, limit=100)
-            for state in (In.SCHEDULED, In.RETRYING, In.IN_FLIGHT, In.DEAD)
-        ),
+        *(commands.list(0, state, limit=100) for state in (In.SCHEDULED, In.RETRYING, In.IN_FLIGHT, In.DEAD)),
         commands.counts(0, [1000]),
         commands.get(task_id),
         commands.wake(0),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from delayq.connection import Address
 from delayq.errors import GuardBusy, GuardUnavailable
-from delayq.protocol.commands import BATCH, LEASES, Commands
+from delayq.protocol.commands import BATCH, LEASES, START, Commands
 from delayq.protocol.shard_map import ShardMap
 from delayq.reaper.guard_retention import GuardRetention
 from delayq.reaper.reaper import Reaper, Reconcile, Sweep
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delayq.connection import AsyncConnection
     from delayq.contract import Spec
     from delayq.protocol.commands import Call
-    from delayq.protocol.results import LostTask, RestoredOrphans, TaskRow
+    from delayq.protocol.results import ListPage, LostTask, Position, RestoredOrphans
     from delayq.protocol.results import State as In
 
     from tests.topologies.kinds import Servers
@@ -78,17 +78,17 @@ async def test_one_walk_restores_orphans_and_searches_leases_for_no_leased_task(
     assert {task_id for ids in asked for task_id in ids} == set(lost)
 
 
-async def test_leases_that_one_reading_skips_are_found_by_the_other(
+async def test_no_lease_is_skipped_when_others_are_settled_while_leases_are_read(
     shard: Shard, connection: AsyncConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Leases are settled while they are read: the first of the next page moves to a rank that was read already."""
+    """The first lease of the next page then has a rank that was read already."""
     shard.seed(State(processing={f"leased-{n:03}:{n + 1}": LATER + n for n in range(BATCH + 1)}))
     rows, asked = shard.commands.list, recorded(shard, monkeypatch)
 
-    def settling(at: int, state: In, *, offset: int, limit: int, kinds: bool) -> Call[list[TaskRow]]:
-        if offset:
+    def settling(at: int, state: In, *, after: Position, limit: int, kinds: bool) -> Call[ListPage]:
+        if after is not START:
             shard.run(shard.commands.ack(0, [b"leased-000:1"]))
-        return rows(at, state, offset=offset, limit=limit, kinds=kinds)
+        return rows(at, state, after=after, limit=limit, kinds=kinds)
 
     monkeypatch.setattr(shard.commands, "list", settling)
     assert (await one_walk(shard, connection)).repaired == {}

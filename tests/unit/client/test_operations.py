@@ -14,4 +14,4 @@ from delayq.protocol.results import State
 )
 def test_states_without_an_index_cannot_be_listed(state: State, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        next(Operations(Commands("q"), Limits()).page(state, offset=0, limit=1))
+        next(Operations(Commands("q"), Limits()).page(state, limit=1))

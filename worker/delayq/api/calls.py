@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
+import math
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from delayq.api import rendering
 from delayq.api.access import audit
 from delayq.api.models import Nothing
 from delayq.api.problems import ApiError, invalid
+from delayq.protocol.results import Position
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,11 +23,12 @@ if TYPE_CHECKING:
     from delayq.client.aio import Client
     from delayq.client.encoding import NewTask, TaskEncoder
     from delayq.contract import DelayQueue
+    from delayq.protocol.results import State
 
 NO_KIND: Final = "-"
 """In a path: a task without a kind."""
-MOST_LISTED: Final = 100_000
-"""Tasks that a cursor reaches: pages are read by their offset."""
+CHECK_BYTES: Final = 4
+"""Of a cursor: they tell one of another request, or one that was cut."""
 Check = Callable[["NewTask"], None]
 
 
@@ -141,28 +144,30 @@ class Route:
     """Types of errors besides those of every operation."""
 
 
-def _key(call: Call) -> int:
-    """Return a number for the parameters with which a cursor may be used."""
-    return zlib.crc32(repr(sorted({**vars(call.query), "cursor": None, "limit": None}.items())).encode())
+async def page(call: Call, state: State, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a page of a list, and a cursor unless it is the last one."""
+    query = call.query
+    asked = repr(sorted({**vars(query), "cursor": None, "limit": None}.items())).encode()
+    after = None if query.cursor is None else _position(query.cursor, asked)
+    found = await call.client.page(state, after=after, limit=query.limit, **chosen)
+    view: dict[str, Any] = {"items": [rendering.row(each) for each in found.rows]}
+    if found.after is not None:
+        where = b"%.17g %s" % found.after
+        view["cursor"] = base64.urlsafe_b64encode(_check(asked, where) + where).decode()
+    return view
 
 
-def offset_of(call: Call) -> int:
-    """Return where a page begins."""
-    if call.query.cursor is None:
-        return 0
+def _position(cursor: str, asked: bytes) -> Position:
+    """Parse a cursor. `asked` is the request with which it may be used."""
     try:
-        offset, key = json.loads(base64.urlsafe_b64decode(call.query.cursor.encode()))
-        if type(offset) is int and 0 <= offset < MOST_LISTED and key == _key(call):
-            return offset
-    except (ValueError, TypeError, RecursionError):
+        found = base64.b64decode(cursor, altchars=b"-_", validate=True)
+        score, member = found[CHECK_BYTES:].split(b" ", 1)
+        if found[:CHECK_BYTES] == _check(asked, found[CHECK_BYTES:]) and not math.isnan(float(score)):
+            return Position(float(score), member)
+    except ValueError:
         pass
     raise invalid("cursor", "expected the cursor of an answer to the same request")
 
 
-def page(call: Call, rows: list[Mapping[str, Any]], offset: int) -> dict[str, Any]:
-    """Return a page, and a cursor if `rows` has one row more than it."""
-    limit = call.query.limit
-    if len(rows) <= limit or offset + limit >= MOST_LISTED:
-        return {"items": rows[:limit]}
-    cursor = base64.urlsafe_b64encode(json.dumps([offset + limit, _key(call)]).encode()).decode()
-    return {"items": rows[:limit], "cursor": cursor}
+def _check(asked: bytes, where: bytes) -> bytes:
+    return zlib.crc32(asked + where).to_bytes(CHECK_BYTES)

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from delayq.api import rendering
-from delayq.api.calls import Answer, offset_of, page
+from delayq.api.calls import Answer, page
 from delayq.api.problems import ApiError
 from delayq.client.dead_letters import fingerprint
 from delayq.protocol.results import State
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 async def listed(call: Call) -> Answer:
     """List dead letters."""
-    query, offset = call.query, offset_of(call)
+    query = call.query
     call.allow_some("dead-letters", query.kind)
-    chosen = {name: value for name in ("tag", "kind") if (value := getattr(query, name)) is not None}
-    rows = await call.client.list(State.DEAD, offset=offset, limit=query.limit + 1, **chosen)
-    return Answer(page(call, [rendering.row(each) for each in rows], offset))
+    return Answer(await page(call, State.DEAD, {"tag": query.tag, "kind": query.kind}))
 
 
 async def groups(call: Call) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delayq.api import rendering
 from delayq.api.calls import Answer
@@ -14,7 +14,7 @@ from delayq.client.times import iso
 from delayq.connection import AsyncConnection
 from delayq.contract.words import OBJECT_NAME
 from delayq.errors import ScheduleRefused
-from delayq.forecast import spans
+from delayq.forecast import DAY_MS, LONGEST_MS, spans
 from delayq.schedules.unstored import unstored
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from delayq.protocol.commands import Call as Script
     from delayq.protocol.results import Suspension
     from delayq.schedules.stored import Schedule
-
-DAY_MS: Final = 86_400_000
-LONGEST_MS: Final = 366 * DAY_MS
 
 
 async def counts(call: Call) -> Answer:

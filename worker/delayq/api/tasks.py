@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.api import rendering
-from delayq.api.calls import Answer, offset_of, page
+from delayq.api.calls import Answer, page
 from delayq.api.models import either
 from delayq.api.problems import ApiError, invalid, of
 from delayq.client.encoding import Prepared, new_id, new_ids
@@ -198,15 +198,8 @@ async def reschedule(call: Call) -> Answer:
 
 async def listed(call: Call) -> Answer:
     """List the tasks in a state."""
-    query, offset = call.query, offset_of(call)
-    call.allow_some("read", query.kind)
-    state, chosen = State(query.state), query.chosen
-    if state is State.IN_FLIGHT and chosen:
-        raise invalid(
-            "state", "expected no filter beside in_flight: such tasks cannot be selected; list them all"
-        )
-    rows = await call.client.list(state, offset=offset, limit=query.limit + 1, **chosen)
-    return Answer(page(call, [rendering.row(each) for each in rows], offset))
+    call.allow_some("read", call.query.kind)
+    return Answer(await page(call, State(call.query.state), call.query.chosen))
 
 
 async def count(call: Call) -> Answer:

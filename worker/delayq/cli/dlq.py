@@ -151,10 +151,7 @@ def dlq() -> None:
 @output_option
 def list_(client: SyncClient, *, limit: int, offset: int, kind: str | None, output: Output) -> None:
     """List dead letters, the oldest first."""
-    if kind is None:
-        rows = client.list(State.DEAD, offset=offset, limit=limit)
-    else:
-        rows = client.dlq_list(kind=kind)[offset : offset + limit]
+    rows = client.list(State.DEAD, offset=offset, limit=limit, kind=kind)
     emit(output, [views.row(each) for each in rows], listing(State.DEAD, rows, client.counts().now_ms))
 
 

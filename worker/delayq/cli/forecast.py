@@ -18,15 +18,13 @@ from delayq.cli.on_queue import redis_options
 from delayq.cli.output import emit, note, output_option
 from delayq.cli.target import QUEUE, resolve
 from delayq.contract import Worker
-from delayq.forecast import ROUNDS, Histogram, Now, Supply, outlook, spans
+from delayq.forecast import LONGEST_MS, ROUNDS, Histogram, Now, Supply, outlook, spans
 from delayq.scaling.policy import HANDLER_SECONDS, LEAD_SECONDS, Policy
 
 if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.cli.target import Target
     from delayq.client.blocking import SyncClient
-
-LONGEST_MS = 366 * 86_400_000
 
 
 @click.command(epilog=examples("delayq forecast orders --within 2h"))

@@ -21,8 +21,9 @@ OF_SHARD = 10  # at least
 def refused_sentence(connection: SyncConnection, commands: Commands, shards: Collection[int]) -> str:
     """Say how many of the sampled tasks wait for such a worker, and why one does; empty if none does."""
     limit = max(OF_SHARD, SAMPLED // max(1, len(shards)))
-    calls = [commands.list(shard, State.RETRYING, offset=0, limit=limit, kinds=False) for shard in shards]
-    rows = [row for page in connection.answers(calls) if not isinstance(page, Exception) for row in page]
+    calls = [commands.list(shard, State.RETRYING, limit=limit, kinds=False) for shard in shards]
+    pages = [page for page in connection.answers(calls) if not isinstance(page, Exception)]
+    rows = [row for page in pages for row in page.rows.values()]
     refused = [row for row in rows if row.failed.error.startswith(REFUSED)]
     if not refused:
         return ""

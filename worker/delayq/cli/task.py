@@ -122,10 +122,6 @@ def list_(
     **chosen: Any,  # noqa: ANN401 -- named in selection_options
 ) -> None:
     """List the tasks of one state, sorted by due time (in flight: lease expiry; dead: time of death)."""
-    if state == State.IN_FLIGHT and any(each is not None for each in chosen.values()):
-        raise CommandError(
-            "--state in_flight: expected no --tag, --kind, --due-from or --due-before beside it"
-        )
     rows, counts = client.list(State(state), offset=offset, limit=limit, **chosen), client.counts()
     emit(output, [views.row(each) for each in rows], listing(State(state), rows, counts.now_ms))
     if not rows and not offset:

@@ -26,6 +26,8 @@ from delayq.protocol.results import (
     Bulk,
     Cancelled,
     Counts,
+    Page,
+    Position,
     Rescheduled,
     Scheduled,
     State,
@@ -337,10 +339,21 @@ class SyncClient(QueueClient):
     def list(self, state: State, *, offset: int = 0, limit: int = 100, **chosen: Unpack[Filters]) -> Rows:
         """Return a page of the tasks in a state, by due time (lease expiry, time of death).
 
-        With filters, as of count_many, only the tasks that have all that is given; tasks in flight have none.
+        With filters, as of count_many, only the tasks that have all that is given.
         """
-        rows = self._operations.page(State(state), offset=offset, limit=limit, chosen=selected(**chosen))
+        rows = self._operations.rows(State(state), offset=offset, limit=limit, chosen=selected(**chosen))
         return self._do(rows)
+
+    def page(
+        self, state: State, *, after: Position | None = None, limit: int = 100, **chosen: Unpack[Filters]
+    ) -> Page:
+        """Return a page of the tasks in a state, and where the next one begins: its `after`, None after the last page.
+
+        In the order of list(), with the same filters. No task is skipped or repeated that keeps its state and due time.
+        With filters that few tasks fit, a page may have fewer than `limit` tasks, or none, before the last one.
+        """
+        found = self._operations.page(State(state), after=after, limit=limit, chosen=selected(**chosen))
+        return self._do(found)
 
     def tasks(self, **chosen: Unpack[Filters]) -> Iterator[TaskView]:
         """Iterate over the tasks that wait, with their payloads, by due time; with filters as of count_many.

@@ -13,6 +13,7 @@ from delayq.client.encoding import check_kind, checked_tag, when
 from delayq.client.routing import AGAIN_SECONDS, TRIES, Each, Operation, patiently, persistently
 from delayq.client.times import MAX_MS
 from delayq.errors import DelayQError
+from delayq.protocol.commands import ALL
 from delayq.protocol.results import Bulk
 from delayq.protocol.shard_map import ShardMapOutdated, TaskMigrating
 
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Pages:
-    """Sums up the pages of a count or a cancellation, and collects what a list of tasks or of dead letters finds."""
+    """Sums up the pages of a count or a cancellation, and collects what a list finds."""
 
     action: BulkAction
     found: Bulk = field(default_factory=Bulk)
-    listed: dict[str, int] = field(default_factory=dict)  # IDs, and due times or times of death
+    listed: dict[str, int] = field(default_factory=dict)  # IDs, and due times
 
     def begin(self) -> None:
         """All shards are read from the start: what is cancelled is not found again, all others are."""
@@ -118,9 +119,9 @@ class BulkOperations:
         """Cancel the selected tasks that are not in flight and not dead, and follow-ups."""
         return self._walk(Pages("cancel"), chosen, progress)
 
-    def listed(self, chosen: Selection, *, dead: bool = False) -> Operation[dict[str, int]]:
-        """Return the selected tasks that wait, and their due times; of dead letters, their times of death."""
-        found = Pages("dead" if dead else "list")
+    def listed(self, chosen: Selection) -> Operation[dict[str, int]]:
+        """Return the selected tasks that wait, and their due times."""
+        found = Pages("list")
         yield from self._walk(found, chosen, None)
         return found.listed
 
@@ -143,7 +144,9 @@ class BulkOperations:
 
     def _walk(self, job: Pages | Moves, chosen: Selection, progress: Progress | None) -> Operation[Bulk]:
         """Read all shards to the end. Begins again when the shard map has changed meanwhile."""
-        _check(chosen)
+        if chosen == ALL:
+            raise ValueError("expected a tag, a kind, due_from or due_before, got none of them")
+        check_selection(chosen)
         for _ in range(TRIES):
             job.begin()
             pinned = yield from self._router.fetch_shard_map()
@@ -198,10 +201,8 @@ def _stages(shard_map: ShardMap) -> list[range]:
     return [range(shard_map.shards, shard_map.was), range(shard_map.shards)]
 
 
-def _check(chosen: Selection) -> None:
-    """Refuse what selects every task of the queue, or can select none."""
-    if chosen == (None, None, None, None):
-        raise ValueError("expected a tag, a kind, due_from or due_before, got none of them")
+def check_selection(chosen: Selection) -> None:
+    """Refuse what can select no task."""
     if chosen.tag is not None:
         checked_tag(chosen.tag)
     if chosen.kind is not None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from delayq.client.encoding import EXACT, check_kind, check_whole, stored_id
+from delayq.client.encoding import check_kind, check_whole, stored_id
 from delayq.client.operations import VIEWS
 from delayq.client.times import MAX_MS
 from delayq.protocol.results import DeadGroup, Selection, State, TaskRow, TaskView
@@ -43,10 +43,7 @@ class DeadLetters:
         if kind is not None and kind != "":
             check_kind(kind)
         wanted = None if ids is None else set(_listed(ids, kind or None))
-        if tag is not None:
-            tagged = (yield from self._operations.bulk.listed(Selection(tag), dead=True)).keys()
-            wanted = set(tagged) if wanted is None else wanted & tagged
-        found = yield from self._operations.page(State.DEAD, offset=0, limit=EXACT)
+        found = yield from self._operations.rows(State.DEAD, chosen=Selection(tag, kind or None))
         return [
             row
             for row in found

@@ -5,20 +5,23 @@ Client and SyncClient drive the same generators; they differ only in their I/O.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from delayq.client.bulk import BulkOperations
+from delayq.client.bulk import BulkOperations, check_selection
 from delayq.client.encoding import EXACT, check_times, check_whole, checked_list, stored_id, when
 from delayq.client.enqueue import TaskWriter
 from delayq.client.routing import Operation, ShardRouter, persistently
 from delayq.client.times import instant_ms, span_ms
 from delayq.errors import DelayTooLong
-from delayq.protocol.commands import BATCH, PAGE_BYTES
+from delayq.protocol.commands import ALL, BATCH, START
 from delayq.protocol.keys import FORMAT
 from delayq.protocol.results import (
     Cancelled,
     Counts,
+    Page,
+    Position,
     Rescheduled,
     Scheduled,
     Selection,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from delayq.contract import Limits
     from delayq.durations import Duration
     from delayq.protocol.commands import Commands
+    from delayq.protocol.results import ListPage
     from delayq.protocol.write_durability import Durability
 
 # Of Counts: all other numbers of tasks and bytes.
@@ -47,7 +51,8 @@ ADDED_UP = (
 
 # Complete tasks per round trip: 5 MiB at the default payload limit, which arrive within the timeout.
 VIEWS = 20
-ALL = Selection()
+# Of one page: with filters that few tasks fit, it ends after 10,000 tasks of a shard, and the next one goes on.
+TRIPS = 40
 
 
 class Operations:
@@ -161,41 +166,67 @@ class Operations:
 
     def waiting(self, chosen: Selection) -> Operation[list[str]]:
         """Return the IDs of the selected tasks that wait, by due time; without a filter, of all."""
-        listed = yield from self.bulk.listed(Selection(due_from_ms=0) if chosen == Selection() else chosen)
+        listed = yield from self.bulk.listed(Selection(due_from_ms=0) if chosen == ALL else chosen)
         return sorted(listed, key=lambda task_id: (listed[task_id], task_id))
 
-    def page(
-        self, state: State, *, offset: int, limit: int, chosen: Selection = ALL
+    def rows(
+        self, state: State, *, offset: int = 0, limit: int = EXACT, chosen: Selection = ALL
     ) -> Operation[list[TaskRow]]:
-        """Return `limit` selected tasks of a state by due time (lease expiry, time of death), after `offset` others."""
-        if state is State.ORPHAN:
-            raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
-        if state is State.DONE:
-            raise ValueError("tasks that are done cannot be listed; get() finds those of the history by ID")
+        """Return `limit` selected tasks of a state, in the order of page(), after `offset` others."""
         check_whole("offset", offset)
         check_whole("limit", limit)
-        among = None
-        if chosen != ALL:
-            if state is State.IN_FLIGHT:
-                raise ValueError("tasks in flight cannot be selected by tag, kind or due time; list them all")
-            among = yield from self.bulk.listed(chosen, dead=state is State.DEAD)
-        rows: list[TaskRow] = []
-        pinned = yield from self.homes.fetch_shard_map()
-        for shard in range(len(pinned.shards)):
-            found = yield from self._shard_rows(shard, state, offset + limit if among is None else EXACT)
-            rows += found if among is None else [row for row in found if row.id in among]
-        rows.sort(key=lambda row: (row.at_ms, row.id))
-        return rows[offset : offset + limit]
+        found = yield from self.page(state, limit=offset + limit, chosen=chosen, trips=EXACT)
+        return found.rows[offset:]
 
-    def _shard_rows(self, shard: int, state: State, wanted: int) -> Operation[list[TaskRow]]:
-        rows: list[TaskRow] = []
-        while len(rows) < wanted:
-            at, limit = len(rows), min(BATCH, wanted - len(rows))
-            [page] = yield from persistently([self.commands.list(shard, state, offset=at, limit=limit)])
-            rows += page
-            if len(page) < limit and sum(row.size for row in page) < PAGE_BYTES:
+    def page(
+        self,
+        state: State,
+        *,
+        after: Position | None = None,
+        limit: int,
+        chosen: Selection = ALL,
+        trips: int = TRIPS,
+    ) -> Operation[Page]:
+        """Return up to `limit` selected tasks of a state, sorted by position.
+
+        There are fewer before the last page if `trips` round trips have not found more.
+        """
+        _check_list(state, chosen)
+        check_whole("limit", limit)
+        by_due = state in (State.SCHEDULED, State.RETRYING)  # a position is then a due time
+        earliest = Position(chosen.due_from_ms or 0, b"") if by_due else START
+        pinned = yield from self.homes.fetch_shard_map()
+        left = dict.fromkeys(range(len(pinned.shards)), max(after or START, earliest))
+        size, found = min(limit + 1, BATCH) if chosen == ALL else BATCH, dict[Position, TaskRow]()
+        for _ in range(trips if limit else 0):
+            last = sorted(found)[limit] if len(found) > limit else None
+            asked = [shard for shard, at in left.items() if last is None or at < last]
+            if not asked:
                 break
-        return rows
+            pages: list[ListPage] = yield from persistently(
+                [pinned.list(shard, state, limit=size, after=left[shard], chosen=chosen) for shard in asked]
+            )
+            for shard, page in zip(asked, pages, strict=True):
+                found |= page.rows
+                if page.after is None or (by_due and page.after.score >= (chosen.due_before_ms or math.inf)):
+                    del left[shard]
+                else:
+                    left[shard] = page.after
+        return _first(found, limit, min(left.values(), default=None))
+
+
+def _check_list(state: State, chosen: Selection) -> None:
+    if state is State.ORPHAN:
+        raise ValueError("orphans are in no index that could be listed; the reaper adopts them")
+    if state is State.DONE:
+        raise ValueError("tasks that are done cannot be listed; get() finds those of the history by ID")
+    check_selection(chosen)
+
+
+def _first(found: dict[Position, TaskRow], limit: int, end: Position | None) -> Page:
+    """Return the first rows. Beyond `end`, some shard has not been read."""
+    places = sorted(at for at in found if end is None or at <= end)
+    return Page([found[at] for at in places[:limit]], places[limit - 1] if len(places) > limit else end)
 
 
 def summed(found: Sequence[Counts]) -> Counts:

@@ -1,4 +1,7 @@
-"""JSON as text: the payload of a DelaySchedule. Its size and depth are checked before it is parsed."""
+"""JSON as text: the payload of a DelaySchedule, whose size and depth are checked before it is parsed.
+
+Also the strict reading of JSON that requests and answers of the HTTP API have.
+"""
 
 from __future__ import annotations
 

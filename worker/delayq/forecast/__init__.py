@@ -3,11 +3,13 @@
 The caller counts tasks in Redis (cli/forecast.py); delayq/scaling has the model.
 """
 
-from delayq.forecast.calendar import label, offset, spans
+from delayq.forecast.calendar import DAY_MS, LONGEST_MS, label, offset, spans
 from delayq.forecast.histogram import ROUNDS, Bin, Histogram
 from delayq.forecast.outlook import Expected, Now, Supply, outlook
 
 __all__ = [
+    "DAY_MS",
+    "LONGEST_MS",
     "ROUNDS",
     "Bin",
     "Expected",

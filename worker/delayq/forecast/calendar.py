@@ -18,6 +18,8 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 WEEK_MS: Final = 7 * DAY_MS
+LONGEST_MS: Final = 366 * DAY_MS
+"""How far a forecast looks ahead, at most."""
 STEPS_MS: Final = (
     *(minutes * MINUTE_MS for minutes in (1, 2, 5, 10, 15, 30)),
     *(hours * HOUR_MS for hours in (1, 2, 3, 4, 6, 12)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 from copy import copy
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from delayq.protocol.results import (
     UNRECORDED,
     Cancelled,
     ClampedLeases,
+    Position,
     Recovered,
+    Selection,
     Settled,
     State,
 )
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
         Expired,
         Extended,
         Leadership,
+        ListPage,
         LostTask,
         MigratingTask,
         MigrationBatch,
@@ -49,10 +53,8 @@ if TYPE_CHECKING:
         SchedulePage,
         ScheduleRecord,
         ScheduleWritten,
-        Selection,
         ShardMapState,
         Suspension,
-        TaskRow,
         TaskView,
         Ticket,
         Verdict,
@@ -66,15 +68,22 @@ log = logging.getLogger(__name__)
 
 # Inside Commands, `list` is a verb.
 Settlements: TypeAlias = "list[Settled]"
-Rows: TypeAlias = "list[TaskRow]"
 ParkedKinds: TypeAlias = "list[ParkedKind]"
 Pairs: TypeAlias = "list[tuple[str, str]]"
-BulkAction: TypeAlias = Literal["count", "list", "cancel", "dead"]
+BulkAction: TypeAlias = Literal["count", "list", "cancel"]
 Lock: TypeAlias = Literal["lock", "recovery_lock", "isolation"]  # the last of a shard, others of a task
 
 CLAIM_LIMIT = 250  # tasks per claim: about a millisecond of Redis' time
 BATCH = 250  # tasks per call of any other verb
 PAGE_BYTES = 1 << 20  # of envelopes that one call of list reads
+START = Position(-math.inf, b"")  # before all tasks of a list
+ALL = Selection()  # all tasks
+MEMBERS = {  # of list.lua
+    State.SCHEDULED: "due",
+    State.RETRYING: "due",
+    State.IN_FLIGHT: "leases",
+    State.PARKED: "parked",
+}
 EXAMINE_AGAIN_MS = 5000  # until expire() examines a task in flight again after its deadline
 FULL_AGAIN_MS = 10_000  # until a schedule whose occurrences had no room is looked at again
 # Tasks of a tag that one call reads: 0.3 ms of Redis' time. It cancels half as many in the same time.
@@ -280,18 +289,27 @@ class Commands:
         """Count, list or cancel the selected tasks of one page, which begins at `cursor`; `count` 0 is the default."""
         # Without a tag, the tasks are scattered in memory, which takes twice as long.
         count = count or (BULK if chosen.tag and action != "cancel" else BULK // 2)
-        named: dict[str, Argument] = {"action": action, "tag": chosen.tag or "", "kind": chosen.kind or ""}
-        named["from_ms"] = "-inf" if chosen.due_from_ms is None else chosen.due_from_ms
-        named["to_ms"] = "inf" if chosen.due_before_ms is None else chosen.due_before_ms
-        return self._known("bulk", shard, replies.bulk_page, cursor=cursor, count=count, **named)
+        named = {"action": action, "cursor": cursor, "count": count, **_filters(chosen)}
+        return self._known("bulk", shard, replies.bulk_page, **named)
 
-    def list(self, shard: int, state: State, *, offset: int, limit: int, kinds: bool = True) -> Call[Rows]:
-        """Return one page of the tasks in a state, by score. With `kinds`, it ends after PAGE_BYTES of envelopes."""
-        members = {State.IN_FLIGHT: "leases", State.PARKED: "parked"}.get(state, "ids")
-        named: dict[str, Argument] = {"index": INDEXES[state], "offset": offset, "limit": limit}
-        return self._call(
-            "list", shard, replies.rows(state), **named, members=members, bytes=PAGE_BYTES * kinds
-        )
+    def list(
+        self,
+        shard: int,
+        state: State,
+        *,
+        limit: int,
+        after: Position = START,
+        chosen: Selection = ALL,
+        kinds: bool = True,
+    ) -> Call[ListPage]:
+        """Look at up to `limit` tasks of a state after a position, and return those that are selected.
+
+        With `kinds`, which filters need, the page ends after PAGE_BYTES of envelopes.
+        """
+        named: dict[str, Argument] = {"index": INDEXES[state], "members": MEMBERS.get(state, "ids")}
+        named |= {"score": f"{after.score:.17g}", "member": after.member, "limit": limit}
+        named |= {"bytes": PAGE_BYTES * kinds, **_filters(chosen)}
+        return self._call("list", shard, replies.list_page(state), **named)
 
     def counts(
         self, shard: int, horizons_ms: Sequence[int] = (), instants_ms: Sequence[int] = ()
@@ -663,6 +681,15 @@ class Commands:
     def purge(self, shard: int, ids: Sequence[str], *, before_ms: int | str = "inf") -> Call[int]:
         """Delete dead letters that died before `before_ms`."""
         return self._known("purge", shard, int, ids, before_ms=before_ms)
+
+
+def _filters(chosen: Selection) -> dict[str, Argument]:
+    return {
+        "tag": chosen.tag or "",
+        "kind": chosen.kind or "",
+        "from_ms": "-inf" if chosen.due_from_ms is None else chosen.due_from_ms,
+        "to_ms": "inf" if chosen.due_before_ms is None else chosen.due_before_ms,
+    }
 
 
 def _glob(task_id: str) -> str:

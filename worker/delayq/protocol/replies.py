@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,11 +26,13 @@ from delayq.protocol.results import (
     Leadership,
     Lease,
     Leases,
+    ListPage,
     LostTask,
     MigratingTask,
     MigrationBatch,
     Outcome,
     ParkedKind,
+    Position,
     Rescheduled,
     RestoredOrphans,
     ScanPage,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+MOST_SCORE = 2.0**63
 
 _NO_COUNTERS = (
     "token",
@@ -442,9 +446,15 @@ def _whole_numbers(fields: dict[bytes, bytes]) -> dict[str, int]:
     }
 
 
-def rows(state: State) -> Callable[[list[Any]], list[TaskRow]]:
+def list_page(state: State) -> Callable[[list[Any]], ListPage]:
     """Return the decoder of list.lua's reply for one state."""
-    return lambda reply: [_row(state, *entry) for entry in reply]
+
+    def read(reply: list[Any]) -> ListPage:
+        score, member, *entries = reply
+        rows = {Position(float(entry[1]), entry[0]): _row(state, *entry) for entry in entries}
+        return ListPage(rows, Position(float(score), member) if member else None)
+
+    return read
 
 
 def parked(reply: list[Any]) -> list[ParkedKind]:
@@ -526,11 +536,20 @@ def _readable(envelope: bytes) -> Envelope:
 
 
 def _row(state: State, *entry: Any) -> TaskRow:  # noqa: ANN401 -- one raw entry of the reply
-    member, at_ms, size, counted, info, kind, version = entry
-    name = member.decode(errors="replace")
-    task_id = name.rpartition(":")[0] or name if state is State.IN_FLIGHT else name
+    member, score, size, counted, info, kind, version = entry
+    task_id, at_ms = member.decode(errors="replace"), _at_ms(state, _whole(float(score)))
+    if state is State.IN_FLIGHT:
+        task_id = task_id.rpartition(":")[0] or task_id
+    elif state is State.PARKED:
+        _, _, due, task_id = task_id.split(" ", 3)
+        at_ms = int(due)
     name = "" if kind == b"-" else kind.decode()
-    return TaskRow(task_id, state, _at_ms(state, at_ms), size, _failures(counted, info), name, version)
+    return TaskRow(task_id, state, at_ms, size, _failures(counted, info), name, version)
+
+
+def _whole(score: float) -> int:
+    """Round down; another program may have stored an infinite score."""
+    return math.floor(max(-MOST_SCORE, min(score, MOST_SCORE)))
 
 
 def _at_ms(state: State, score: int) -> int:

@@ -248,6 +248,28 @@ class Selection(NamedTuple):
     due_before_ms: int | None = None
 
 
+class Position(NamedTuple):
+    """A place in the list of a state, between two tasks: Redis sorts an index by score, then by member."""
+
+    score: float
+    member: bytes
+
+
+class ListPage(NamedTuple):
+    """A page of the list of a state in one shard."""
+
+    rows: dict[Position, TaskRow]
+    after: Position | None  # where to go on; None: no more follow
+
+
+class Page(NamedTuple):
+    """A page of the tasks in a state."""
+
+    rows: list[TaskRow]
+    after: Position | None
+    """Where the next page begins, for `after`; None after the last one."""
+
+
 class Bulk(NamedTuple):
     """The numbers of a bulk operation, so far or at its end: tasks done, and selected ones that it left alone."""
 
@@ -269,7 +291,7 @@ class BulkPage(NamedTuple):
     cursor: bytes  # of the next page; empty after the last one
     found: Bulk
     migrating: list[bytes]  # ids that were skipped
-    listed: list[tuple[str, int]]  # id and due ms; of dead letters the time of death
+    listed: list[tuple[str, int]]  # id and due ms
 
 
 @dataclass(frozen=True, slots=True)

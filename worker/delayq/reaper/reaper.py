@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from delayq.connection import AsyncConnection
 from delayq.errors import DelayQError, UnsupportedFormat
 from delayq.protocol.alarm import Alarm
-from delayq.protocol.commands import BATCH
+from delayq.protocol.commands import BATCH, START
 from delayq.protocol.results import LostTask, State
 from delayq.protocol.shard_map import ShardMapOutdated
 from delayq.protocol.write_durability import durability_of, longest_seconds
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from delayq.connection import Address
     from delayq.contract import Spec
     from delayq.protocol.commands import Commands
-    from delayq.protocol.results import Counts, TaskRow
+    from delayq.protocol.results import Counts, Position, TaskRow
     from delayq.protocol.shard_map import ShardMap
     from delayq.recovery.recovery import Recovery
     from delayq.service.loop import Loop, Service
@@ -119,9 +119,9 @@ class Sweep:
     async def _retain(self, shard: int) -> int:
         """Purge dead letters, then trim the history, also that of a document that has none any more."""
         pinned = self._commands.pinned_to(self._commands.shard_map)
-        oldest = pinned.list(shard, State.DEAD, offset=0, limit=BATCH)
-        rows, counts = await self._connection.run([oldest, pinned.counts(shard)])
-        purged = await self._purge(shard, pinned, rows, counts)
+        oldest = pinned.list(shard, State.DEAD, limit=BATCH)
+        letters, counts = await self._connection.run([oldest, pinned.counts(shard)])
+        purged = await self._purge(shard, pinned, [*letters.rows.values()], counts)
         if not counts.history_bytes:
             return purged
         trimmed = await self._connection.one(pinned.trim_finished(shard))
@@ -234,15 +234,15 @@ class Reconcile:
         return page.cursor
 
     async def _leased(self, shard: int) -> set[str]:
-        """Read the leases twice; ids that are not UTF-8 have replacement characters, as in every row."""
+        """Read the leases; ids that are not UTF-8 have replacement characters, as in every row."""
         leased: set[str] = set()
-        for _ in range(2):
-            offset = 0
-            while rows := await self._connection.one(
-                self._commands.list(shard, State.IN_FLIGHT, offset=offset, limit=BATCH, kinds=False)
-            ):
-                leased.update(row.id for row in rows)
-                offset += len(rows)
+        after: Position | None = START
+        while after:
+            page = await self._connection.one(
+                self._commands.list(shard, State.IN_FLIGHT, after=after, limit=BATCH, kinds=False)
+            )
+            leased.update(row.id for row in page.rows.values())
+            after = page.after
         return leased
 
     async def _restore(self, shard: int) -> None:

@@ -12,7 +12,7 @@
 -- KEYS stats     hash  monotonic counters
 -- KEYS shard_map string  newest shard map that this shard has received
 -- KEYS deadlines  zset  id -> time from which the task may have missed its deadline, ms
--- ARGV action    count, list, cancel, or dead, which lists dead letters
+-- ARGV action    count, list or cancel
 -- ARGV tag       that they have, or ''
 -- ARGV kind      that they have, or ''
 -- ARGV from_ms   the earliest due time
@@ -20,7 +20,7 @@
 -- ARGV cursor    where to continue; '' starts
 -- ARGV count     how many entries to look at; if there is no tag, about how many
 -- ARGV by        the caller's shard map, or ''
--- RETURNS next cursor ('': done), how many match: tasks that wait, follow-ups, tasks in flight, dead letters; ids in migration; id and due ms (of a dead letter, time of death) of those listed
+-- RETURNS next cursor ('': done), how many match: tasks that wait, follow-ups, tasks in flight, dead letters; ids in migration; id and due ms of those listed
 local tags, tasks, delayed, retry, suspect, attempts, dlq, moving, followups, parked, stats, shard_map = unpack(KEYS)
 local deadlines = unpack(KEYS, 13)
 check_format(stats)
@@ -32,8 +32,8 @@ local matches = matcher(tag, kind, tonumber(ARGV[4]), tonumber(ARGV[5]))
 local waiting, follows, running, dead, bytes = 0, 0, 0, 0, 0
 local migrating, listed, cancelled, entries = {}, {}, {}, {}
 
-local function list(wanted, id, due)
-  if action == wanted then listed[#listed + 1], listed[#listed + 2] = id, string.format('%.0f', due) end
+local function list(id, due)
+  if action == 'list' then listed[#listed + 1], listed[#listed + 2] = id, string.format('%.0f', due) end
 end
 
 local function cancel(id, envelope, indexed)
@@ -52,16 +52,15 @@ local function look(id, envelope)
   local matched, follow_up = matches(envelope, due), followed and redis.call('HGET', followups, id)
   if matched and waits then
     waiting = waiting + 1
-    list('list', id, due)
+    list(id, due)
     return action == 'cancel' and cancel(id, envelope, indexed)
   end
   if follow_up and matches(follow_up, kept_due(follow_up)) then
     follows = follows + 1
-    if not waits then list('list', id, kept_due(follow_up)) end
+    if not waits then list(id, kept_due(follow_up)) end
     if action == 'cancel' then redis.call('HDEL', followups, id) end
   end
-  local died = matched and tonumber(redis.call('ZSCORE', dlq, id))
-  if died then list('dead', id, died) end
+  local died = matched and redis.call('ZSCORE', dlq, id)
   dead, running = dead + (died and 1 or 0), running + (matched and not died and 1 or 0)
 end
 

@@ -1,7 +1,7 @@
 """The HTTP API from other languages: each client plays one scenario, and prints the answers, one a line.
 
 The scenario: schedule with an ID, the same again (kept), get, reschedule, batch, two pages of a list, cancel, list dead
-letters.
+letters, count those of a redrive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def play(api: Served, *argv: str | Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     answers: list[Any] = [json.loads(line) for line in done.stdout.splitlines()]
-    stored, again, read, moved, batch, page, rest, cancelled, letters = answers
+    stored, again, read, moved, batch, page, rest, cancelled, letters, redriven = answers
     assert (stored["id"], stored["outcome"], again["outcome"]) == ("email:order-7", "created", "kept")
     assert (read["payload"], read["due"], read["state"]) == ({"order": 7}, stored["due"], "scheduled")
     assert (again["due"], moved["outcome"], moved["due"] > stored["due"]) == (
@@ -61,6 +61,7 @@ def play(api: Served, *argv: str | Path) -> None:
     assert ([row["id"] for row in rest["items"]], "cursor" in rest) == (["email:order-7"], False)
     assert cancelled == {"outcome": "cancelled"}
     assert [row["id"] for row in letters["items"]] == ["email:dead"]
+    assert (redriven["tasks"], redriven["dryRun"]) == (1, True)
     with api.client() as client:
         assert client.get("order-7", kind="email") is None
         assert client.get("b2", kind="email") is not None

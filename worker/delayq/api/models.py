@@ -34,6 +34,7 @@ MOST_TASKS: Final = 5_000
 MOST_MS: Final = 1 << 47
 MOST_ROWS: Final = 1_000
 STATES: Final = tuple(map(str, INDEXES))
+IF_EXISTS: Final = ("keep", "reject", "replace", "debounce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,8 @@ def either(one: int | None, other: int | None) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class When:
-    """A new due time: one of four."""
-
-    SHAPE: ClassVar[Shape] = Shape(rules=(_DUE,))
+class Due:
+    """A due time, in one of four ways."""
 
     delay: int | None = _span("Due this long after now.")
     delay_ms: int | None = _ms("The same in milliseconds.")
@@ -161,7 +160,14 @@ class When:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(When):
+class When(Due):
+    """A new due time."""
+
+    SHAPE: ClassVar[Shape] = Shape(one_of=("delay", "delay_ms", "due", "due_ms"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Due):
     """A task to schedule."""
 
     SHAPE: ClassVar[Shape] = Shape(rules=(_DUE, _PAYLOAD, _DEADLINE, _DEBOUNCE))
@@ -221,9 +227,7 @@ class Batch:
 class Exists:
     """What happens if the ID exists."""
 
-    if_exists: IfExists = choice(
-        "keep", "reject", "replace", "debounce", default="keep", doc="What to do if the ID exists."
-    )
+    if_exists: IfExists = choice(*IF_EXISTS, default="keep", doc="What to do if the ID exists.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +351,7 @@ class Purge:
     )
     group: str | None = _declare(words(), "A group of GET /deadletters:groups.")
     tag: str | None = _declare(words(), "Dead letters with this tag.")
-    all: bool | None = _declare(Yes(), "All dead letters.")
+    all: bool | None = _declare(Yes(), "true: all dead letters.")
     kind: str | None = _declare(words(), "Beside tag and all: of this kind only.")
     dry_run: bool = flag(default=False, doc="Count the dead letters, and change nothing.")
 

@@ -47,8 +47,16 @@ func main() {
 	show(page.Body, page.Status(), err)
 	rest, err := api.ListTasksWithResponse(ctx, &ListTasksParams{Limit: pointer[int64](2), Cursor: page.JSON200.Cursor})
 	show(rest.Body, rest.Status(), err)
-	cancelled, err := api.CancelTaskWithResponse(ctx, "email", "order-7")
+	cancelled, err := api.CancelTaskWithResponse(ctx, "email", "order-7", nil)
 	show(cancelled.Body, cancelled.Status(), err)
 	letters, err := api.ListDeadLettersWithResponse(ctx, &ListDeadLettersParams{})
 	show(letters.Body, letters.Status(), err)
+	// Fields that are left out are absent in the JSON.
+	redrive := Redrive{Ids: &[]string{"email:dead"}, DryRun: pointer(true)}
+	redriven, err := api.RedriveDeadLettersWithResponse(ctx, redrive)
+	show(redriven.Body, redriven.Status(), err)
+	refused, err := api.GetTaskWithResponse(ctx, "email", "order-8")
+	if err != nil || refused.ApplicationproblemJSONDefault.Type != "urn:delayq:not-found" {
+		panic(string(refused.Body))
+	}
 }

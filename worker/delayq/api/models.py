@@ -61,7 +61,8 @@ class Instant(Kind):
         try:
             return text_instant_ms(value)
         except ValueError as error:
-            return place.refuse(str(error))
+            hint = "; in a query, + must be %2B" if " " in value[-6:] else ""
+            return place.refuse(f"{error}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class Span(Kind):
                 return milliseconds(value, signed=self.signed)
             except ValueError as error:
                 return place.refuse(str(error))
-        return place.refuse(f"expected {self.expected}, got {type_name(value)}")
+        hint = "; a field that ends with Ms takes milliseconds" if type(value) is int else ""
+        return place.refuse(f"expected {self.expected}, got {type_name(value)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,10 +107,16 @@ async def _check(call: Call, tasks: Sequence[NewTask]) -> None:
             checking.prepare(task, fresh, debounces=debounces)
             call.served.check(task)
         except (InvalidTask, PayloadTooLarge) as error:
-            message = str(error)
-            problems.append(Problem(f"tasks[{at}]", message))
+            problems += [Problem(f"tasks[{at}]{path}", message) for path, message in _found(error)]
     if problems:
         raise SpecError(tuple(problems))
+
+
+def _found(error: Refused) -> list[tuple[str, str]]:
+    """Return what is wrong with a task: the path of its field, and the message."""
+    found = of(error)
+    fields = [(f".{path}", message) for path, message in found.errors] if found else []
+    return fields or [("", str(error))]
 
 
 async def get(call: Call) -> Answer:

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -22,7 +23,7 @@ func pointer[T any](value T) *T { return &value }
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	api, err := NewClientWithResponses(os.Args[1])
+	api, err := New(os.Args[1], "") // of the page
 	if err != nil {
 		panic(err)
 	}
@@ -31,8 +32,9 @@ func main() {
 		delay  string
 	}{{7, "30m"}, {8, "1h"}} {
 		task := Task{Payload: map[string]int{"order": order.number}, Delay: &order.delay}
-		stored, err := api.PutTaskWithResponse(ctx, "email", "order-7", &PutTaskParams{}, task)
-		show(stored.Body, stored.Status(), err)
+		stored, err := Put(ctx, api, "email", "order-7", task)
+		text, _ := json.Marshal(stored)
+		show(text, "", err)
 	}
 	read, err := api.GetTaskWithResponse(ctx, "email", "order-7")
 	show(read.Body, read.Status(), err)

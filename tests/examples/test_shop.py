@@ -79,7 +79,7 @@ def test_a_program_in_another_language_schedules_over_http(language: str, tmp_pa
         counted = checkout("cancel", "web", "--dry-run")
         assert (counted["tasks"], checkout("cancel", "web")["tasks"], checkout("tomorrow")) == (1, 1, [])
         wrong = Process.quick(*program, "place", "seven", cwd=shop, env=where)
-        assert (wrong.wait(), "payload: order: Input should be a valid integer" in wrong.output) == (1, True)
+        assert (wrong.wait(), "payload.order: Input should be a valid integer" in wrong.output) == (1, True)
 
 
 SERVERS: Final = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.client.taken_kinds import ANYWAY
@@ -74,6 +75,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "due_ms": "dueMs",
 }
 """Parameters of the client that have another name in bodies."""
+_ARGUMENT: Final = re.compile(r"([\w.]+): (.+)")
 MOST_ERRORS: Final = 20
 """Problems that are listed one by one."""
 
@@ -118,9 +120,7 @@ def of(error: Exception) -> ApiError | None:  # noqa: PLR0911 -- one for each ki
         case ApiError():
             return error
         case SpecError():
-            problems = [(each.path.replace("document", "body"), each.message) for each in error.problems]
-            more = f"; and {len(problems) - 1} more" if problems[1:] else ""
-            return ApiError("invalid-request", f"{': '.join(problems[0])}{more}", errors=problems)
+            return _listed([(each.path.replace("document", "body"), each.message) for each in error.problems])
         case DelayTooLong():
             return ApiError("invalid-request", str(error), errors=[("due", str(error))])
         case TaskExists():
@@ -134,6 +134,18 @@ def of(error: Exception) -> ApiError | None:  # noqa: PLR0911 -- one for each ki
     return None if kind is None else ApiError(kind, str(error))
 
 
+def _listed(problems: Sequence[tuple[str, str]]) -> ApiError:
+    more = f"; and {len(problems) - 1} more" if problems[1:] else ""
+    return ApiError("invalid-request", f"{': '.join(problems[0])}{more}", errors=problems)
+
+
+def _of_arguments(message: str) -> ApiError:
+    """Return the error of arguments: `order: missing argument; ordr: unknown argument` has two paths."""
+    found = [_ARGUMENT.fullmatch(each) for each in message.split("; ")]
+    named = [(f"payload.{each[1]}", each[2]) for each in found if each]
+    return _listed(named) if len(named) == len(found) else invalid("payload", message)
+
+
 def _of_task(error: InvalidTask) -> ApiError:
     """Return the error of a task in the words of the API; the client's message begins with the path."""
     text = str(error).removesuffix(ANYWAY).replace('if_exists="debounce"', "ifExists=debounce")
@@ -142,6 +154,6 @@ def _of_task(error: InvalidTask) -> ApiError:
     if not found:
         return invalid("body", text)
     if path.startswith("task "):  # of an App: "task remind: order: missing argument"
-        return invalid("payload", message)
+        return _of_arguments(message)
     name = path.partition(" of task ")[0]
     return invalid(FIELDS.get(name, name), message)

@@ -107,16 +107,16 @@ async def _check(call: Call, tasks: Sequence[NewTask]) -> None:
             checking.prepare(task, fresh, debounces=debounces)
             call.served.check(task)
         except (InvalidTask, PayloadTooLarge) as error:
-            problems += [Problem(f"tasks[{at}]{path}", message) for path, message in _found(error)]
+            problems += _of_batch(at, error)
     if problems:
         raise SpecError(tuple(problems))
 
 
-def _found(error: Refused) -> list[tuple[str, str]]:
-    """Return what is wrong with a task: the path of its field, and the message."""
+def _of_batch(at: int, error: Refused) -> list[Problem]:
+    """Return what is wrong with a task of a batch."""
     found = of(error)
-    fields = [(f".{path}", message) for path, message in found.errors] if found else []
-    return fields or [("", str(error))]
+    fields = [Problem(f"tasks[{at}].{path}", message) for path, message in found.errors] if found else []
+    return fields or [Problem(f"tasks[{at}]", str(error))]
 
 
 async def get(call: Call) -> Answer:

@@ -137,7 +137,7 @@ class _Request:
     """What was received, and whether an answer was sent."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
-        self.scope, self.method, self.path = scope, scope["method"], scope["path"]
+        self.scope, self.method = scope, scope["method"]
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         given = self.headers.get("x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else new_id()
@@ -231,7 +231,9 @@ def _problem(error: Exception, request: _Request) -> ApiError:
             allowed = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
             detail = f"expected {allowed}, got {request.method}"
             return ApiError("method-not-allowed", detail, headers={"Allow": allowed})
-        return ApiError("not-found", f"no such path{_wrong_prefix(request.path)}: see {PREFIX}/openapi.json")
+        return ApiError(
+            "not-found", f"no such path{_wrong_prefix(request.scope['path'])}: see {PREFIX}/openapi.json"
+        )
     return problems.of(error) or ApiError("internal", "an error of delayq, which is in its log")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delayq.api import rendering
 from delayq.api.calls import Answer, page
 from delayq.api.models import either
-from delayq.api.problems import ApiError, invalid, of
+from delayq.api.problems import ApiError, of
 from delayq.client.encoding import Prepared, new_id, new_ids
 from delayq.client.times import iso
 from delayq.contract.problems import Problem, SpecError
@@ -102,7 +102,7 @@ def _refused(task: NewTask, error: Refused) -> dict[str, Any]:
 
 async def _prepared(call: Call, tasks: Sequence[NewTask]) -> list[Prepared]:
     """Return the tasks of a batch as Redis takes them; SpecError with everything that is wrong with them."""
-    encoder, problems, found = call.served.encoder, dict[int, Problem](), list[Prepared]()
+    encoder, problems, found = call.served.encoder, dict[int, list[Problem]](), list[Prepared]()
     fresh, debounces = new_ids(), call.query.if_exists == "debounce"
     for at, task in enumerate(tasks):
         if at % AT_ONCE == 0:
@@ -111,12 +111,12 @@ async def _prepared(call: Call, tasks: Sequence[NewTask]) -> list[Prepared]:
             found.append(Prepared(*encoder.prepare(task, fresh, debounces=debounces)))
             call.served.check(task)
         except (InvalidTask, PayloadTooLarge) as error:
-            problems[at] = Problem(f"tasks[{at}]", str(error))
+            problems[at] = _of_batch(at, error)
     left = {at: task for at, task in enumerate(tasks) if at not in problems}
     for at, problem in (await _not_taken(call, left)).items():
-        problems[at] = Problem(f"tasks[{at}].{problem.path}", problem.message)
+        problems[at] = [Problem(f"tasks[{at}].{problem.path}", problem.message)]
     if problems:
-        raise SpecError(tuple(problem for _, problem in sorted(problems.items())))
+        raise SpecError(tuple(problem for _, some in sorted(problems.items()) for problem in some))
     return found
 
 
@@ -142,6 +142,13 @@ async def _problems(
         if (problem := published.problem(task, unknown=unknown)) is not None:
             found[at] = problem
     return found
+
+
+def _of_batch(at: int, error: Refused) -> list[Problem]:
+    """Return what is wrong with a task of a batch."""
+    found = of(error)
+    fields = [Problem(f"tasks[{at}].{path}", message) for path, message in found.errors] if found else []
+    return fields or [Problem(f"tasks[{at}]", str(error))]
 
 
 async def get(call: Call) -> Answer:
@@ -179,11 +186,9 @@ async def cancel(call: Call) -> Answer:
 async def reschedule(call: Call) -> Answer:
     """Change the due time of a task."""
     body = call.body
-    when = either(body.delay, body.delay_ms), either(body.due, body.due_ms)
-    if when == (None, None):
-        raise invalid("due", "expected one of delay, delayMs, due and dueMs, got none")
+    delay_ms, due_ms = either(body.delay, body.delay_ms), either(body.due, body.due_ms)
     await call.allow_task("reschedule", call.kind, call.task_id)
-    done = await call.client.reschedule(call.task_id, kind=call.kind, delay_ms=when[0], due_ms=when[1])
+    done = await call.client.reschedule(call.task_id, kind=call.kind, delay_ms=delay_ms, due_ms=due_ms)
     if done.outcome == "not_found":
         raise _missing(call)
     if done.outcome == "in_flight":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.api.meanings import described
 from delayq.api.models import Anything, Base64, Instant, Span, Yes
 from delayq.api.problems import TYPES
 from delayq.api.rendering import INSTANT
@@ -190,7 +191,7 @@ def document() -> Schema:
         "security": [{"bearer": []}, {}],
         "paths": paths,
         "components": {
-            "schemas": {**bodies, **ANSWERS},
+            "schemas": {**bodies, **described(ANSWERS)},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }

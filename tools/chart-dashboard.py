@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the chart's Grafana dashboard: `.venv/bin/python tools/chart-dashboard.py`; with --check only compare.
 
-The panels are the two tables below. Not here: what the metrics mean
+The panels are the three tables below. Not here: what the metrics mean
 (delayq.contract.metrics, docs/reference/metrics.md).
 """
 # ruff: noqa: T201 -- a script for the shell
@@ -199,6 +199,35 @@ QUEUES = (
     ),
 )
 
+REQUESTS = "delayq_api_requests_total"
+
+
+def answered(statuses: str, by: str = "") -> str:
+    """Requests a second that got one of these statuses, a regular expression."""
+    return rate(REQUESTS, by, f'{QUEUE},status=~"{statuses}"')
+
+
+HTTP_API = (
+    Panel(
+        "Requests",
+        "By class of status. 4xx are mistakes or missing rights of callers, 5xx are Redis or delayq.",
+        "reqps",
+        {"2xx": answered("2.."), "4xx": answered("4.."), "5xx": answered("5..")},
+    ),
+    Panel(
+        "Requests by operation",
+        "The operationId of openapi.json; none is a path that does not exist.",
+        "reqps",
+        {"{{operation}}": rate(REQUESTS, "operation")},
+    ),
+    Panel(
+        "Errors",
+        "By status and operation. 429 is a full queue, 401 and 403 are tokens and rights.",
+        "reqps",
+        {"{{status}} {{operation}}": answered("[45]..", "status, operation")},
+    ),
+)
+
 OPERATOR = (
     Panel(
         "DelayQueues",
@@ -283,7 +312,7 @@ def rows() -> list[dict[str, Any]]:
     """Every panel in its place, under a heading for each table."""
     made: list[dict[str, Any]] = []
     top = 0
-    for title, panels in (("Queues", QUEUES), ("Operator", OPERATOR)):
+    for title, panels in (("Queues", QUEUES), ("HTTP API", HTTP_API), ("Operator", OPERATOR)):
         heading = {"h": 1, "w": COLUMNS, "x": 0, "y": top}
         made.append({"id": len(made) + 1, "type": "row", "title": title, "gridPos": heading, "panels": []})
         for at, panel in enumerate(panels):

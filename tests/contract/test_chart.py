@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from delayq.contract.metrics import METRICS, REDIS_CLOCK_OFFSET_SECONDS, REDIS_REPLICAS
+from delayq.contract.metrics import API_REQUESTS, METRICS, REDIS_CLOCK_OFFSET_SECONDS, REDIS_REPLICAS
 from delayq_operator.base import metrics as operator_metrics
 from delayq_operator.reconcile.reconcile import RETRY_SECONDS
 from prometheus_client.metrics import MetricWrapperBase
@@ -117,11 +117,11 @@ def test_dashboard_and_alerts_ask_for_metrics_and_labels_that_exist() -> None:
         assert labels_in(query) <= TARGET_LABELS.union(*(known[name] for name in asked)), query
 
 
-def test_the_dashboard_shows_every_metric_of_the_operator_and_what_no_condition_tells_of_redis() -> None:
+def test_the_dashboard_shows_each_metric_of_operator_and_api_and_what_no_condition_tells_of_redis() -> None:
     asked = "\n".join(queries())
     mine = {name.removesuffix("_bucket") for name in exported() if name.startswith("delayq_operator")}
     families = {name for name in mine if not name.endswith(("_sum", "_count"))}
-    shown = families | {REDIS_REPLICAS.name, REDIS_CLOCK_OFFSET_SECONDS.name}
+    shown = families | {REDIS_REPLICAS.name, REDIS_CLOCK_OFFSET_SECONDS.name, API_REQUESTS.name}
     assert {name for name in shown if name not in asked} == set()
 
 

@@ -27,11 +27,12 @@ from tests.processes import DELAYQ, Process, running
 from tests.servers import binary, free_port
 
 pytestmark = pytest.mark.xdist_group("compose")  # of one process, which makes the passwords once
+PAGE: Final = (ROOT / "docs/how-to/compose.md").read_text()
 EXAMPLE: Final = ROOT / "examples" / "compose"
 SERVICES: Final[dict[str, dict[str, Any]]] = yaml.safe_load((EXAMPLE / "compose.yaml").read_text())[
     "services"
 ]
-OURS: Final = ("scanner", "worker", "reaper", "web")
+OURS: Final = ("scanner", "worker", "reaper", "api", "web")
 UVICORN: Final = str(Path(sys.executable).with_name("uvicorn"))
 
 
@@ -65,7 +66,8 @@ def argv_of(name: str, example: Path, ports: dict[str, int]) -> list[str]:
     service = SERVICES[name]
     program = {"redis": str(binary("valkey9")), "web": UVICORN}.get(name, DELAYQ)  # 7.0 has no waitaof
     words = service["command"][1:] if name == "redis" else service["command"]
-    here = {"8080": str(ports[name]), "*": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104 -- of a container
+    here = {"8080": str(ports[name]), "8090": str(ports["requests"])}
+    here |= {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1"}  # noqa: S104 -- of a container
     for inside, outside in places(name).items():
         here |= {
             word: word.replace(inside, str(example / outside)) for word in words if word.startswith(inside)
@@ -104,7 +106,7 @@ def healthy(name: str, example: Path, port: int) -> bool:
 
 def test_the_commands_of_the_file_work_together(example: Path) -> None:
     """The ACL file lets the queue's processes and the producer in, all checks are green, and a task runs."""
-    ports = {name: free_port() for name in ("redis", *OURS)}
+    ports = {name: free_port() for name in ("redis", "requests", *OURS)}
     document = example / "local.yaml"
     address = f"standalone: {{host: 127.0.0.1, port: {ports['redis']}}}"
     document.write_text((example / "queue.yaml").read_text().replace("standalone: {host: redis}", address))
@@ -128,6 +130,10 @@ def test_the_commands_of_the_file_work_together(example: Path) -> None:
             started[name].wait_http(f"http://127.0.0.1:{ports[name]}/readyz")
             assert healthy(name, example, ports[name]), name
         assert call(f"{web}/orders/7/payment") == {"cancellation": "not_found"}
+        [curl] = re.findall(r"^curl --fail(?:.*\\\n)+.*$", PAGE, re.MULTILINE)
+        here = curl.replace("http://127.0.0.1:8090", f"http://127.0.0.1:{ports['requests']}")
+        subprocess.run(["sh", "-ec", here], cwd=example, check=True, capture_output=True)
+        started["worker"].wait_line("^order 8 cancelled$")
         doctor = Process.quick(
             DELAYQ, "doctor", str(document), cwd=example, env=environment("worker", example)
         )

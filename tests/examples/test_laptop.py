@@ -55,6 +55,11 @@ def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
         export = re.findall(r"^export DELAYQ_REDIS_URL=.*\npython plan\.py$", PAGE, re.MULTILINE)
         subprocess.run(["bash", "-ec", *export], cwd=tmp_path, env={**os.environ, "PATH": PATH}, check=True)
         run.wait_line(r"reminded bob@example\.com, attempt 1")
+        [curl] = re.findall(r"^curl .*\\\n.+$", PAGE, re.MULTILINE)
+        address = run.wait_line("^api +http://").split()[-1].removesuffix("/v1alpha1")  # 8090 may be taken
+        here = curl.replace("http://127.0.0.1:8090", address)
+        subprocess.run(["bash", "-ec", here], cwd=tmp_path, check=True, stderr=subprocess.DEVNULL)
+        run.wait_line(r"reminded eve@example\.com, attempt 1")
         assert "scheduled wrong-1" in typed(tmp_path, "schedule", "queue.yaml", '{"to": "nowhere"}')
         run.wait_line(r"buried.* task_id=wrong-1 attempt=3 reason=attempts")
         assert len(re.findall("handler_failed", run.output)) == 3

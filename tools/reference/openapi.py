@@ -125,7 +125,7 @@ def _bodies(schemas: Schema) -> Iterator[str]:
 
 def _answers(schemas: Schema) -> Iterator[str]:
     for name in ANSWERS:
-        yield f"## {name}\n\n| field | value | in every answer |\n|---|---|---|"
+        yield f"## {name}\n\n| field | value | meaning | in every answer |\n|---|---|---|---|"
         yield from _rows(schemas[name], "")
         yield ""
 
@@ -133,7 +133,8 @@ def _answers(schemas: Schema) -> Iterator[str]:
 def _rows(schema: Schema, above: str) -> Iterator[str]:
     needs = schema.get("required", ())
     for field, each in schema["properties"].items():
-        yield f"| `{above}{field}` | {_value(each)} | {'yes' if field in needs else ''} |"
+        meaning = each.get("description", "")
+        yield f"| `{above}{field}` | {_value(each)} | {meaning} | {'yes' if field in needs else ''} |"
         inside, mark = (each["items"], "[]") if each.get("type") == "array" else (each, "")
         if "properties" in inside:
             yield from _rows(inside, f"{above}{field}{mark}.")

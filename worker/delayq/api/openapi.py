@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.api.meanings import described
 from delayq.api.models import IF_EXISTS, STATES, Anything, Base64, Instant, Span, Yes, parse
 from delayq.api.problems import TYPES
 from delayq.api.rendering import INSTANT
@@ -221,7 +222,7 @@ def document() -> Schema:
         "security": [{"bearer": []}, {}],
         "paths": paths,
         "components": {
-            "schemas": {**bodies, **ANSWERS, **ENUMS},
+            "schemas": {**bodies, **described(ANSWERS), **ENUMS},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }

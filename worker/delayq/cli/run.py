@@ -110,10 +110,10 @@ def run(
 ) -> None:
     """Run the queues of these files on this machine.
 
-    It starts scanner, worker, reaper, and an embedded Redis unless given a URL. A file may have several documents,
-    separated by ---, and DelaySchedules may have files of their own. All queues on one Redis share a scanner and a
-    reaper, which makes a pass every five minutes. A queue has workers of its own, unless it has an HTTP handler, no
-    guard and one worker: such queues share one.
+    It starts scanner, worker, reaper, HTTP API, and an embedded Redis unless given a URL. A file may have several
+    documents, separated by ---, and DelaySchedules may have files of their own. All queues on one Redis share a
+    scanner and a reaper, which makes a pass every five minutes. A queue has workers of its own, unless it has an HTTP
+    handler, no guard and one worker: such queues share one. Each queue has an HTTP API of its own.
 
     At its start, it stores the DelaySchedules of the files and the schedules of @app.schedule, and deletes those that
     an earlier run has stored and that are gone.

@@ -55,7 +55,8 @@ def test_validate_checks_every_file_and_stdin(here: Path) -> None:
     assert result.exit_code == 3
     good, none, stdin = json.loads(result.stdout)
     assert good == {"file": "good.yaml", "valid": True, "problems": [], "schedules": []}
-    assert none["problems"] == [{"path": "", "message": "No such file or directory"}]
+    nowhere = {"where": "", "line": None, "path": ""}
+    assert none["problems"] == [{**nowhere, "message": "No such file or directory"}]
     assert stdin["file"] == "-"
     assert stdin["valid"] is False
 
@@ -65,6 +66,9 @@ def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
     result = run("validate", "all.yaml")
     assert result.exit_code == 3
     assert result.stdout.startswith("all.yaml: document 2: spec.delivery.maxAtempts: unknown field")
+    [problem, *_] = json.loads(run("validate", "all.yaml", "-o", "json").stdout)[0]["problems"]
+    assert (problem["where"], problem["path"]) == ("document 2", "spec.delivery.maxAtempts")
+    assert problem["message"].startswith("unknown field")
     (here / "all.yaml").write_text(f"{RIGHT}---\n{RIGHT.replace('orders', 'mails')}")
     assert run("validate", "all.yaml").stdout == "all.yaml: valid\n"
 

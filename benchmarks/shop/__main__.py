@@ -110,7 +110,7 @@ def _delayq(stage: Stage) -> list[Memory]:
 
 
 def _celery(stage: Stage) -> list[Memory]:
-    env = {"SHOP_REDIS_URL": stage.url, "SHOP_PUSH_URL": stage.push_url}
+    env = {"DELAYQ_REDIS_URL": stage.url, "SHOP_PUSH_URL": stage.push_url}
     argv = ("-A", "benchmarks.shop.celery_shop", "worker", f"--concurrency={stage.children}", "-l", "INFO")
     with running(sys.executable, "-m", "celery", *argv, env=env, cwd=ROOT) as worker:
         worker.wait_line("ready", timeout_s=PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""The shop of examples/shop as a Celery application; the broker's URL is in SHOP_REDIS_URL."""
+"""The shop of examples/shop as a Celery application; the broker's URL is in DELAYQ_REDIS_URL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import urllib.request
 from celery import Celery
 
 PUSH_URL = os.environ.get("SHOP_PUSH_URL", "")
-app = Celery("shop", broker=os.environ.get("SHOP_REDIS_URL"))
+app = Celery("shop", broker=os.environ.get("DELAYQ_REDIS_URL"))
 
 
 @app.task(autoretry_for=(Exception,), max_retries=7)

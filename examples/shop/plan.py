@@ -1,4 +1,4 @@
-"""Schedules one task of each kind: `SHOP_REDIS_URL=$(cat .delayq/redis.url) python plan.py`."""
+"""Schedules one task of each kind: `DELAYQ_REDIS_URL=$(cat .delayq/redis.url) python plan.py`."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ COMMANDS = "\n".join(blocks(PAGE, "bash")).split("\n")
 def test_the_programs_and_the_commands_of_the_page_do_what_it_says(
     redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("ORDERS_REDIS_URL", redis_url)
+    monkeypatch.setenv("DELAYQ_REDIS_URL", redis_url)
     namespace: dict[str, Any] = {}
     for program in PROGRAMS:
         exec(program, namespace)  # noqa: S102 -- our own page

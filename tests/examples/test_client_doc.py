@@ -50,7 +50,7 @@ def test_every_snippet_does_what_the_page_says(
 ) -> None:
     shutil.copy(ROOT / "examples" / "hello" / "queue.yaml", tmp_path)  # the queue is called orders there too
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ORDERS_REDIS_URL", redis_url)
+    monkeypatch.setenv("DELAYQ_REDIS_URL", redis_url)
     bury_two_orders(redis_url)
     assert len(BLOCKS) == PAGE.count("```python") == 9
     namespace: dict[str, Any] = {}

@@ -19,6 +19,6 @@ def test_what_replaces_the_other_system_runs(name: str, said: str, tmp_path: Pat
     [document] = blocks(page, "yaml")
     write(tmp_path, {"queue.yaml": document, "shop/tasks.py": tasks, "place.py": place})
     with served(tmp_path) as run:
-        shown = done("python", "place.py", cwd=tmp_path, env={"SHOP_REDIS_URL": url(tmp_path)})
+        shown = done("python", "place.py", cwd=tmp_path, env={"DELAYQ_REDIS_URL": url(tmp_path)})
         assert said in shown
         run.wait_line("order 7 cancelled$")

@@ -22,7 +22,7 @@ def test_the_app_of_the_page_runs_its_kinds_and_parks_others(tmp_path: Path) -> 
     document, *_ = blocks(page, "yaml")
     write(tmp_path, {"shop/tasks.py": tasks, "plan.py": plan, "queue.yaml": document})
     with served(tmp_path) as run:
-        done("python", "plan.py", cwd=tmp_path, env={"SHOP_REDIS_URL": url(tmp_path)})
+        done("python", "plan.py", cwd=tmp_path, env={"DELAYQ_REDIS_URL": url(tmp_path)})
         run.wait_line("reminder about order 7")
         run.wait_line("order 7 cancelled: unpaid")
         by_hand = ('{"order": 8, "reason": "asked"}', "--kind", "cancel_unpaid", "--id", "by-hand")
@@ -50,7 +50,7 @@ def test_the_batch_of_the_page_stores_500_tasks_with_a_few_inserts(tmp_path: Pat
     [document] = blocks(page, "yaml")
     write(tmp_path, {"shop/events.py": tasks, "plan.py": plan, "queue.yaml": document})
     with served(tmp_path) as run:
-        done("python", "plan.py", cwd=tmp_path, env={"SHOP_REDIS_URL": url(tmp_path)})
+        done("python", "plan.py", cwd=tmp_path, env={"DELAYQ_REDIS_URL": url(tmp_path)})
         by_hand = ('{"order": 500, "name": "paid"}', "--kind", "store", "--id", "by-hand")
         done(DELAYQ, "schedule", "queue.yaml", *by_hand, cwd=tmp_path)
         run.wait_line("stored 1 events")

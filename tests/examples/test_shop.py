@@ -29,7 +29,7 @@ def test_one_queue_runs_all_five_kinds(tmp_path: Path) -> None:
     with running(sys.executable, "push.py", port, cwd=shop) as service, served(shop) as run:
         service.wait_line(port)
         run.wait_line("schedules of shop.tasks:app: report created")
-        done("python", "plan.py", cwd=shop, env={"SHOP_REDIS_URL": url(shop)})
+        done("python", "plan.py", cwd=shop, env={"DELAYQ_REDIS_URL": url(shop)})
         for line in (
             "report of 2026-11-25 written",
             "reminder about order 7 by sms",
@@ -93,7 +93,7 @@ SERVERS: Final = {
 def test_a_web_framework_schedules_with_the_app(framework: str, redis_url: str) -> None:
     port = free_port()
     argv = [each.format(port=port) for each in SERVERS[framework]]
-    with running(sys.executable, *argv, cwd=SHOP, env={"SHOP_REDIS_URL": redis_url}) as server:
+    with running(sys.executable, *argv, cwd=SHOP, env={"DELAYQ_REDIS_URL": redis_url}) as server:
         server.wait_line(rf"127\.0\.0\.1:{port}")
         request = urllib.request.Request(f"http://127.0.0.1:{port}/orders/7", method="POST")
         for _ in range(2):  # a double click schedules one task

@@ -55,12 +55,19 @@ How a command finds QUEUE:
   its queue has that name. Otherwise pass `--redis URL`, and `--key-prefix` if it is not `delayq`. For a queue that is
   not in use yet, `--shards` sets the number of shards.
 
+## Which Redis
+
 The Redis of a queue is the first of these. A scanner, worker, reaper or API does not look for a `delayq run`:
 
 1. `--redis URL`, or `$DELAYQ_REDIS_URL`
 2. the Redis of a running `delayq run` of this document, which stores its URL in `.delayq/redis.url` beside the
    document. If several runs share a directory, the file has one URL: use `--redis` for the others.
 3. `spec.redis`
+
+A program reads neither the variable nor the file by itself. The examples pass
+`url=os.environ.get("DELAYQ_REDIS_URL")` to the App or the client: without the variable, they use `spec.redis`.
+`delayq run` reads the variable, too. So set it beside a `delayq run` for the program only:
+`DELAYQ_REDIS_URL=$(cat .delayq/redis.url) python plan.py`.
 
 ## Output
 

@@ -47,8 +47,8 @@ spec:
 A field that is left out has its default. An unknown field is an error, and so is a value that does not fit;
 `delayq validate` lists all of them. YAML is read as `kubectl` reads it: `1e3` is 1000, `0o17` is 15, `yes` is true, and
 `12:30:00` is text. Put text that looks like a number or a word into quotes.
-Times are whole numbers in the unit that the name ends in. What Kubernetes adds (`status`, columns, rules as CEL) is in
-[crd](crd.md).
+Numbers are whole, and a time has the unit that the name of its field ends in. What Kubernetes adds (`status`, columns,
+rules as CEL) is in [crd](crd.md).
 
 Secrets are never in the document. A field whose name ends in `Ref`, or an entry of `secretHeaders`, names a Secret or
 ConfigMap of the namespace and a key in it, as in `{{name: redis-login, key: password}}`. Certificates and private keys
@@ -89,19 +89,42 @@ def pages() -> dict[str, str]:
         found[name] = f"# {titles}\n\n{MADE}\n\nSections of the DelayQueue [document](document.md).\n"
     found["document"] += "\n"
     found["document-schedule"] = SCHEDULE + "".join(
-        section for path, section in _sections(DelaySchedule, "") if path != "metadata"
+        section for path, section in _sections(DelaySchedule, "", {}) if path != "metadata"
     )
-    for path, section in _sections(DelayQueue, ""):
-        page = next((name for name, roots in PAGES.items() if path.startswith(roots)), "document")
-        found[page] += section
+    for path, section in _sections(DelayQueue, "", {}):
+        found[_page(path)] += section
     return {f"{name}.md": text for name, text in found.items()}
 
 
+def _page(path: str) -> str:
+    """Return the page that has the section of a mapping."""
+    return next((name for name, roots in PAGES.items() if path.startswith(roots)), "document")
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z ]", "", title.lower()).replace(" ", "-")
+
+
 def _sections(
-    record: type[DataclassInstance], path: str, base: type[DataclassInstance] | None = None, title: str = ""
+    record: type[DataclassInstance],
+    path: str,
+    seen: dict[type, str],
+    *,
+    base: type[DataclassInstance] | None = None,
+    title: str = "",
 ) -> Iterator[tuple[str, str]]:
-    """Yield the path and text of a mapping and of those in it. The fields of `base` are in the section `title`."""
+    """Yield the path and text of a mapping and of those in it. The fields of `base` are in the section `title`.
+
+    A mapping that is the same as an earlier one, which is `seen` at another path, has a link to that.
+    """
+    if record in seen:
+        first = seen[record]
+        page = "" if _page(first) == _page(path) else f"{_page(first)}.md"
+        link = f"The fields are those of [{first}]({page}#{_anchor(first)})."
+        yield path, "\n".join(["", f"## {path}", "", record.__doc__ or "", "", link, ""])
+        return
     if declared(record):
+        seen[record] = path
         yield path, "\n".join(["", *_heading(record, path), *_inherited(title), *_table(record, base), ""])
     inside: dict[str, type[DataclassInstance]] = {}
     for field in declared(record):
@@ -116,12 +139,11 @@ def _sections(
         if common and common not in shared:
             shared.add(common)
             yield name, "\n".join(["", *_heading(common, heading), *_table(common), ""])
-        yield from _sections(inner, name, common, heading)
+        yield from _sections(inner, name, seen, base=common, title=heading)
 
 
 def _inherited(title: str) -> list[str]:
-    anchor = re.sub(r"[^a-z ]", "", title.lower()).replace(" ", "-")
-    return [f"It also takes the [common fields](#{anchor}).", ""] if title else []
+    return [f"It also takes the [common fields](#{_anchor(title)}).", ""] if title else []
 
 
 def _is_reference(record: type[DataclassInstance]) -> bool:
@@ -146,7 +168,7 @@ def _heading(record: type[DataclassInstance], path: str) -> Iterator[str]:
     yield ""
     shape = shape_of(record)
     rules = [rule.message for rule in shape.rules]
-    if shape.one_of:
+    if shape.one_of and shape.one_of_message.removeprefix("expected ") not in (record.__doc__ or ""):
         rules.insert(0, shape.one_of_message)
     yield from (f"* Rule: {rule}." for rule in rules)
     yield from [""][: len(rules)]
@@ -159,7 +181,7 @@ def _table(record: type[DataclassInstance], base: type[DataclassInstance] | None
     yield "|---|---|---|---|"
     below = []
     for field in [each for each in declared(record) if each.name not in left_out]:
-        takes, more_taken = _fitting(_takes(field.kind), "; ")
+        takes, more_taken = _fitting([_short(part) for part in _takes(field.kind)], "; ")
         meaning, more_meant = _fitting(_SENTENCES.split(field.doc), " ")
         yield f"| `{field.name}` | {_cell(takes)} | {_default(field)} | {_cell(meaning)} |"
         more = [
@@ -167,6 +189,11 @@ def _table(record: type[DataclassInstance], base: type[DataclassInstance] | None
         ]
         below += [f"* `{field.name}`: {_cell(' '.join(more))}"] if more else []
     yield from ["", *below] if below else []
+
+
+def _short(taken: str) -> str:
+    """Return what a field takes without what the introduction says of all numbers."""
+    return taken.replace("a whole number from ", "").replace("a whole number", "a number")
 
 
 def _takes(kind: Kind) -> list[str]:

@@ -29,7 +29,7 @@ async def lifespan() -> AsyncIterator[None]:
 
 
 # Without a URL: spec.redis of the document.
-app = App(DOCUMENT, url=os.environ.get("SHOP_REDIS_URL"), lifespan=lifespan)
+app = App(DOCUMENT, url=os.environ.get("DELAYQ_REDIS_URL"), lifespan=lifespan)
 app.around_run(log_context)
 
 

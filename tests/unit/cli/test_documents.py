@@ -55,7 +55,8 @@ def test_validate_checks_every_file_and_stdin(here: Path) -> None:
     assert result.exit_code == 3
     good, none, stdin = json.loads(result.stdout)
     assert good == {"file": "good.yaml", "valid": True, "problems": [], "schedules": []}
-    assert none["problems"] == [{"path": "", "message": "No such file or directory"}]
+    nowhere = {"where": "", "line": None, "path": ""}
+    assert none["problems"] == [{**nowhere, "message": "No such file or directory"}]
     assert stdin["file"] == "-"
     assert stdin["valid"] is False
 
@@ -65,6 +66,9 @@ def test_validate_names_the_wrong_one_of_several_documents(here: Path) -> None:
     result = run("validate", "all.yaml")
     assert result.exit_code == 3
     assert result.stdout.startswith("all.yaml: document 2: spec.delivery.maxAtempts: unknown field")
+    [problem, *_] = json.loads(run("validate", "all.yaml", "-o", "json").stdout)[0]["problems"]
+    assert (problem["where"], problem["path"]) == ("document 2", "spec.delivery.maxAtempts")
+    assert problem["message"].startswith("unknown field")
     (here / "all.yaml").write_text(f"{RIGHT}---\n{RIGHT.replace('orders', 'mails')}")
     assert run("validate", "all.yaml").stdout == "all.yaml: valid\n"
 
@@ -272,14 +276,18 @@ def test_an_expression_without_quotes_is_an_error_that_asks_for_them(here: Path)
     assert "; quote a value that begins with *, as in cron: " in run("validate", "queue.yaml").stdout
 
 
-def test_debounce_without_its_options_names_them() -> None:
+def test_an_error_of_schedule_names_the_options_that_were_typed() -> None:
+    debounce = ("--if-exists", "debounce")
     for words, said in (
-        (("--debounce", "1m"), "expected both or none of --if-exists debounce and --debounce"),
+        (("--debounce", "1m"), "--debounce: expected --if-exists debounce beside it"),
+        (("--id", "a", *debounce), "--if-exists debounce: expected --debounce beside it, got none"),
+        ((*debounce, "--debounce", "1m"), "--if-exists debounce: expected --id beside it"),
         (
-            ("--id", "a", "--if-exists", "debounce"),
-            "expected both or none of --if-exists debounce and --debounce",
+            ("--id", "a", *debounce, "--debounce", "10m", "--in", "1h"),
+            "--debounce: expected at least 1h, the delay of --in, got 10m",
         ),
-        (("--if-exists", "debounce", "--debounce", "1m"), "--if-exists debounce: expected --id beside it"),
+        (("--deadline", "0s"), "'--deadline': expected at least 1ms, got 0s"),
+        (("--in", "9999999d"), "'--in': expected at most 3660d, got 9999999d"),
     ):
         result = run("schedule", "orders", "{}", "--redis", "redis://127.0.0.1:1", *words)
         assert (result.exit_code, said in result.stderr) == (2, True), result.output

@@ -6,6 +6,7 @@ import pytest
 from delayq.cli.exits import errors_as_exits
 from delayq.connection.round_trip import translated
 from delayq.contract.problems import Problem, SpecError
+from delayq.errors import InvalidTask
 from redis.exceptions import ResponseError
 
 DOCTOR = "delayq doctor orders checks each requirement"
@@ -36,3 +37,21 @@ def test_a_schedule_with_an_invalid_field_exits_as_an_invalid_document(
     with pytest.raises(SystemExit) as exited, errors_as_exits(DOCTOR):
         raise SpecError((Problem("spec.cron", "expected 5 fields"),))
     assert (exited.value.code, capsys.readouterr().err) == (3, "spec.cron: expected 5 fields\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("task_id: expected 1 to 200 bytes", "ID: expected 1 to 200 bytes"),
+        ("tags of task a-7: expected at most 8, got 9", "--tag: expected at most 8, got 9"),
+        ("version of task a: expected a whole number", "--kind-version: expected a whole number"),
+        ("task a: delay_ms: expected 0", "task a: delay_ms: expected 0"),
+        ("payload of task a: expected JSON", "payload of task a: expected JSON"),
+    ],
+)
+def test_an_error_of_the_client_names_what_the_user_typed(
+    capsys: pytest.CaptureFixture[str], message: str, said: str
+) -> None:
+    with pytest.raises(SystemExit) as exited, errors_as_exits(DOCTOR):
+        raise InvalidTask("a", message)
+    assert (exited.value.code, capsys.readouterr().err) == (5, f"error: {said}\n")

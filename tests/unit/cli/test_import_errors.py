@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,32 @@ def test_an_error_of_an_import_names_the_line_of_the_document_that_asked_for_it(
     found = run("doctor", "mails")
     assert f"queue.yaml, line 17: {field}: " in found.stdout
     assert broken in found.stdout
+    checks = json.loads(run("doctor", "mails", "-o", "json").stdout)
+    assert {(each["path"], each["line"]) for each in checks if each["check"] == "handler"} == {(field, 17)}
+    assert {each["line"] for each in checks if each["check"] != "handler"} == {None}
     [served] = [each for each in read_all([path]) if each.queue.queue == "mails"]
     error = named(InvalidDocument(f"{field}: broken"), served)
     assert str(error) == f"{path}, document 2, line 17: {field}: broken"
+
+
+def test_validate_gives_the_line_and_the_field_of_an_app_that_cannot_be_imported_as_keys_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    path = tmp_path / "queue.yaml"
+    path.write_text(
+        "---\n".join([FAULTY % ("orders", 'callable: "json:dumps"'), FAULTY % ("mails", 'app: "broken:app"')])
+    )
+    (tmp_path / "broken.py").write_text("undefined\n")
+    message = "importing \"broken\" failed: NameError: name 'undefined' is not defined (broken.py line 1)"
+    [file] = json.loads(run("validate", "queue.yaml", "-o", "json").stdout)
+    assert file["problems"] == [
+        {"where": "document 2", "line": 17, "path": "spec.handler.python.app", "message": message}
+    ]
+    said = run("validate", "queue.yaml").stdout
+    assert said == f"queue.yaml: document 2, line 17: spec.handler.python.app: {message}\n"
 
 
 def test_a_field_that_is_not_written_has_the_line_of_what_is_around_it_and_a_changed_file_none(

@@ -48,6 +48,8 @@ def test_it_says_when_in_one_of_four_ways(when: dict[str, object], task: NewTask
         (b"[]", 'expected a JSON object like {"payload": …, "in": "30m"}, got a list'),
         (b"{}", "expected exactly one of payload and payload_base64"),
         (b'{"payload": NaN}', "NaN is not JSON"),
+        (b'{"payload": 1, "deadline": "0s"}', "deadline: expected at least 1ms, got 0s"),
+        (b'{"payload": 1, "in": "4000d"}', "in: expected at most 3660d, got 4000d"),
         (b'{"payload": 1, "delayms": 5}', '"delayms": unknown field, did you mean delay_ms?'),
         (b'{"payload": 1, "in": "5m", "due_ms": 5}', "got in and due_ms"),
         (b'{"payload": 1, "in": 5}', "in: expected text, got a number"),

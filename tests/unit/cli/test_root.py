@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import BashComplete
 from delayq.cli import root
 
 from tests.unit.cli.runner import run
@@ -15,6 +16,16 @@ def test_without_a_word_it_says_what_there_is() -> None:
     result = run()
     assert result.exit_code == 2
     assert all(f"\n  {name} " in result.stderr for name in root.COMMANDS)
+    titles = [line for line in result.stderr.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options:", *(f"{title}:" for title in root.SECTIONS)]
+    assert len(root.COMMANDS) == len({*root.COMMANDS})
+
+
+def test_the_shell_completes_the_commands_of_all_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_WORDS", "delayq ")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    completed = BashComplete(root.delayq, {}, "delayq", "_DELAYQ_COMPLETE").complete()
+    assert {line.partition(",")[2] for line in completed.splitlines()} == {*root.COMMANDS}
 
 
 @pytest.mark.parametrize(

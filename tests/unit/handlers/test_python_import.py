@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import subprocess
 import sys
 import uuid
 from functools import partial
@@ -125,7 +127,34 @@ def test_a_module_that_fails_while_it_is_imported_is_quoted_with_file_and_line(
     with pytest.raises(HandlerSetupError) as raised:
         load(f"{broken}:cancel")
     assert raised.value.problem.startswith(f'importing "{broken}" failed: {error}')
-    assert raised.value.problem.endswith(f"({broken}.py line {line})")
+    place = raised.value.problem.partition("; an import must not")[0]
+    assert place.endswith(f"({broken}.py line {line})")
+
+
+@pytest.mark.parametrize(
+    "source", ["import os\nos._exit(0)", "from os import _exit\n_exit(0)", "import sys\nsys.exit(0)"]
+)
+def test_a_module_that_ends_the_process_while_it_is_imported_is_an_error_with_its_cure(
+    module: Callable[[str], str], source: str
+) -> None:
+    broken = module(source)
+    with pytest.raises(HandlerSetupError) as raised:
+        load(f"{broken}:cancel")
+    assert raised.value.problem.startswith(f'importing "{broken}" failed: SystemExit: ')
+    assert f"({broken}.py line 2); an import must not end the process: move the call" in raised.value.problem
+    assert os._exit.__module__ in ("posix", "nt")
+
+
+def test_an_imported_exit_ends_the_process_after_the_import_and_in_what_the_module_forks(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "leaving.py").write_text(
+        "import os\nfrom os import _exit\ndef run(task): _exit(status + 1)\n"
+        "if not (pid := os.fork()): _exit(3)\nstatus = os.waitpid(pid, 0)[1] >> 8\n"
+    )
+    program = "from delayq.handlers.importing import load; load('leaving:run', 'field')(None)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (4, b"")
 
 
 def test_the_place_of_an_error_is_the_module_that_raises_it(

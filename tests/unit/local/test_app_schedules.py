@@ -48,8 +48,12 @@ async def test_what_the_app_prints_is_not_taken_for_its_schedules(tmp_path: Path
     [
         ("1 / 0", "importing .* failed: ZeroDivisionError"),
         (APP.replace("region: str", "region: int"), "schedule poll of task poll: payload: expected"),
-        ("import os; os._exit(3)", "exit code 3"),
-        ("import os; os.write(1, b'five\\n'); os._exit(0)", 'the process that imports it printed "five"'),
+        ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
+        ("import os; os._exit(3)", "an import must not end the process"),
+        (
+            "import os; os.write(1, b'five\\n'); os.execlp('true', 'true')",
+            'the process that imports it printed "five"',
+        ),
     ],
 )
 async def test_an_app_that_cannot_be_imported_is_an_error_with_its_reason(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from delayq.cli import inputs, views
+from delayq.cli import inputs, listings, views
 from delayq.cli.bulk import ALL_OF_KIND, NO_ID
 from delayq.cli.exits import NOT_FOUND, CommandError, print_error
 from delayq.cli.formats import length, seconds, tasks
 from delayq.cli.inputs import examples
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
 from delayq.cli.output import Table, dry_run_option, emit, note, one_line, output_option
-from delayq.cli.task import described, kind_option, listing, page_options, with_kind
+from delayq.cli.task import described, kind_option, page_options, with_kind
 from delayq.client.encoding import stored_id
 from delayq.contract.problems import quote
 from delayq.protocol.results import State
@@ -152,7 +152,7 @@ def dlq() -> None:
 def list_(client: SyncClient, *, limit: int, offset: int, kind: str | None, output: Output) -> None:
     """List dead letters, the oldest first."""
     rows = client.list(State.DEAD, offset=offset, limit=limit, kind=kind)
-    emit(output, [views.row(each) for each in rows], listing(State.DEAD, rows, client.counts().now_ms))
+    emit(output, [views.row(each) for each in rows], listings.table(rows, client.counts().now_ms, State.DEAD))
 
 
 @dlq.command()

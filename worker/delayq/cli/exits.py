@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from delayq.contract.problems import SpecError
 from delayq.errors import (
     DelayQError,
     InvalidDocument,
+    InvalidTask,
     NoSuchSchedule,
     NotConfirmed,
     Refused,
@@ -23,7 +25,7 @@ from delayq.errors import (
 from delayq.service.terminal import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 FAILED = 1  # unexpected error; see the message
 USAGE = 2  # click's own: unknown option, missing argument
@@ -37,6 +39,18 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader closed the pipe
 TERMINATED = 143  # 128 + SIGTERM, in a container that has not begun: see delayq.cli.main
 
 _REPEAT: Final = "repeat it with --id ID --if-exists keep: a task that has already finished runs once more"
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "task_id": "ID",
+    "tag": "--tag",
+    "tags": "--tag",
+    "kind": "--kind",
+    "version": "--kind-version",
+    "headers": "--header",
+    "content_type": "--content-type",
+}
+"""Parameters of Client that its errors name → what the user typed."""
+_NAMED: Final = re.compile(r"([a-z_]+)(?: of task \S+)?: ")
 
 
 class CommandError(click.ClickException):
@@ -65,6 +79,9 @@ def errors_as_exits(hint: str = "", away: Callable[[], str] = str) -> Iterator[N
     except NotConfirmed as error:
         print_error(str(error), f"{_REPEAT}; {hint}")
         sys.exit(NOT_CONFIRMED)
+    except InvalidTask as error:
+        print_error(as_typed(str(error)))
+        sys.exit(REFUSED)
     except NoSuchSchedule as error:
         print_error(str(error))
         sys.exit(NOT_FOUND)
@@ -74,6 +91,14 @@ def errors_as_exits(hint: str = "", away: Callable[[], str] = str) -> Iterator[N
     except DelayQError as error:
         print_error(str(error), _denied(hint) if error.outage == "denied" else hint)
         sys.exit(FAILED)
+
+
+def as_typed(message: str, names: Mapping[str, str] = OPTIONS) -> str:
+    """Return the message of an InvalidTask with what the user typed in place of the names of Client's parameters."""
+    found = _NAMED.match(message)
+    if found and found[1] in names:
+        message = f"{names[found[1]]}: {message[found.end() :]}"
+    return message.replace('if_exists="debounce"', "--if-exists debounce")
 
 
 def _denied(hint: str) -> str:

@@ -64,7 +64,27 @@ class Read(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
             self.fail(str(error), param, ctx)
 
 
-DURATION = Read("duration", duration_ms)
+MAX_DURATION_MS = 3660 * 86_400_000  # ten years, as the longest delay, deadline and debounce of a task
+
+
+def span_ms(text: str) -> int:
+    """Parse a duration from 0 to ten years; ValueError says what was expected."""
+    found = duration_ms(text)
+    if found > MAX_DURATION_MS:
+        raise ValueError(f"expected at most 3660d, got {text[:CUT]}")
+    return found
+
+
+def length_ms(text: str) -> int:
+    """Parse a duration from 1 ms to ten years; ValueError says what was expected."""
+    found = span_ms(text)
+    if not found:
+        raise ValueError(f"expected at least 1ms, got {text[:CUT]}")
+    return found
+
+
+DURATION = Read("duration", span_ms)
+LENGTH = Read("duration", length_ms)
 INSTANT = Read("time", instant_ms)
 RATE = Read("rate", rate_per_second)
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delayq.cli import views
-from delayq.cli.exits import REFUSED, CommandError, print_error
+from delayq.cli.exits import REFUSED, CommandError, as_typed, print_error
 from delayq.cli.formats import instant_ms, tasks
-from delayq.cli.inputs import MAX_BYTES
+from delayq.cli.inputs import MAX_BYTES, length_ms, span_ms
 from delayq.cli.output import emit, note
 from delayq.client.encoding import NewTask
 from delayq.contract.json_text import strict_json
 from delayq.contract.problems import quote, type_name
-from delayq.durations import duration_ms
 from delayq.errors import InvalidTask, NotConfirmed, TasksRefused, Unavailable
 from delayq.protocol.results import Outcome, Scheduled
 from delayq.service.terminal import safe
@@ -48,6 +47,8 @@ READ: Final = (
     "debounce_ms",
     "tags",
 )
+FIELDS: Final = {"task_id": "id", "version": "kind_version", "debounce_ms": "debounce"}
+"""Parameters of Client that its errors name → fields of a line."""
 INSTANTS: Final = (*views.INSTANT.values(), "scheduled", "expires")
 PASSED_OVER: Final = frozenset(
     {
@@ -116,7 +117,7 @@ def _duration_ms(fields: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 -
     if not isinstance(value, str) or fields.get(f"{name}_ms") is not None:
         raise ValueError(f'{name}: expected text like "2h", and no {name}_ms beside it')
     try:
-        return duration_ms(value)
+        return length_ms(value)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -134,7 +135,7 @@ def _when(fields: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, str):
         raise ValueError(f"{name}: expected text, got {type_name(value)}")  # noqa: TRY004 -- as above
     try:
-        return {"delay_ms": duration_ms(value)} if name == "in" else {"due_ms": instant_ms(value)}
+        return {"delay_ms": span_ms(value)} if name == "in" else {"due_ms": instant_ms(value)}
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -212,7 +213,7 @@ def _store(
         scheduled = client.schedule_many(batch, if_exists=if_exists)
     except TasksRefused as some:
         for at, error in some.refused.items():
-            progress.refuse(numbers[at], str(error))
+            progress.refuse(numbers[at], as_typed(str(error), FIELDS))
         scheduled = [each for each in some.scheduled if isinstance(each, Scheduled)]
     kept = sum(each.outcome is Outcome.KEPT for each in scheduled)
     progress.kept += kept
@@ -230,7 +231,7 @@ def _batches(
             task = new_task(line)
             check(task)
         except (ValueError, InvalidTask) as error:
-            progress.refuse(progress.number, str(error))
+            progress.refuse(progress.number, as_typed(str(error), FIELDS))
             continue
         batch.append(task)
         numbers.append(progress.number)

@@ -13,20 +13,27 @@ import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
 from delayq.cli.exits import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, CommandError, print_error
 from delayq.service import extras
 
-COMMANDS: Final = (
-    *("run", "schedule", "task", "dlq", "status", "top", "suspend", "resume", "forecast", "cron"),
-    *("validate", "explain", "doctor", "acl", "alerts", "guard", "replay", "crd", "completion"),
-    *("scanner", "worker", "reaper", "api", "api-token", "erase"),
-)
-"""The most used first. Each is in the module of its name, but `crd`."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "Tasks": ("schedule", "task", "dlq", "cron"),
+    "Queues": ("status", "top", "forecast", "suspend", "resume", "doctor", "guard", "erase"),
+    "Documents": ("validate", "explain", "replay"),
+    "Processes": ("run", "worker", "scanner", "reaper", "api"),
+    "Setup": ("crd", "acl", "alerts", "api-token", "completion"),
+}
+"""Title of a part of the help → its commands. Each command is in the module of its name, but `crd`."""
+COMMANDS: Final = tuple(chain.from_iterable(SECTIONS.values()))
 GROUPS: Final = ("task", "dlq", "cron")
 """Those with commands of their own."""
 
@@ -35,8 +42,17 @@ class Root(click.Group):
     """Loads commands on demand, and turns every error into an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
-        """Return the names of all commands, the most used first."""
+        """Return the names of all commands, in the order of the help."""
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
+        """Write the commands by purpose. Click writes one flat list."""
+        width = max(map(len, COMMANDS))
+        for title, names in SECTIONS.items():
+            limit = formatter.width - width - 6
+            rows = [(name.ljust(width), load(name).get_short_help_str(limit)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- as above
         """Load a command; a command without its extra fails when it is used."""

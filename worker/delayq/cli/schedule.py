@@ -76,13 +76,13 @@ task_options = inputs.options(
     click.option(
         "--deadline",
         "deadline_ms",
-        type=inputs.DURATION,
+        type=inputs.LENGTH,
         help="Time after the due time in which the task may start, like 2h.",
     ),
     click.option(
         "--debounce",
         "debounce_ms",
-        type=inputs.DURATION,
+        type=inputs.LENGTH,
         help="With --if-exists debounce: how far repeated calls may move the due time, like 10m.",
     ),
     click.option(
@@ -144,7 +144,7 @@ def schedule(
             "write these into the file",
         )
     if file is None:
-        _check_debounce(if_exists, task["task_id"], task["debounce_ms"])
+        _check_debounce(if_exists, task["task_id"], task["debounce_ms"], task["delay_ms"])
     unknown = "" if yes else client.unused()
     if unknown and sys.stdin.isatty() and not click.confirm(f"{unknown}. Schedule anyway?", err=True):
         raise CommandError("nothing was stored", code=FAILED)
@@ -159,13 +159,27 @@ def schedule(
         note(f"warning: {unknown}: is the name right, and do workers serve it? --yes confirms it")
 
 
-def _check_debounce(if_exists: IfExists, task_id: str | None, debounce_ms: int | None) -> None:
-    """Refuse --debounce and --if-exists debounce without each other, and without an ID."""
-    if (if_exists == "debounce") != (debounce_ms is not None):
-        raise CommandError("expected both or none of --if-exists debounce and --debounce, got one of them")
-    if debounce_ms is not None and task_id is None:
+def _check_debounce(
+    if_exists: IfExists, task_id: str | None, debounce_ms: int | None, delay_ms: int | None
+) -> None:
+    """Refuse --debounce and --if-exists debounce without each other, without an ID, and shorter than --in."""
+    if if_exists != "debounce":
+        if debounce_ms is not None:
+            raise CommandError("--debounce: expected --if-exists debounce beside it")
+        return
+    if debounce_ms is None:
+        raise CommandError(
+            "--if-exists debounce: expected --debounce beside it, got none",
+            "--debounce 10m lets repeated calls move the due time by at most 10m",
+        )
+    if task_id is None:
         raise CommandError(
             "--if-exists debounce: expected --id beside it, which repeated calls have in common"
+        )
+    if delay_ms is not None and debounce_ms < delay_ms:
+        raise CommandError(
+            f"--debounce: expected at least {length(delay_ms)}, the delay of --in, got {length(debounce_ms)}",
+            "--debounce is the longest time from the first call to the due time",
         )
 
 

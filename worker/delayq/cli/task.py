@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delayq.cli import app_check, bulk, inputs, views
+from delayq.cli import app_check, bulk, inputs, listings, views
 from delayq.cli.exits import NOT_FOUND, REFUSED, CommandError, print_error
 from delayq.cli.formats import iso, length, relative
 from delayq.cli.inputs import examples
 from delayq.cli.on_queue import QUEUE_HELP, on_queue
-from delayq.cli.output import Table, dry_run_option, emit, facts, note, one_line, output_option
+from delayq.cli.output import dry_run_option, emit, facts, note, one_line, output_option
 from delayq.cli.schedule import when_options
 from delayq.client.blocking import SyncClient
 from delayq.client.encoding import MAX_ID_BYTES, stored_id
@@ -23,10 +23,9 @@ from delayq.protocol.results import Cancelled, Selection, State
 if TYPE_CHECKING:
     from delayq.cli.output import Output
     from delayq.cli.target import TargetClient
-    from delayq.protocol.results import Counts, TaskRow, TaskView
+    from delayq.protocol.results import Counts, TaskView
 
 STATES = [state.value for state in views.INSTANT]
-HEADINGS = {"due": "DUE", "began": "BEGAN", "lease_expires": "LEASE-EXPIRES", "died": "DIED"}
 UNTOUCHED = {State.IN_FLIGHT: Cancelled.IN_FLIGHT, State.DEAD: Cancelled.DEAD}
 DONE = {
     Cancelled.CANCELLED: "{verb} {id}",
@@ -97,47 +96,55 @@ class StateChoice(click.Choice[str]):
 @task.command(
     "list",
     epilog=examples(
+        "delayq task list orders",
         "delayq task list orders --state retrying",
         "delayq task list orders --kind remind --due-before 2026-12-01T00:00:00Z",
     ),
 )
 @on_queue
-@click.option(
-    "--state",
-    type=StateChoice(STATES),
-    default=State.SCHEDULED.value,
-    show_default=True,
-    help="State of the tasks.",
-)
+@click.option("--state", type=StateChoice(STATES), help="Only tasks of this state.  [default: all]")
 @bulk.selection_options
 @page_options
 @output_option
 def list_(
     client: TargetClient,
     *,
-    state: str,
+    state: str | None,
     limit: int,
     offset: int,
     output: Output,
     **chosen: Any,  # noqa: ANN401 -- named in selection_options
 ) -> None:
-    """List the tasks of one state, sorted by due time (in flight: lease expiry; dead: time of death)."""
-    rows, counts = client.list(State(state), offset=offset, limit=limit, **chosen), client.counts()
-    emit(output, [views.row(each) for each in rows], listing(State(state), rows, counts.now_ms))
+    """List tasks: those in flight by lease expiry, those that wait by due time, then dead ones by time of death."""
+    selected, one = Selection(**chosen), None if state is None else State(state)
+    filtered = selected != Selection()
+    counts = client.counts()
+    if one is None:
+        rows = listings.every_state(client, selected, counts, offset=offset, limit=limit)
+    else:
+        rows = client.list(one, offset=offset, limit=limit, **chosen)
+    emit(output, [views.row(each) for each in rows], listings.table(rows, counts.now_ms, one))
+    if said := _not_listed(counts, one, len(rows), offset, filtered=filtered):
+        note(f"note: {said}")
     if not rows and not offset:
-        filtered = any(each is not None for each in chosen.values())
-        if elsewhere := _in_other_states(counts, state, filtered=filtered):
-            note(f"note: no such task with --state {state}; other states of the queue: {elsewhere}")
         bulk.note_unknown(client, chosen["kind"], 0)
 
 
-def _in_other_states(counts: Counts, state: str, *, filtered: bool) -> str:
-    """Return the numbers of tasks in the states that are not listed: `2 retrying, 1 dead`."""
-    listed = {state, State.SUSPECT}
-    if filtered and views.INSTANT[State(state)] == "due":
+def _not_listed(counts: Counts, state: State | None, shown: int, offset: int, *, filtered: bool) -> str:
+    """Return which tasks of the queue a list does not have; empty if that is clear from its options."""
+    if state is None and filtered:
+        return ""
+    if state is None:
+        last, whole = offset + shown, listings.whole(counts)
+        page = f"tasks {offset + 1:,} to {last:,} of {whole:,}: {listings.numbers(counts)}"
+        return f"{page}; for the next page: --offset {last}" if shown and last < whole else ""
+    if shown or offset:
+        return ""
+    listed = {state.value}
+    if filtered and views.INSTANT[state] == "due":
         listed.add("due")  # these may be of the listed state, and the filter excludes them
-    numbers = {name: getattr(counts, name) for name in ("due", *STATES) if name not in listed}
-    return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
+    elsewhere = listings.numbers(counts, [*listed])
+    return f"no such task with --state {state}; other states of the queue: {elsewhere}" if elsewhere else ""
 
 
 @task.command()
@@ -299,27 +306,6 @@ def _exit_when_not(
         sys.exit(NOT_FOUND if "not_found" in refused.values() else REFUSED)
 
 
-def listing(state: State, rows: list[TaskRow], now_ms: int) -> Table:
-    """Return a page of tasks as a table, with their kinds if one has a kind."""
-    kinds = any(row.kind for row in rows)
-    kind = ["KIND"] if kinds else []
-    return Table(
-        ["ID", *kind, HEADINGS[views.INSTANT[state]], ">BYTES", ">FAILURES", ">CRASHES", "ERROR"],
-        [
-            [
-                row.id,
-                *([f"{row.kind} {row.kind_version}" if row.kind else ""] if kinds else []),
-                relative(row.at_ms, now_ms),
-                f"{row.size:,}",
-                str(row.failed.failures),
-                str(row.failed.crashes),
-                views.error(row.failed).partition("\n")[0],
-            ]
-            for row in rows
-        ],
-    )
-
-
 def described(found: TaskView, now_ms: int) -> str:
     """Format one task; instants are relative to Redis' now."""
     value = views.whole(found)
@@ -328,7 +314,7 @@ def described(found: TaskView, now_ms: int) -> str:
     }
     if found.late_ms is not None:
         shown["late"] = length(found.late_ms)
-    for name in (*HEADINGS, "finished", "scheduled", "expires"):
+    for name in (*listings.HEADINGS, "finished", "scheduled", "expires"):
         if name in shown:
             shown[name] = f"{shown[name]} ({relative(value[f'{name}_ms'], now_ms)})"
     return facts((name, text if isinstance(text, str) else one_line(text)) for name, text in shown.items())

@@ -17,7 +17,7 @@ from delayq.cli.exits import INVALID, CommandError
 from delayq.cli.formats import iso
 from delayq.cli.inputs import examples
 from delayq.cli.output import Output, emit, note, output_option
-from delayq.client.document import MAX_BYTES, parse_all, text_of
+from delayq.client.document import MAX_BYTES, InvalidFields, Wrong, parse_all, text_of
 from delayq.contract import Problem, SpecError
 from delayq.errors import InvalidDocument
 from delayq.schedules.stored import in_words
@@ -44,7 +44,7 @@ class Recurring(NamedTuple):
 class Checked(NamedTuple):
     """What a file has."""
 
-    problems: list[Problem]
+    problems: list[Wrong]
     schedules: list[Recurring]
 
 
@@ -82,10 +82,8 @@ def check(name: str, *, apps: bool) -> Checked:
     try:
         found = parse_all(_stdin() if name == "-" else text_of(name), name)
     except InvalidDocument as error:
-        if isinstance(error.__cause__, SpecError) and not str(error).startswith(f"{name}, "):
-            return Checked(list(error.__cause__.problems), [])
-        return Checked([Problem("", _without(name, line)) for line in str(error).splitlines()], [])
-    problems = [problem for each in found.queues for problem in _statements(each.queue)]
+        return Checked(_wrong(name, error), [])
+    problems = [Wrong("", problem) for each in found.queues for problem in _statements(each.queue)]
     if not apps and any((python := each.queue.spec.handler.python) and python.app for each in found.queues):
         note(
             f"note: {name}: an App is not imported, as the files are in several directories: validate each alone"
@@ -95,10 +93,10 @@ def check(name: str, *, apps: bool) -> Checked:
         try:
             of_apps += schedules_of_app(each)
         except InvalidDocument as error:
-            problems.append(Problem("", _without(name, str(error))))
+            problems += _wrong(name, error)
     names = {(each.spec.queue_ref.name, each.metadata.name) for _, each in found.schedules}
     problems += (
-        Problem("", f"{where}: the file has a DelaySchedule of this name, too: rename one of them")
+        Wrong(where, Problem("", "the file has a DelaySchedule of this name, too: rename one of them"))
         for where, each in of_apps
         if (each.spec.queue_ref.name, each.metadata.name) in names
     )
@@ -107,14 +105,17 @@ def check(name: str, *, apps: bool) -> Checked:
         try:
             valid.append(Recurring(schedule, _next_ms(schedule)))
         except SpecError as error:
-            several = where != name
-            problems += (
-                Problem("", _without(name, f"{where}: {each}")) if several else each
-                for each in error.problems
-            )
+            problems += (Wrong(_without(name, where), each) for each in error.problems)
         else:
             note_uneven(name, schedule)
     return Checked([*problems, *_queues(name, found)], valid)
+
+
+def _wrong(name: str, error: InvalidDocument) -> list[Wrong]:
+    """Return the problems of an error, without the name of the file."""
+    if isinstance(error, InvalidFields):
+        return [each._replace(where=_without(name, each.where)) for each in error.wrong]
+    return [Wrong("", Problem("", _without(name, line))) for line in str(error).splitlines()]
 
 
 def _next_ms(schedule: DelaySchedule) -> int | None:
@@ -125,32 +126,32 @@ def _next_ms(schedule: DelaySchedule) -> int | None:
     return next((each.due_ms for each in calendar.after(time.time_ns() // 1_000_000)), None)
 
 
-def _queues(name: str, found: Documents) -> Iterator[Problem]:
+def _queues(name: str, found: Documents) -> Iterator[Wrong]:
     """Check which queue each schedule names, in a file with queues, and that a handler takes its task."""
     if found.queues:
         try:
             by_queue = found.by_queue()
         except InvalidDocument as error:
-            yield Problem("", _without(name, str(error)))
+            yield from _wrong(name, error)
         else:
             for each in found.queues:
                 yield from _kinds(name, each.queue, by_queue[each.queue.metadata.name])
 
 
-def _kinds(name: str, queue: DelayQueue, schedules: Sequence[tuple[str, DelaySchedule]]) -> Iterator[Problem]:
+def _kinds(name: str, queue: DelayQueue, schedules: Sequence[tuple[str, DelaySchedule]]) -> Iterator[Wrong]:
     """Check the kinds of schedules, by the document, and by its App if that was imported."""
     check = schedule_checker(queue, None)
     for where, schedule in schedules:
         try:
             check(schedule)
         except SpecError as error:
-            for each in error.problems:
-                yield Problem("", _without(name, f"{where}: {schedule.metadata.name}: {each}"))
+            at = f"{_without(name, where)}, schedule {schedule.metadata.name}"
+            yield from (Wrong(at, each) for each in error.problems)
 
 
 def _without(name: str, line: str) -> str:
-    """Return a line without the name of the file; the number of its document stays."""
-    return line.removeprefix(f"{name}: ").removeprefix(f"{name}, ")
+    """Return a line, or a place, without the name of the file; the number of its document stays."""
+    return "" if line == name else line.removeprefix(f"{name}: ").removeprefix(f"{name}, ")
 
 
 def _statements(document: DelayQueue) -> Iterator[Problem]:
@@ -176,7 +177,7 @@ def _stdin() -> bytes:
 
 def _lines(name: str, found: Checked) -> Iterator[str]:
     for problem in found.problems:
-        yield f"{name}: {problem}" if problem.path else f"{name}: {problem.message}"
+        yield f"{name}: {problem}"
     if not found.problems:
         yield f"{name}: valid"
     for schedule, next_ms in found.schedules:

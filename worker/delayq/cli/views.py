@@ -16,8 +16,8 @@ from delayq.protocol.results import State
 from delayq.schedules.stored import in_words
 
 if TYPE_CHECKING:
+    from delayq.client.document import Wrong
     from delayq.client.recurring import ScheduleChange
-    from delayq.contract import Problem
     from delayq.contract.schedule import DelaySchedule
     from delayq.protocol.results import (
         Counts,
@@ -169,9 +169,14 @@ def parked(found: ParkedKind) -> View:
     }
 
 
-def problem(found: Problem) -> View:
-    """Return one problem of a document."""
-    return {"path": found.path, "message": found.message}
+def problem(found: Wrong) -> View:
+    """Return one problem of a file."""
+    return {
+        "where": found.where,
+        "line": found.line or None,
+        "path": found.problem.path,
+        "message": found.problem.message,
+    }
 
 
 def occurrence(schedule: str, found: Occurrence, local: str, note: str) -> View:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import yaml
 
 from delayq.client.kubernetes_yaml import line_of, load_all
-from delayq.contract import DelayQueue, SpecError, parse
+from delayq.contract import DelayQueue, Problem, SpecError, parse
 from delayq.contract.document import parse_schedule
 from delayq.contract.files import CONFIG_FILE
 from delayq.contract.queue import GROUP
@@ -30,6 +30,28 @@ PARSERS: Final[Mapping[str, Callable[[Mapping[str, object]], DelayQueue | DelayS
     QUEUE: parse,
     SCHEDULE: parse_schedule,
 }
+
+
+class Wrong(NamedTuple):
+    """A problem of a file, and where it is."""
+
+    where: str  # `queue.yaml`, or `queue.yaml, document 2`
+    problem: Problem
+    line: int = 0  # 0: unknown
+
+    def __str__(self) -> str:
+        """Return one line: `queue.yaml, document 2, line 6: spec.…: expected …`."""
+        place = ", ".join(filter(None, (self.where, f"line {self.line}" if self.line else "")))
+        return ": ".join(filter(None, (place, self.problem.path, self.problem.message)))
+
+
+class InvalidFields(InvalidDocument):
+    """Fields of documents are not valid; the message has a line for each."""
+
+    def __init__(self, *wrong: Wrong) -> None:
+        """`wrong` is not empty."""
+        super().__init__("\n".join(map(str, wrong)))
+        self.wrong = wrong
 
 
 class Document(NamedTuple):
@@ -62,9 +84,10 @@ class Documents(NamedTuple):
             name, queue = schedule.metadata.name, schedule.spec.queue_ref.name
             if queue not in found:
                 there = ", ".join(found)
-                raise InvalidDocument(f"{where}: spec.queueRef.name: expected one of {there}, got {queue}")
+                problem = Problem("spec.queueRef.name", f"expected one of {there}, got {queue}")
+                raise InvalidFields(Wrong(where, problem))
             if queue not in accepting:
-                raise InvalidDocument(f"{where}: spec.queueRef.name: {not_allowed(queue)}")
+                raise InvalidFields(Wrong(where, Problem("spec.queueRef.name", not_allowed(queue))))
             if (queue, name) in seen:
                 raise InvalidDocument(
                     f"{where}: DelaySchedule {name} is in {seen[queue, name]} too; names must differ"
@@ -143,14 +166,20 @@ def parse_all(text: bytes, path: str | Path, kinds: Sequence[str] = tuple(PARSER
 
 def named(error: InvalidDocument, document: Document) -> InvalidDocument:
     """Return the error with its place in the file in front, if it is one of a field: `queue.yaml, line 6: spec.…`."""
-    field, colon, _ = str(error).partition(": ")
+    wrong = located(error, document)
+    return InvalidFields(wrong) if wrong.problem.path else error
+
+
+def located(error: InvalidDocument, document: Document) -> Wrong:
+    """Return an error of a document with its field, and the line of that, if it is one of a field."""
+    field, colon, message = str(error).partition(": ")
     if not colon or not field.startswith("spec."):
-        return error
+        return Wrong(document.name, Problem("", str(error)))
     try:
         line = line_of(text_of(document.path), QUEUE, document.queue.metadata.name, field)
     except (InvalidDocument, yaml.YAMLError):  # it has changed since it was read
         line = 0
-    return InvalidDocument(f"{document.name}{f', line {line}' if line else ''}: {error}")
+    return Wrong(document.name, Problem(field, message), line)
 
 
 def text_of(path: str | Path) -> bytes:
@@ -217,17 +246,17 @@ def _none_of(kinds: Sequence[str], path: str, there: Sequence[str]) -> InvalidDo
     return InvalidDocument(f"{path}: expected a document of kind {' or '.join(kinds)}, found {found}")
 
 
-def _parsed(found: Iterable[_Found]) -> list[tuple[str, DelayQueue | DelaySchedule]]:
+def _parsed(documents: Iterable[_Found]) -> list[tuple[str, DelayQueue | DelaySchedule]]:
     parsed: list[tuple[str, DelayQueue | DelaySchedule]] = []
     wrong: list[tuple[str, SpecError]] = []
-    for where, kind, document in found:
+    for where, kind, document in documents:
         try:
             parsed.append((where, PARSERS[kind](document)))  # type: ignore[arg-type] # the parser reports it
         except SpecError as error:
             wrong.append((where, error))
     if wrong:
-        lines = [f"{where}: {problem}" for where, error in wrong for problem in error.problems]
-        raise InvalidDocument("\n".join(lines)) from (wrong[0][1] if len(wrong) == 1 else None)
+        found = [Wrong(where, problem) for where, error in wrong for problem in error.problems]
+        raise InvalidFields(*found) from (wrong[0][1] if len(wrong) == 1 else None)
     return parsed
 
 

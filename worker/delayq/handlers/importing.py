@@ -11,19 +11,25 @@ import importlib
 import inspect
 import os
 import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from delayq.handlers.base import HandlerSetupError
 from delayq.handlers.failures import innermost, message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 CONNECTION = "connection"
 """The second parameter of a function that takes part in its guard's transaction."""
 TASK = "one argument, the task"
+_DELAYQ = f"{Path(__file__).parents[1]}{os.sep}"
+_NO_EXIT = (
+    'an import must not end the process: move the call into a function, or below if __name__ == "__main__":'
+)
 TASK_OR_BOTH = f"{TASK}, or with two, (task, {CONNECTION})"
 
 
@@ -101,13 +107,36 @@ def _put_current_directory_on_path() -> None:
 
 def _import(name: str, field: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with _exit_is_an_error():
+            return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # user code: a script without a main guard may even exit
         missing = isinstance(error, ModuleNotFoundError) and error.name
         if missing and (name == missing or name.startswith(f"{missing}.")):
             problem = f'no module "{missing}" in {Path.cwd()} or on the Python path'
             raise ModuleMissing(field, problem) from error
-        raise HandlerSetupError(field, f'importing "{name}" failed: {_described(error)}') from error
+        hint = f"; {_NO_EXIT}" if isinstance(error, SystemExit) else ""
+        raise HandlerSetupError(field, f'importing "{name}" failed: {_described(error)}{hint}') from error
+
+
+@contextmanager
+def _exit_is_an_error() -> Iterator[None]:
+    """Let os._exit() of imported code raise SystemExit: the process would end without a message, maybe with code 0.
+
+    In other threads, in forked processes and after the import, it ends the process, also for who imported its name.
+    """
+    end, here, importing = os._exit, (os.getpid(), threading.get_ident()), True
+
+    def refuse(status: int) -> NoReturn:
+        ours = sys._getframe(1).f_code.co_filename.startswith(_DELAYQ)  # noqa: SLF001 -- a signal handler of delayq
+        if importing and not ours and here == (os.getpid(), threading.get_ident()):
+            raise SystemExit(f"os._exit({status})")
+        end(status)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit, importing = end, False
 
 
 def _described(error: BaseException) -> str:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delayq.cli.doctor.api import api as check_api
-from delayq.cli.doctor.findings import MARKS, Finding, Level, cures, failed, merged, ok, unreachable, warning
+from delayq.cli.doctor.findings import (
+    MARKS,
+    Finding,
+    Level,
+    cures,
+    failed,
+    invalid,
+    merged,
+    ok,
+    unreachable,
+    warning,
+)
 from delayq.cli.doctor.guard import guard as check_guard
 from delayq.cli.doctor.handler import files as check_files
 from delayq.cli.doctor.handler import handler as check_handler
@@ -40,8 +51,6 @@ if TYPE_CHECKING:
 
     from delayq.contract.durability import DurabilitySpec
 
-VIEW = ("check", "level", "message", "hint")
-
 
 @click.command(epilog=examples("delayq doctor orders --strict"))
 @click.argument("queue", type=QUEUE)
@@ -60,7 +69,7 @@ def doctor(queue: str, *, strict: bool, output: Output, **where: Any) -> None:  
         if output == "table":
             click.echo(text(finding))
     if output != "table":
-        emit(output, [{field: str(getattr(each, field)) for field in VIEW} for each in findings], "")
+        emit(output, [view(each) for each in findings], "")
     sys.exit(verdict(findings, strict=strict))
 
 
@@ -70,12 +79,12 @@ def examine(queue: str, **where: Any) -> Iterator[Finding]:  # noqa: ANN401 -- a
         if is_path(queue):
             yield ok("document", f"{queue} is a valid DelayQueue: {read(queue).queue}")
     except InvalidDocument as error:
-        yield failed("document", str(error), "correct it; delayq explain describes every field")
+        yield invalid("document", error, "correct it; delayq explain describes every field")
         return
     try:
         target = resolve(queue, **where)
     except InvalidDocument as error:
-        yield failed("redis", str(error), "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
+        yield invalid("redis", error, "mount it, set $DELAYQ_SECRETS_DIR, or give --redis URL")
         return
     yield ok("redis", f"{target.address.where}, {_source(target)}")
     if document := by_document(target):
@@ -172,6 +181,12 @@ def _gone(error: DelayQError) -> Finding:
             "connection", str(error), "Redis became unavailable during the checks: run them again"
         )
     return failed("rights", str(error), cures(error))
+
+
+def view(finding: Finding) -> dict[str, Any]:
+    """Return a finding for programs."""
+    value = {"check": finding.check, "level": finding.level.value, "message": finding.message}
+    return value | {"hint": finding.hint, "path": finding.path, "line": finding.line}
 
 
 def text(finding: Finding) -> str:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from delayq.client.document import InvalidFields
 from delayq.contract.outages import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from delayq.errors import DelayQError
+    from delayq.errors import DelayQError, InvalidDocument
 
 
 class Level(StrEnum):
@@ -35,6 +36,8 @@ class Finding:
     message: str
     hint: str = ""
     unreachable: bool = False  # later checks cannot run
+    path: str = ""  # of the field of the document that the message is about
+    line: int | None = None  # of that field
 
 
 def ok(check: str, message: str) -> Finding:
@@ -55,6 +58,14 @@ def warning(check: str, message: str, hint: str) -> Finding:
 def failed(check: str, message: str, hint: str) -> Finding:
     """Return a failure."""
     return Finding(check, Level.FAILED, message, hint)
+
+
+def invalid(check: str, error: InvalidDocument, hint: str) -> Finding:
+    """Return a failure of the document, with its field and line if it has one problem."""
+    finding, wrong = failed(check, str(error), hint), error.wrong if isinstance(error, InvalidFields) else ()
+    if len(wrong) != 1:
+        return finding
+    return replace(finding, path=wrong[0].problem.path, line=wrong[0].line or None)
 
 
 def unreachable(check: str, message: str, hint: str) -> Finding:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delayq import guards, handlers
-from delayq.cli.doctor.findings import Finding, failed, ok, warning
+from delayq.cli.doctor.findings import Finding, failed, invalid, ok, warning
 from delayq.client.document import Document, named
 from delayq.connection.address import secrets_dir
 from delayq.contract.files import CONFIG_FILE
@@ -59,11 +59,7 @@ def handler(target: Target) -> Iterator[Finding]:
         error = _error(document)
         where = f", found only beside the document: start delayq worker in {beside}"
     if error is not None:
-        yield failed(
-            NAME,
-            str(named(error, Document(path, str(path), document))),
-            _cure(error),
-        )
+        yield invalid(NAME, named(error, Document(path, str(path), document)), _cure(error))
         return
     targets = (
         f"{each.python.target}{where}" if each.python else f"{each.exec.command[0]} is on the PATH"  # type: ignore[union-attr] # one of three

@@ -31,6 +31,7 @@ from pydantic import (
     Discriminator,
     Field,
     Json,
+    OnErrorOmit,
     PlainValidator,
     RootModel,
     SecretStr,
@@ -113,6 +114,13 @@ class Cleaned(BaseModel):
         return value if isinstance(value, int) else 1
 
 
+class Own(BaseModel):
+    a: int
+
+    def __init__(self, **_: object) -> None:
+        super().__init__(a=1)
+
+
 class Filled(BaseModel):
     a: Annotated[int, Field(default=1, validate_default=True)]
     b: Annotated[int, BeforeValidator(lambda value: value)] = 2
@@ -155,7 +163,7 @@ ANNOTATIONS: list[Any] = [
     *(int | None, int | str, list[int] | int | None, Literal["a", "b"], Literal["a", 1], Literal[Text.A]),
     Literal[True],
     *(Colour, Text, Level, Lenient, Point, Pair, Address, Closed, Coerced, Aliased, Cleaned, Filled, Tree),
-    *(Many, Options),
+    *(Many, Options, Own, list[OnErrorOmit[int]]),
     *(Pet, Either, list[Pet], Json[int], Json),
     Annotated[int, BeforeValidator(lambda _: 1)],
     Annotated[int, PlainValidator(lambda _: 1), WithJsonSchema({"type": "integer"})],

@@ -1,9 +1,10 @@
-"""`make bench-http`: how many tasks per second one `delayq api` process stores, with p50 and p99 of its answers.
+"""`make bench-http`: how many tasks per second `delayq api` stores, with p50 and p99 of its answers.
 
 Redis, the API and the load share two cores of this machine. The API checks tokens and rights, as on Kubernetes. The
 Python client stores the same tasks in the same Redis, in alternation with the API, and their ratio is printed.
 Requests are encoded before a round, and the load reads no more of an answer than its status and its length.
-CPU time is that of the process per task. It varies less than the rate where other processes use the cores, too.
+One process serves, and then two, as on Kubernetes by default; connections are spread over them.
+CPU time is that of the processes per task. It varies less than the rate where others use the cores, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import re
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -35,7 +37,7 @@ from tests.servers import PREFERRED, RedisServer, free_port
 from tests.unit.api.issuer import Volume, claims, key_set, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 CORES: Final = 2
 TICK_SECONDS: Final = 1 / os.sysconf("SC_CLK_TCK")
@@ -92,15 +94,24 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=60, help="batches in a round (%(default)s)")
     parser.add_argument("--size", type=int, default=1_000, help="tasks in a batch (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="of which the median is printed (%(default)s)")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        nargs="+",
+        default=[1, 2],
+        help="of the API (%(default)s, one after the other)",
+    )
     options = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # child processes inherit it
     with tempfile.TemporaryDirectory() as folder:
         server = RedisServer.start(PREFERRED, dir=Path(folder, "redis"))
         try:
             _print_machine(server)
-            with _serving(server, Path(folder)) as served:
-                for case in _cases(options, Path(folder)):
-                    uvloop.run(_measure(served, case, options.rounds))
+            cases = _cases(options, Path(folder))
+            for processes in options.processes:
+                with _serving(server, Path(folder), processes) as served:
+                    for case in cases:
+                        uvloop.run(_measure(served, case, options.rounds))
         finally:
             server.stop()
     return 0
@@ -113,42 +124,53 @@ def _print_machine(server: RedisServer) -> None:
 
 
 class Served(NamedTuple):
-    """A running API."""
+    """A running API: one or several processes."""
 
     document: Path
     server: RedisServer
-    port: int
-    pid: int
+    ports: list[int]
+    pids: list[int]
 
 
 @contextmanager
-def _serving(server: RedisServer, folder: Path) -> Iterator[Served]:
+def _serving(server: RedisServer, folder: Path, processes: int) -> Iterator[Served]:
     """Run the API. Its log goes to a file: to read it would take a share of the cores."""
     metadata = {"apiVersion": "delayq.dev/v1alpha1", "kind": "DelayQueue", "metadata": {"name": "orders"}}
     document = folder / "queue.yaml"
     document.write_text(yaml.safe_dump({**metadata, "spec": SPEC}))
-    port = free_port()
-    argv = (DELAYQ, "api", document, "--redis", server.url, "--port", "0", "--api-port", port)
     secrets = {"DELAYQ_SECRETS_DIR": str(folder / "secrets")}
-    with running("sh", "-c", f'exec "$@" 2>"{folder}/log"', "sh", *map(str, argv), env=secrets) as process:
-        process.wait_http(f"http://127.0.0.1:{port}{PREFIX}/openapi.json")
-        memory = Memory.of(process.pid)
-        print(
-            f"idle: {memory.resident:.1f} MB resident, {memory.proportional:.1f} MB proportional", flush=True
-        )
-        yield Served(document, server, port, process.pid)
+    served = Served(document, server, [], [])
+    print(f"\n{processes} process{'es' * (processes > 1)}", flush=True)
+    with ExitStack() as stack:
+        for _ in range(processes):
+            port = free_port()
+            argv = (DELAYQ, "api", document, "--redis", server.url, "--port", "0", "--api-port", port)
+            to_file = ("sh", "-c", f'exec "$@" 2>>"{folder}/log"', "sh", *map(str, argv))
+            process = stack.enter_context(running(*to_file, env=secrets))
+            process.wait_http(f"http://127.0.0.1:{port}{PREFIX}/openapi.json")
+            served.ports.append(port)
+            served.pids.append(process.pid)
+        for pid in served.pids:
+            memory = Memory.of(pid)
+            print(
+                f"  idle: {memory.resident:.1f} MB resident, {memory.proportional:.1f} MB proportional",
+                flush=True,
+            )
+        yield served
 
 
-def _cases(options: argparse.Namespace, folder: Path) -> Iterator[Case]:
-    """Write the tokens that the API accepts, and yield what is measured."""
+def _cases(options: argparse.Namespace, folder: Path) -> list[Case]:
+    """Write the tokens that the API accepts, and return what is measured."""
     named, now = new_token(), int(time.time())
     Volume(folder / "issuer").write(key_set(("RS256", "one")))
     Volume(folder / "secrets" / "tokens", "shop").write(hash_of(named))
     account = sign(claims(iat=now, nbf=now, exp=now + 3600))
-    yield Case("single, named token", named, options.singles, 0, options.connections)
-    yield Case("single, ServiceAccount", account, options.singles, 0, options.connections)
-    # The API takes two batches at a time.
-    yield Case(f"batches of {options.size:,}", account, options.batches, options.size, 2)
+    return [
+        Case("single, named token", named, options.singles, 0, options.connections),
+        Case("single, ServiceAccount", account, options.singles, 0, options.connections),
+        # A process takes two batches at a time.
+        Case(f"batches of {options.size:,}, ServiceAccount", account, options.batches, options.size, 2),
+    ]
 
 
 async def _measure(served: Served, case: Case, rounds: int) -> None:
@@ -228,8 +250,8 @@ async def _by_http(served: Served, case: Case) -> Round:
 
     load = Load([request() for _ in range(case.calls)], b"200" if case.size else b"201")
     opened = [
-        await asyncio.get_running_loop().create_connection(lambda: Connection(load), "127.0.0.1", served.port)
-        for _ in range(case.at_once)
+        await asyncio.get_running_loop().create_connection(lambda: Connection(load), "127.0.0.1", port)
+        for port in islice(cycle(served.ports), case.at_once)
     ]
 
     async def send() -> list[float]:
@@ -274,34 +296,34 @@ async def _by_client(served: Served, case: Case, client: Client) -> Round:
 
 async def _round(served: Served, case: Case, send: Callable[[], Awaitable[list[float]]]) -> Round:
     """Measure one round."""
-    pids = {"API": served.pid, "Redis": served.server.process.pid, "load": os.getpid()}
-    before, began = {name: _cpu_seconds(pid) for name, pid in pids.items()}, time.perf_counter()
+    pids = {"API": served.pids, "Redis": [served.server.process.pid], "load": [os.getpid()]}
+    before, began = {name: _cpu_seconds(each) for name, each in pids.items()}, time.perf_counter()
     seconds = await send()
     took, tasks = time.perf_counter() - began, case.calls * (case.size or 1)
-    cpu_us = {name: (_cpu_seconds(pid) - before[name]) * 1e6 / tasks for name, pid in pids.items()}
+    cpu_us = {name: (_cpu_seconds(each) - before[name]) * 1e6 / tasks for name, each in pids.items()}
     percentiles = quantiles(seconds, n=100, method="inclusive")
     return Round(tasks / took, percentiles[49] * 1000, percentiles[98] * 1000, cpu_us)
 
 
-def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
+def _cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of some processes so far."""
+    found = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
+    return sum(int(fields[11]) + int(fields[12]) for fields in found) * TICK_SECONDS
 
 
 def _print(case: Case, pairs: list[tuple[Round, Round]]) -> None:
-    print(case.name)
+    print(f"  {case.name}")
     for at, how in enumerate(("HTTP API", "Python client")):
         rounds = [pair[at] for pair in pairs]
         cpu = {name: median(each.cpu_us[name] for each in rounds) for name in rounds[0].cpu_us}
         print(
-            f"  {how:<14}{median(each.tasks_per_second for each in rounds):>8,.0f} tasks/s"
+            f"    {how:<14}{median(each.tasks_per_second for each in rounds):>8,.0f} tasks/s"
             f"  p50 {median(each.p50_ms for each in rounds):6.2f} ms"
             f"  p99 {median(each.p99_ms for each in rounds):6.2f} ms"
             f"  CPU per task: {', '.join(f'{name} {us:.0f} µs' for name, us in cpu.items())}"
         )
     ratios = [http.tasks_per_second / python.tasks_per_second for http, python in pairs]
-    print(f"  HTTP/Python   {median(ratios):8.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+    print(f"    HTTP/Python   {median(ratios):8.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
 
 
 if __name__ == "__main__":

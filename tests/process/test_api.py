@@ -345,6 +345,7 @@ def test_a_payload_may_have_as_many_levels_as_its_body_without_the_outermost(emp
         ("POST", "/deadletters:purge", {"all": False}, {}, "invalid-request"),
         ("GET", "/schedules/%C3%84", None, {}, "not-found"),
         ("PUT", "/tasks/email/a", {"delay": "2d"}, {}, "invalid-request"),
+        ("PUT", "/tasks/email/a%0A", {}, {}, "invalid-request"),
         ("PUT", "/tasks/email/a?ifExists=debounce", {}, {}, "invalid-request"),
         ("PUT", "/tasks/email/a?ifexists=keep", {}, {}, "invalid-request"),
         ("PUT", "/tasks/email/a", {"payload": "x" * 150_000}, {}, "too-large"),

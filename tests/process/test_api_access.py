@@ -7,8 +7,10 @@ import re
 import ssl
 import time
 from contextlib import closing
+from copy import copy
 from functools import partial
 from http.client import HTTPSConnection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,12 +22,11 @@ from delayq.errors import InvalidDocument
 from delayq.processes.api import Listen, _sockets
 
 from tests.process.http_api import serving
-from tests.processes import delayq
+from tests.processes import DELAYQ, Process, delayq
 from tests.unit.api.issuer import Volume, claims, key_set, sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.process.http_api import Reply, Served
 
@@ -92,6 +93,23 @@ def test_who_proves_a_right_may_schedule(api: Served, token: str | None, status:
     reply = call(api, given, "PUT", f"/tasks/email/who-{abs(hash(token))}", LATER)
     assert reply.status == status
     assert ("www-authenticate" in reply.headers) == (status == 401)
+
+
+def test_an_idle_api_with_rights_takes_at_most_60_mb(api: Served) -> None:
+    """In a process that begins as in a pod: not in a fork, which has the modules of the tests."""
+    where = (str(api.config), "--redis", api.server.url, "--port", "0", "--api-port", "0")
+    process = Process.start(DELAYQ, "api", *where, env={"DELAYQ_SECRETS_DIR": str(api.dir / "secrets")})
+    try:
+        found = re.search(r'"api_port": (\d+)', process.wait_line('"api_serving"'))
+        assert found
+        other = copy(api)
+        other.port = int(found[1])
+        assert call(other, account_token(), "PUT", "/tasks/email/idle", LATER).status in (200, 201)
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+        [resident] = [int(line.split()[1]) for line in lines if line.startswith("Rss:")]
+        assert resident <= 60 * 1024
+    finally:
+        process.stop()
 
 
 def test_without_a_token_nothing_but_the_description_is_answered(api: Served) -> None:

@@ -12,10 +12,6 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.exceptions import HTTPException
-from starlette.routing import Route as PathRoute
-from starlette.routing import Router
-
 from delayq.api import openapi, problems
 from delayq.api.access import Denied
 from delayq.api.bodies import Room
@@ -28,12 +24,16 @@ from delayq.client.encoding import new_ids
 from delayq.contract.json_text import MOST_LEVELS, is_deeper, strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from starlette.types import Message, Receive, Scope, Send
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 
     from delayq.api.access import Access
     from delayq.api.calls import Route, Served
+
+    Scope = MutableMapping[str, Any]  # of ASGI, as the next three
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+    Endpoint = Callable[["_Request", Mapping[str, str]], Awaitable[Answer]]
 
 log = logging.getLogger(__name__)
 
@@ -60,28 +60,16 @@ class Api:
         self._hosts = None if hosts is None else {*LOCAL, *(each.lower() for each in hosts)}
         self.room = Room(2 * served.queue.spec.limits.max_payload_bytes)
         self._ids = new_ids()
-        by_path: dict[str, dict[str, Route]] = {}
-        for route in ROUTES:
-            by_path.setdefault(route.path, {})[route.method] = route
-        self._router = Router(
-            [
-                PathRoute(f"{PREFIX}/openapi.json", _Document(openapi.document()), methods=["GET"]),
-                *(
-                    PathRoute(_starlette(path), _Endpoint(self, routes), methods=[*routes])
-                    for path, routes in by_path.items()
-                ),
-            ],
-            redirect_slashes=False,
-        )
+        self._paths = list(_paths(self))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = _Request(scope, receive, send, fresh=self._ids, closing=self.stopping)
-        scope["app"], scope["delayq"] = self, request
         refusal: Answer | None = None
         try:
             self._check(request)
-            await self._router(scope, receive, send)
+            endpoint, parameters = self._find(request.method, scope["path"])
+            await request.answer(await endpoint(request, parameters))
         except Exception as error:  # noqa: BLE001 -- each request has an answer
             refusal = request.refusal(error)
         # Outside of `except`, so that the frames of the error do not keep a body in memory.
@@ -94,15 +82,38 @@ class Api:
         if self._hosts is not None:
             check_site(request.method, request.headers, self._hosts)
 
+    def _find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]]:
+        """Return what answers a request, and the parameters in its path."""
+        allowed = ""
+        for pattern, endpoints in self._paths:
+            if (found := pattern.fullmatch(path)) is None:
+                continue
+            if method in endpoints:
+                return endpoints[method], found.groupdict()
+            allowed = allowed or ", ".join(sorted(endpoints))
+        if allowed:
+            detail = f"expected {allowed}, got {method}"
+            raise ApiError("method-not-allowed", detail, headers={"Allow": allowed})
+        raise ApiError("not-found", f"no such path{_wrong_prefix(path)}: see {PREFIX}/openapi.json")
+
     def most_bytes(self, route: Route) -> int:
         """Return the largest body of a route."""
         limits = self.served.queue.spec.limits
         return BATCH_BYTES if route.name == BATCH else max(LEAST_BYTES, 2 * limits.max_payload_bytes)
 
 
-def _starlette(path: str) -> str:
-    """Return the path for Starlette; an ID may have slashes, which servers decode."""
-    return PREFIX + path.replace("{id}", "{id:path}")
+def _paths(api: Api) -> Iterator[tuple[re.Pattern[str], Mapping[str, Endpoint]]]:
+    """Yield the pattern of each path and its endpoints by method, in the order in which they are tried."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for route in ROUTES:
+        by_path.setdefault(route.path, {})[route.method] = _Endpoint(api, route)
+    by_path["/openapi.json"] = {"GET": _Document(openapi.document())}
+    for path, endpoints in by_path.items():
+        if "GET" in endpoints:
+            endpoints["HEAD"] = endpoints["GET"]
+        # An ID may have slashes, which servers decode.
+        pattern = re.sub("{(\\w+)}", "(?P<\\1>[^/]+)", path.replace("{id}", "(?P<id>.*)"))
+        yield re.compile(re.escape(PREFIX) + pattern, re.DOTALL), endpoints
 
 
 class _Request:
@@ -164,12 +175,11 @@ class _Request:
                     size += len(message.get("body", b""))
                     self._unread = bool(message.get("more_body", False))
 
-    async def answer(self, answer: Answer, content_type: str = "application/json", text: bytes = b"") -> None:
-        """Send an answer; `text` is its JSON, if it is made already.
-
-        The connection is closed if the body was not read.
-        """
-        content = text or dumps({key: value for key, value in answer.value.items() if value is not None})
+    async def answer(self, answer: Answer, content_type: str = "application/json") -> None:
+        """Send an answer. The connection is closed if the body was not read."""
+        content = answer.text or dumps(
+            {key: value for key, value in answer.value.items() if value is not None}
+        )
         headers = [
             (b"content-type", content_type.encode()),
             (b"content-length", str(len(content)).encode()),
@@ -189,7 +199,7 @@ class _Request:
         """Log an error; return the answer to it, None if there can be none any more."""
         if isinstance(error, _Gone):
             return None
-        found = _problem(error, self)
+        found = _problem(error)
         fields = {"request": self.id, "operation": self.operation, "status": found.status}
         if found.kind == "internal":
             log.error("api_failed", extra={"fields": fields}, exc_info=error)
@@ -212,19 +222,11 @@ def _too_large(most: int) -> ApiError:
     return ApiError("too-large", f"expected a body of at most {most:,} bytes, got more")
 
 
-def _problem(error: Exception, request: _Request) -> ApiError:
+def _problem(error: Exception) -> ApiError:
     if isinstance(error, Denied):
         challenge = {} if error.challenge is None else {"WWW-Authenticate": error.challenge}
         kind = "unauthenticated" if error.status == problems.TYPES["unauthenticated"] else "busy"
         return ApiError(kind, error.why, headers=challenge)
-    if isinstance(error, HTTPException):  # of Starlette's router
-        if error.status_code == problems.TYPES["method-not-allowed"]:
-            allowed = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
-            detail = f"expected {allowed}, got {request.method}"
-            return ApiError("method-not-allowed", detail, headers={"Allow": allowed})
-        return ApiError(
-            "not-found", f"no such path{_wrong_prefix(request.scope['path'])}: see {PREFIX}/openapi.json"
-        )
     return problems.of(error) or ApiError("internal", "an error of delayq, which is in its log")
 
 
@@ -240,26 +242,21 @@ class _Document:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._text = dumps(document)  # once: it is large, and needs no token
 
-    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
-        request: _Request = scope["delayq"]
+    async def __call__(self, request: _Request, _parameters: Mapping[str, str]) -> Answer:
         request.operation = "openapi"
-        await request.answer(Answer({}), text=self._text)
+        return Answer({}, text=self._text)
 
 
 class _Endpoint:
-    """The operations of one path."""
+    """One operation."""
 
-    def __init__(self, api: Api, routes: Mapping[str, Route]) -> None:
-        self._api, self._routes = api, routes
+    def __init__(self, api: Api, route: Route) -> None:
+        self._api, self._route = api, route
 
-    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
-        request: _Request = scope["delayq"]
-        route = self._routes.get("GET" if request.method == "HEAD" else request.method)
-        if route is None:
-            raise HTTPException(404)
-        request.operation = route.name
+    async def __call__(self, request: _Request, parameters: Mapping[str, str]) -> Answer:
+        route, request.operation = self._route, self._route.name
         caller = self._api.access.caller(request.headers.get("authorization"))
-        query = parse_query(route.query, scope["query_string"])
+        query = parse_query(route.query, request.scope["query_string"])
         room = self._api.room
         with room.batch() if route.name == BATCH else room.body() as grow:
             body = None if route.body is None else await self._body(request, route, grow)
@@ -267,12 +264,11 @@ class _Endpoint:
                 served=self._api.served,
                 caller=caller,
                 request_id=request.id,
-                path=scope["path_params"],
+                path=parameters,
                 query=query,
                 body=body,
             )
-            answer = await route.run(call)
-        await request.answer(answer)
+            return await route.run(call)
 
     async def _body(self, request: _Request, route: Route, grow: Callable[[int], None] | None) -> Any:  # noqa: ANN401 -- of the route's model
         assert route.body is not None  # noqa: S101 -- for mypy

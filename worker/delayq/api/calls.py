@@ -38,6 +38,8 @@ class Answer(NamedTuple):
     value: Mapping[str, Any]
     status: int = 200
     headers: Mapping[str, str] = {}
+    text: bytes = b""
+    """The value as JSON, if it is made already."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,7 @@ def run(
     redis_option = "" if URL_VARIABLE in os.environ or redis_url == SPEC else " --redis URL"
     if missing := extras.lacking("aiohttp", "uvloop"):  # the child processes need them
         raise CommandError(missing, code=FAILED)
-    lacks_api = extras.lacking("starlette", "uvicorn", "httptools")
+    lacks_api = extras.lacking("uvicorn", "httptools")
     if api_port is not None and lacks_api:
         raise CommandError(lacks_api, code=FAILED)
     if reload and (missing := extras.lacking("watchfiles")):

@@ -14,7 +14,7 @@ SQL: Final = (
 BROUGHT_BY: Final = {
     **dict.fromkeys(("click", "cronsim", "rich"), "delayq[cli]"),
     **dict.fromkeys(("aiohttp", "uvloop"), "delayq[worker]"),
-    **dict.fromkeys(("httptools", "jwt", "starlette", "uvicorn"), "delayq[api]"),
+    **dict.fromkeys(("httptools", "jwt", "uvicorn"), "delayq[api]"),
     "pydantic": "delayq[pydantic]",
     "watchfiles": "delayq[reload]",
     **dict.fromkeys(SQL, DATABASE),

@@ -112,7 +112,7 @@ def test_an_upgrade_and_a_rollback_of_all_lose_no_task_and_restart_no_pod_withou
     with serving(*here, old, old) as world:
         world.make("delayqueues", document(world, redis, HANDLER))
         rolled(world, old)
-        spec, before = world.queue()["spec"], pods(world)
+        spec, before, children = world.queue()["spec"], pods(world), world.children()
         with SyncClient(redis.url, queue="orders") as client:
             ids = {
                 client.schedule({}, delay_ms=number * APART_MS, task_id=f"t{number}").id
@@ -120,6 +120,7 @@ def test_an_upgrade_and_a_rollback_of_all_lose_no_task_and_restart_no_pod_withou
             }
     with serving(*here, NEW, old) as world:
         assert pods(world) == before
+        assert world.children() == children
         assert world.queue()["spec"] == spec
     with serving(*here, NEW, NEW) as world:
         rolled(world, NEW)

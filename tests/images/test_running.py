@@ -56,6 +56,7 @@ def test_no_shell_is_needed(unpacked: Callable[[str], Container], name: str) -> 
     [
         ("operator", "delayq_operator.runtime.process, delayq.cli"),
         ("worker", "delayq.cli.root, delayq.cli.worker, delayq.cli.scanner, delayq.cli.reaper"),
+        ("worker", "delayq.processes.api, delayq.api.access.service_accounts"),
         ("worker", "sqlalchemy.ext.asyncio, sqlalchemy.dialects.postgresql, psycopg"),
         # With what it takes to log in to MySQL without TLS, where the password itself is encrypted.
         (

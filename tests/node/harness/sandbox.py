@@ -7,6 +7,7 @@ there, containers included, and unmounts what they had mounted. Only directories
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -19,7 +20,6 @@ from tests.node.harness import programs
 from tests.processes import Gone
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Mapping
 
     from tests.forking import Fork
@@ -127,6 +127,9 @@ class Entered(LoggedProcess):
         with suppress(ProcessLookupError):
             if self.alive:
                 os.kill(self.inner, number)
+                if number != signal.SIGSTOP:
+                    # nsenter stops itself when its child is stopped, and would never reap it.
+                    os.kill(self.popen.pid, signal.SIGCONT)
 
 
 def child_of(popen: subprocess.Popen[bytes] | subprocess.Popen[str] | Fork) -> int:

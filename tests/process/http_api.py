@@ -122,7 +122,11 @@ def check(method: str, path: str, reply: Reply) -> None:
     if operation is None:
         assert reply.status in (200, 404, 405), "openapi.json itself, or no such operation"
         return
-    [content] = operation["responses"][str(reply.status)]["content"].items()
+    answers = operation["responses"]
+    described = answers.get(str(reply.status), answers["default"])
+    if described is answers["default"]:
+        assert f"{reply.status} {reply.kind}" in described["description"].split(", ")
+    [content] = described["content"].items()
     assert reply.headers["content-type"] == content[0]
     jsonschema.Draft202012Validator({**strict(content[1]["schema"]), "components": STRICT}).validate(
         reply.body

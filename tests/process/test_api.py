@@ -177,7 +177,10 @@ def test_tasks_in_flight_and_dead_letters_are_neither_cancelled_nor_rescheduled(
 def test_a_batch_is_checked_whole_before_its_first_task_is_stored(empty: Served) -> None:
     wrong = {"tasks": [{"id": "good"}, {"id": "a b"}, {"payload": "x" * 200_000}]}
     reply = empty.call("POST", "/tasks:batch", wrong)
-    assert (reply.status, [each["path"] for each in reply.body["errors"]]) == (400, ["tasks[1]", "tasks[2]"])
+    assert (reply.status, [each["path"] for each in reply.body["errors"]]) == (
+        400,
+        ["tasks[1].id", "tasks[2]"],
+    )
     assert empty.call("POST", "/tasks:batch", {"tasks": [{"id": "good"}, {"delai": "1m"}]}).status == 400
     assert empty.call("GET", "/queue").body["due"] == 0
 
@@ -353,6 +356,46 @@ def test_errors_say_what_was_expected(  # noqa: PLR0917 -- a request and its ans
     if kind == "method-not-allowed":
         assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD", "PUT", "PATCH", "DELETE"}
     assert empty.call("GET", "/tasks/email/a").status == 404, "nothing was stored"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail"),
+    [
+        (
+            "PUT",
+            "/v1alpha1/tasks/email/a",
+            {},
+            "no such path, it has /v1alpha1 twice: see /v1alpha1/openapi.json",
+        ),
+        ("POST", "/tasks/email/a", {}, "expected DELETE, GET, HEAD, PATCH, PUT, got POST"),
+        ("PUT", "/tasks/email/a%20b", {}, "id: expected 1 to 200 bytes without spaces"),
+        (
+            "PUT",
+            "/tasks/email/a",
+            {"delay": 1800},
+            "got a number; a field that ends with Ms takes milliseconds",
+        ),
+        (
+            "PUT",
+            "/tasks/email/a",
+            {"dueMs": 1_800_000_000},
+            "dueMs: expected milliseconds since 1970, got 18",
+        ),
+        ("PUT", "/tasks/email/a?ifExists=debounce", {}, "body: ifExists=debounce needs debounce"),
+        ("PUT", "/tasks/email/a", {"debounce": "1h"}, "debounce: expected ifExists=debounce beside it"),
+        (
+            "PATCH",
+            "/tasks/email/a",
+            {},
+            "body: expected exactly one of delay, delayMs, due, dueMs, got nothing",
+        ),
+        ("GET", "/tasks?dueFrom=2026-12-01T09:00:00+01:00", None, "; in a query, + must be %2B"),
+    ],
+)
+def test_errors_say_how_to_correct_the_request_in_the_words_of_the_api(  # noqa: PLR0917 -- as above
+    empty: Served, method: str, path: str, body: object, detail: str
+) -> None:
+    assert detail in empty.call(method, path, body).body["detail"]
 
 
 def test_a_request_of_the_own_page_is_accepted(empty: Served) -> None:

@@ -146,6 +146,8 @@ async def test_a_right_on_one_kind_reaches_no_other_kind(shard: Shard) -> None:
             ("POST /queue:suspend", {}),
         ):
             assert (await status(port, "mailer", request, body))[0] == 403, request
+        hint = (await status(port, "mailer", "GET /tasks", None))[1]["detail"].rpartition("; ")[2]
+        assert hint == "filter by a kind that it has the right on: email"
         assert (await status(port, "mailer", "PUT /tasks/email/a", {}))[0] == 201
         assert (await status(port, "mailer", "GET /tasks/-/email:a"))[0] == 200
         assert (await status(port, "mailer", "POST /tasks:cancel", {"kind": "email"}))[1]["tasks"] == 1

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delayq.api.openapi import ANSWERS, EVERYWHERE, document
+from delayq.api.openapi import ANSWERS, ENUMS, EVERYWHERE, document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -89,12 +89,12 @@ def _parts(operation: Schema) -> Iterator[str]:
     stored: dict[str, list[str]] = {}
     errors = []
     for status, each in operation["responses"].items():
-        [content] = each["content"].items()
-        if content[0] == "application/json":
-            stored.setdefault(_value(content[1]["schema"]), []).append(status)
+        [content] = each["content"].values()
+        if status == "default":
+            found = [error.split() for error in each["description"].split(", ")]
+            errors = [f"{status} `{kind}`" for status, kind in found if kind not in EVERYWHERE]
         else:
-            own = [kind for kind in each["description"].split(", ") if kind not in EVERYWHERE]
-            errors += [f"{status} `{kind}`" for kind in own]
+            stored.setdefault(_value(content["schema"]), []).append(status)
     answers = [f"{_or(statuses)} with {of}" for of, statuses in stored.items()]
     yield f"- answer: {'; '.join(answers)}"
     if errors:
@@ -104,7 +104,7 @@ def _parts(operation: Schema) -> Iterator[str]:
 def _bodies(schemas: Schema) -> Iterator[str]:
     before: dict[str, Schema] = {}
     for name, schema in schemas.items():
-        if name in ANSWERS:
+        if name in ANSWERS or name in ENUMS:
             continue
         own = dict(schema["properties"])
         # The largest body that this one extends.
@@ -115,9 +115,6 @@ def _bodies(schemas: Schema) -> Iterator[str]:
             yield f"It has all fields of [{base}](#{base.lower()}), and these."
             own = {field: each for field, each in own.items() if field not in before[base]}
         before[name] = schema["properties"]
-        if "oneOf" in schema:
-            fields = [f"`{each['required'][0]}`" for each in schema["oneOf"]]
-            yield f"It has exactly one of {', '.join(fields)}."
         yield "\n| field | value | meaning |\n|---|---|---|"
         needs = schema.get("required", ())
         for field, each in own.items():
@@ -153,11 +150,9 @@ def _kind(schema: Schema) -> str:  # noqa: PLR0911 -- one for each kind
     match schema:
         case {"$ref": path}:
             name = path.rpartition("/")[2]
+            if name in ENUMS:
+                return _or([f"`{each}`" for each in ENUMS[name]["enum"]])
             return f"[{name}]({'http-answers.md' if name in ANSWERS else 'http-bodies.md'}#{name.lower()})"
-        case {"enum": options}:
-            return _or([f"`{each}`" for each in options])
-        case {"const": value}:
-            return f"`{json.dumps(value)}`"
         case {"type": "array", "items": items}:
             return "a list of objects" if "properties" in items else f"a list: {_kind(items)}"
         case {"type": "object", "additionalProperties": {"type": _} as items}:

@@ -33,3 +33,4 @@ $page = call('GET', '/tasks?limit=2');
 call('GET', '/tasks?limit=2&cursor=' . urlencode($page['cursor']));
 call('DELETE', '/tasks/email/order-7');
 call('GET', '/deadletters');
+call('POST', '/deadletters:redrive', ['ids' => ['email:dead'], 'dryRun' => true]);

@@ -20,3 +20,4 @@ cursor=$(sed -E 's/.*"cursor":"([^"]*)".*/\1/' <<<"$page")
 call GET "/tasks?limit=2&cursor=$cursor"
 call DELETE /tasks/email/order-7
 call GET /deadletters
+call POST /deadletters:redrive '{"ids": ["email:dead"], "dryRun": true}'

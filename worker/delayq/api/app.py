@@ -201,7 +201,7 @@ class _Request:
         """Send the answer to an error."""
         if isinstance(error, _Gone):
             return
-        found = _problem(error)
+        found = _problem(error, self)
         fields = {"request": self.id, "operation": self.operation, "status": found.status}
         if found.kind == "internal":
             log.error("api_failed", extra={"fields": fields}, exc_info=error)
@@ -221,16 +221,26 @@ def _too_large(most: int) -> ApiError:
     return ApiError("too-large", f"expected a body of at most {most:,} bytes, got more")
 
 
-def _problem(error: Exception) -> ApiError:
+def _problem(error: Exception, request: _Request) -> ApiError:
     if isinstance(error, Denied):
         challenge = {} if error.challenge is None else {"WWW-Authenticate": error.challenge}
         kind = "unauthenticated" if error.status == problems.TYPES["unauthenticated"] else "busy"
         return ApiError(kind, error.why, headers=challenge)
     if isinstance(error, HTTPException):  # of Starlette's router
         if error.status_code == problems.TYPES["method-not-allowed"]:
-            return ApiError("method-not-allowed", "see the header Allow", headers=error.headers)
-        return ApiError("not-found", f"no such path: see {PREFIX}/openapi.json")
+            allowed = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
+            detail = f"expected {allowed}, got {request.method}"
+            return ApiError("method-not-allowed", detail, headers={"Allow": allowed})
+        return ApiError(
+            "not-found", f"no such path{_wrong_prefix(request.scope['path'])}: see {PREFIX}/openapi.json"
+        )
     return problems.of(error) or ApiError("internal", "an error of delayq, which is in its log")
+
+
+def _wrong_prefix(path: str) -> str:
+    if path.startswith(PREFIX * 2):
+        return f", it has {PREFIX} twice"
+    return "" if path.startswith(PREFIX) else f", all begin with {PREFIX}"
 
 
 class _Document:

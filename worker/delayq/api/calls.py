@@ -90,7 +90,12 @@ class Call:
         kinds = self.caller.kinds(verb)
         if kinds is None or (kind is not None and kind in kinds):
             return
-        hint = f"on all kinds; choose by kind: {', '.join(sorted(kinds))}" if kinds and kind is None else ""
+        allowed = ", ".join(sorted(kinds))
+        hint = (
+            f"on all kinds; filter by a kind that it has the right on: {allowed}"
+            if kinds and kind is None
+            else ""
+        )
         self._refuse(verb, hint or (f"on tasks of kind {kind}" if kind else "on all kinds"), kind)
 
     async def allow_task(self, verb: Verb, kind: str | None, task_id: str) -> None:

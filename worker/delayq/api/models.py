@@ -34,6 +34,7 @@ MOST_TASKS: Final = 5_000
 MOST_MS: Final = 1 << 47
 MOST_ROWS: Final = 1_000
 STATES: Final = tuple(map(str, INDEXES))
+IF_EXISTS: Final = ("keep", "reject", "replace", "debounce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class Instant(Kind):
         try:
             return text_instant_ms(value)
         except ValueError as error:
-            return place.refuse(str(error))
+            hint = "; in a query, + must be %2B" if " " in value[-6:] else ""
+            return place.refuse(f"{error}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Span(Kind):
                 return milliseconds(value, signed=self.signed)
             except ValueError as error:
                 return place.refuse(str(error))
-        return place.refuse(f"expected {self.expected}, got {type_name(value)}")
+        hint = "; a field that ends with Ms takes milliseconds" if type(value) is int else ""
+        return place.refuse(f"expected {self.expected}, got {type_name(value)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +152,8 @@ def either(one: int | None, other: int | None) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class When:
-    """A new due time: one of four."""
-
-    SHAPE: ClassVar[Shape] = Shape(rules=(_DUE,))
+class Due:
+    """A due time, in one of four ways."""
 
     delay: int | None = _span("Due this long after now.")
     delay_ms: int | None = _ms("The same in milliseconds.")
@@ -161,7 +162,14 @@ class When:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(When):
+class When(Due):
+    """A new due time."""
+
+    SHAPE: ClassVar[Shape] = Shape(one_of=("delay", "delay_ms", "due", "due_ms"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Due):
     """A task to schedule."""
 
     SHAPE: ClassVar[Shape] = Shape(rules=(_DUE, _PAYLOAD, _DEADLINE, _DEBOUNCE))
@@ -221,9 +229,7 @@ class Batch:
 class Exists:
     """What happens if the ID exists."""
 
-    if_exists: IfExists = choice(
-        "keep", "reject", "replace", "debounce", default="keep", doc="What to do if the ID exists."
-    )
+    if_exists: IfExists = choice(*IF_EXISTS, default="keep", doc="What to do if the ID exists.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +353,7 @@ class Purge:
     )
     group: str | None = _declare(words(), "A group of GET /deadletters:groups.")
     tag: str | None = _declare(words(), "Dead letters with this tag.")
-    all: bool | None = _declare(Yes(), "All dead letters.")
+    all: bool | None = _declare(Yes(), "true: all dead letters.")
     kind: str | None = _declare(words(), "Beside tag and all: of this kind only.")
     dry_run: bool = flag(default=False, doc="Count the dead letters, and change nothing.")
 

@@ -6,15 +6,18 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from delayq.api.meanings import described
-from delayq.api.models import Anything, Base64, Instant, Span, Yes
+from delayq.api.models import IF_EXISTS, STATES, Anything, Base64, Instant, Span, Yes, parse
 from delayq.api.problems import TYPES
 from delayq.api.rendering import INSTANT
 from delayq.api.routes import PREFIX, ROUTES
 from delayq.contract.kinds import Choice, Dictionary, Flag, Listing, Text, Whole
+from delayq.contract.problems import SpecError
 from delayq.contract.record import Section, camel, declared, shape_of
-from delayq.protocol.results import Outcome, State
+from delayq.protocol.results import Cancelled, Outcome, State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from _typeshed import DataclassInstance
 
     from delayq.api.calls import Route
@@ -25,9 +28,11 @@ EVERYWHERE: Final = (
     "invalid-request",
     "unauthenticated",
     "forbidden",
+    "cross-site",
     "misdirected",
     "header-too-large",
     "internal",
+    "refused-by-redis",
     "redis-unavailable",
 )
 """Types of errors of every operation."""
@@ -36,9 +41,30 @@ _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer", "format": "int64"}
 _TRUTH: Final = {"type": "boolean"}
 _TIME: Final = {"type": "string", "format": "date-time"}
-_STORED_OUTCOMES: Final = [
-    str(each) for each in (Outcome.CREATED, Outcome.KEPT, Outcome.REPLACED, Outcome.FOLLOWS)
-]
+
+
+def _enum(name: str, *options: str) -> Schema:
+    """Return a schema of a few words; the constants of generated Go begin with the name of the schema."""
+    constants = [name + "".join(map(str.capitalize, each.split("_"))) for each in options]
+    return {"type": "string", "enum": list(options), "x-enum-varnames": constants}
+
+
+_OPTIONS: Final[dict[str, Iterable[str]]] = {
+    "IfExists": IF_EXISTS,
+    "TaskState": State,
+    "ListedState": STATES,
+    "StoredOutcome": (Outcome.CREATED, Outcome.KEPT, Outcome.REPLACED, Outcome.FOLLOWS),
+    "ChangedOutcome": (
+        Cancelled.CANCELLED,
+        Cancelled.CANCELLING,
+        Cancelled.FOLLOW_UP_CANCELLED,
+        "rescheduled",
+    ),
+    "SuspendedBy": ("document", "command"),
+}
+ENUMS: Final = {name: _enum(name, *map(str, options)) for name, options in _OPTIONS.items()}
+"""Texts of which there are a few, by the names that generated clients give them."""
+_NAMES: Final = {tuple(each["enum"]): name for name, each in ENUMS.items()}
 
 
 def _object(required: str = "", **properties: Schema) -> Schema:
@@ -62,24 +88,22 @@ _IDENTITY: Final[Schema] = {
     "id": _TEXT,
     "kind": _TEXT,
     "version": _NUMBER,
-    "state": {"type": "string", "enum": [str(each) for each in State]},
+    "state": _ref("TaskState"),
     **dict.fromkeys(INSTANT.values(), _TIME),
 }
 ANSWERS: Final[dict[str, Schema]] = {
-    "Stored": _object(
-        "id due outcome", id=_TEXT, due=_TIME, outcome={"type": "string", "enum": _STORED_OUTCOMES}
-    ),
-    "Changed": _object("outcome", outcome=_TEXT, due=_TIME),
+    "Stored": _object("id due outcome", id=_TEXT, due=_TIME, outcome=_ref("StoredOutcome")),
+    "Changed": _object("outcome", outcome=_ref("ChangedOutcome"), due=_TIME),
     "BatchResult": _object(
-        "results stored refused",
-        results={
-            "type": "array",
-            "items": _object(
-                "id", id=_TEXT, due=_TIME, outcome=_TEXT, confirmed=_TRUTH, error=_ref("RefusedTask")
-            ),
-        },
-        stored=_NUMBER,
-        refused=_NUMBER,
+        "results stored refused", results=_list("BatchItem"), stored=_NUMBER, refused=_NUMBER
+    ),
+    "BatchItem": _object(
+        "id",
+        id=_TEXT,
+        due=_TIME,
+        outcome=_ref("StoredOutcome"),
+        confirmed=_TRUTH,
+        error=_ref("RefusedTask"),
     ),
     "RefusedTask": _object("type status detail", type=_TEXT, status=_NUMBER, detail=_TEXT),
     "StoredTask": _object(
@@ -120,15 +144,16 @@ ANSWERS: Final[dict[str, Schema]] = {
         suspended=_TRUTH,
         missed=_NUMBER,
         skipped=_NUMBER,
-        lastRun=_object("id began", id=_TEXT, began=_TIME),
+        lastRun=_ref("LastRun"),
         next={"type": "array", "items": _TIME},
     ),
+    "LastRun": _object("id began", id=_TEXT, began=_TIME),
     "Schedules": _object("items", items=_list("Schedule")),
     "Occurrence": _object("id", id=_TEXT),
     "Suspension": _object(
         "suspended suspendedBy",
         suspended=_TRUTH,
-        suspendedBy={"type": "array", "items": {"type": "string", "enum": ["document", "command"]}},
+        suspendedBy=_list("SuspendedBy"),
         since=_TIME,
         reason=_TEXT,
     ),
@@ -144,7 +169,7 @@ ANSWERS: Final[dict[str, Schema]] = {
         dueWithin={"type": "object", "additionalProperties": _NUMBER},
         bytes=_NUMBER,
         suspended=_TRUTH,
-        suspendedBy={"type": "array", "items": _TEXT},
+        suspendedBy=_list("SuspendedBy"),
         since=_TIME,
         reason=_TEXT,
     ),
@@ -152,12 +177,10 @@ ANSWERS: Final[dict[str, Schema]] = {
         "now overdue spans schedulesCountedUntil",
         now=_TIME,
         overdue=_NUMBER,
-        spans={
-            "type": "array",
-            "items": _object("from to tasks", **{"from": _TIME, "to": _TIME, "tasks": _NUMBER}),
-        },
+        spans=_list("ForecastSpan"),
         schedulesCountedUntil={"type": "object", "additionalProperties": _TIME},
     ),
+    "ForecastSpan": _object("from to tasks", **{"from": _TIME, "to": _TIME, "tasks": _NUMBER}),
     "Problem": _object(
         "type title status detail requestId",
         type=_TEXT,
@@ -165,8 +188,9 @@ ANSWERS: Final[dict[str, Schema]] = {
         status=_NUMBER,
         detail=_TEXT,
         requestId=_TEXT,
-        errors={"type": "array", "items": _object("path message", path=_TEXT, message=_TEXT)},
+        errors=_list("ProblemItem"),
     ),
+    "ProblemItem": _object("path message", path=_TEXT, message=_TEXT),
 }
 """The schemas of answers. tests/contract/test_openapi.py compares what is served."""
 
@@ -191,7 +215,7 @@ def document() -> Schema:
         "security": [{"bearer": []}, {}],
         "paths": paths,
         "components": {
-            "schemas": {**bodies, **described(ANSWERS)},
+            "schemas": {**bodies, **described(ANSWERS), **ENUMS},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -215,6 +239,7 @@ def _operation(route: Route) -> Schema:
     ]
     made: Schema = {
         "operationId": route.name,
+        "tags": [re.split(r"\W", route.path)[1]],
         "summary": route.summary,
         "description": f"Needs the right `{route.verb}`.",
         "parameters": inside + beside,
@@ -223,28 +248,39 @@ def _operation(route: Route) -> Schema:
                 str(status): {"description": name, "content": {"application/json": {"schema": _ref(name)}}}
                 for status, name in route.answers.items()
             },
-            **_errors(route),
+            "default": {
+                "description": _errors(route),
+                "headers": {
+                    "Retry-After": {
+                        "description": "Of 429 and 503: the seconds to wait before the next attempt.",
+                        "schema": {"type": "integer"},
+                    }
+                },
+                "content": {"application/problem+json": {"schema": _ref("Problem")}},
+            },
         },
     }
     if route.body is not None:
-        required = any(each.required for each in declared(route.body)) or bool(shape_of(route.body).one_of)
+        required = _needs_a_field(route.body)
         content = {"application/json": {"schema": _ref(route.body.__name__)}}
         made["requestBody"] = {"required": required, "content": content}
     return made
 
 
-def _errors(route: Route) -> Schema:
+def _needs_a_field(record: type[DataclassInstance]) -> bool:
+    """Whether an empty body is refused."""
+    try:
+        parse(record, {})
+    except SpecError:
+        return True
+    return False
+
+
+def _errors(route: Route) -> str:
+    """Return the status and the type of each error: one answer `default` makes one type of it in clients."""
     bodies = ("timeout", "too-large", "unsupported-media-type") if route.body is not None else ()
-    by_status: dict[int, list[str]] = {}
-    for kind in dict.fromkeys((*EVERYWHERE, *bodies, *route.errors)):
-        by_status.setdefault(TYPES[kind], []).append(kind)
-    return {
-        str(status): {
-            "description": ", ".join(kinds),
-            "content": {"application/problem+json": {"schema": _ref("Problem")}},
-        }
-        for status, kinds in sorted(by_status.items())
-    }
+    kinds = dict.fromkeys((*EVERYWHERE, *bodies, *route.errors))
+    return ", ".join(f"{TYPES[kind]} {kind}" for kind in sorted(kinds, key=TYPES.__getitem__))
 
 
 def _add(found: dict[str, Schema], record: type[DataclassInstance]) -> None:
@@ -260,15 +296,19 @@ def _add(found: dict[str, Schema], record: type[DataclassInstance]) -> None:
         if isinstance(item, Section):
             _add(found, item.record)
     required = [each.name for each in declared(record) if each.required]
-    shape = shape_of(record)
     found[record.__name__] = {
-        "description": record.__doc__,
+        "description": (record.__doc__ or "") + _only_one(record),
         "type": "object",
         "additionalProperties": False,
         **({"required": required} if required else {}),
-        **({"oneOf": [{"required": [camel(name)]} for name in shape.one_of]} if shape.one_of else {}),
         "properties": properties,
     }
+
+
+def _only_one(record: type[DataclassInstance]) -> str:
+    """Return words for `oneOf`: from that, generators make types that no program can fill in."""
+    names = [f"`{camel(name)}`" for name in shape_of(record).one_of]
+    return f" Exactly one of {', '.join(names)} is required." if names else ""
 
 
 def _default(default: object, kind: Kind) -> Schema:
@@ -285,13 +325,13 @@ def schema_of(kind: Kind) -> Schema:  # noqa: C901, PLR0911, PLR0912 -- one for 
         case Span():
             return {"type": "string", "examples": ["30m", "1h30m"]}
         case Yes():
-            return {"const": True}
+            return {"type": "boolean"}
         case Base64():
             return {"type": "string", "contentEncoding": "base64"}
         case Whole(low, high):
             return {"type": "integer", "format": "int64", "minimum": low, "maximum": high}
         case Choice(options):
-            return {"type": "string", "enum": list(options)}
+            return _ref(_NAMES[tuple(options)])
         case Flag():
             return {"type": "boolean"}
         case Text():

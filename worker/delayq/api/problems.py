@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+from delayq.client.taken_kinds import ANYWAY
 from delayq.contract.problems import SpecError
 from delayq.errors import (
     DelayQError,
@@ -64,6 +66,16 @@ KINDS: Final[Mapping[type[DelayQError], str]] = {
     DelayQError: "refused-by-redis",
 }
 """The word of an exception of the client, the most special ones first."""
+FIELDS: Final[Mapping[str, str]] = {
+    "task_id": "id",
+    "content_type": "contentType",
+    "debounce_ms": "debounce",
+    "deadline_ms": "deadline",
+    "delay_ms": "delayMs",
+    "due_ms": "dueMs",
+}
+"""Parameters of the client that have another name in bodies."""
+_ARGUMENT: Final = re.compile(r"([\w.]+): (.+)")
 MOST_ERRORS: Final = 20
 """Problems that are listed one by one."""
 
@@ -108,9 +120,7 @@ def of(error: Exception) -> ApiError | None:  # noqa: PLR0911 -- one for each ki
         case ApiError():
             return error
         case SpecError():
-            problems = [(each.path.replace("document", "body"), each.message) for each in error.problems]
-            more = f"; and {len(problems) - 1} more" if problems[1:] else ""
-            return ApiError("invalid-request", f"{': '.join(problems[0])}{more}", errors=problems)
+            return _listed([(each.path.replace("document", "body"), each.message) for each in error.problems])
         case DelayTooLong():
             return ApiError("invalid-request", str(error), errors=[("due", str(error))])
         case TaskExists():
@@ -119,14 +129,31 @@ def of(error: Exception) -> ApiError | None:  # noqa: PLR0911 -- one for each ki
         case ScheduleRefused(reason="QueueFull"):
             return ApiError("queue-full", str(error))
     kind = next((kind for of_kind, kind in KINDS.items() if isinstance(error, of_kind)), None)
-    if kind == "invalid-request":
+    if isinstance(error, InvalidTask) and kind == "invalid-request":
         return _of_task(error)
     return None if kind is None else ApiError(kind, str(error))
 
 
-def _of_task(error: Exception) -> ApiError:
-    """Return the error of a task; its message begins with the path."""
-    path, found, message = str(error).partition(": ")
+def _listed(problems: Sequence[tuple[str, str]]) -> ApiError:
+    more = f"; and {len(problems) - 1} more" if problems[1:] else ""
+    return ApiError("invalid-request", f"{': '.join(problems[0])}{more}", errors=problems)
+
+
+def _of_arguments(message: str) -> ApiError:
+    """Return the error of arguments: `order: missing argument; ordr: unknown argument` has two paths."""
+    found = [_ARGUMENT.fullmatch(each) for each in message.split("; ")]
+    named = [(f"payload.{each[1]}", each[2]) for each in found if each]
+    return _listed(named) if len(named) == len(found) else invalid("payload", message)
+
+
+def _of_task(error: InvalidTask) -> ApiError:
+    """Return the error of a task in the words of the API; the client's message begins with the path."""
+    text = str(error).removesuffix(ANYWAY).replace('if_exists="debounce"', "ifExists=debounce")
+    text = text.removeprefix(f"task {error.task_id}: ")
+    path, found, message = text.partition(": ")
     if not found:
-        path, message = "body", str(error)
-    return ApiError("invalid-request", str(error), errors=[(path.partition(" of task ")[0], message)])
+        return invalid("body", text)
+    if path.startswith("task "):  # of an App: "task remind: order: missing argument"
+        return _of_arguments(message)
+    name = path.partition(" of task ")[0]
+    return invalid(FIELDS.get(name, name), message)

@@ -107,10 +107,16 @@ async def _check(call: Call, tasks: Sequence[NewTask]) -> None:
             checking.prepare(task, fresh, debounces=debounces)
             call.served.check(task)
         except (InvalidTask, PayloadTooLarge) as error:
-            message = str(error)
-            problems.append(Problem(f"tasks[{at}]", message))
+            problems += _of_batch(at, error)
     if problems:
         raise SpecError(tuple(problems))
+
+
+def _of_batch(at: int, error: Refused) -> list[Problem]:
+    """Return what is wrong with a task of a batch."""
+    found = of(error)
+    fields = [Problem(f"tasks[{at}].{path}", message) for path, message in found.errors] if found else []
+    return fields or [Problem(f"tasks[{at}]", str(error))]
 
 
 async def get(call: Call) -> Answer:
@@ -148,11 +154,9 @@ async def cancel(call: Call) -> Answer:
 async def reschedule(call: Call) -> Answer:
     """Change the due time of a task."""
     body = call.body
-    when = either(body.delay, body.delay_ms), either(body.due, body.due_ms)
-    if when == (None, None):
-        raise invalid("due", "expected one of delay, delayMs, due and dueMs, got none")
+    delay_ms, due_ms = either(body.delay, body.delay_ms), either(body.due, body.due_ms)
     await call.allow_task("reschedule", call.kind, call.task_id)
-    done = await call.client.reschedule(call.task_id, kind=call.kind, delay_ms=when[0], due_ms=when[1])
+    done = await call.client.reschedule(call.task_id, kind=call.kind, delay_ms=delay_ms, due_ms=due_ms)
     if done.outcome == "not_found":
         raise _missing(call)
     if done.outcome == "in_flight":

@@ -61,7 +61,7 @@ def _up(processes: Sequence[Relay]) -> int:
 
 
 def api_line(api: Relay | None) -> str:
-    """`http://127.0.0.1:8090/v1alpha1`. `api`: the process of the API; None: it is not installed."""
+    """`http://127.0.0.1:8090`. `api`: the process of the API; None: it is not installed."""
     if api is None:
         return "none: install delayq[api]"
     return "starting" if api.port is None or api.url is None else api.url

@@ -109,7 +109,7 @@ class ApiProcess:
         _raise_limit()
         host, port = self._sockets[0].getsockname()[:2]
         tls = self._certificate.context if self._certificate else None
-        url = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}/v1alpha1"
+        url = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
         log.info("api_serving", extra={"fields": {"url": url, "host": host, "api_port": port}})
         looking = [asyncio.create_task(loop.run()) for loop in self.loops]
         try:

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -22,7 +23,7 @@ func pointer[T any](value T) *T { return &value }
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	api, err := NewClientWithResponses(os.Args[1])
+	api, err := New(os.Args[1], "") // of the page
 	if err != nil {
 		panic(err)
 	}
@@ -31,8 +32,9 @@ func main() {
 		delay  string
 	}{{7, "30m"}, {8, "1h"}} {
 		task := Task{Payload: map[string]int{"order": order.number}, Delay: &order.delay}
-		stored, err := api.PutTaskWithResponse(ctx, "email", "order-7", &PutTaskParams{}, task)
-		show(stored.Body, stored.Status(), err)
+		stored, err := Put(ctx, api, "email", "order-7", task)
+		text, _ := json.Marshal(stored)
+		show(text, "", err)
 	}
 	read, err := api.GetTaskWithResponse(ctx, "email", "order-7")
 	show(read.Body, read.Status(), err)
@@ -47,8 +49,16 @@ func main() {
 	show(page.Body, page.Status(), err)
 	rest, err := api.ListTasksWithResponse(ctx, &ListTasksParams{Limit: pointer[int64](2), Cursor: page.JSON200.Cursor})
 	show(rest.Body, rest.Status(), err)
-	cancelled, err := api.CancelTaskWithResponse(ctx, "email", "order-7")
+	cancelled, err := api.CancelTaskWithResponse(ctx, "email", "order-7", nil)
 	show(cancelled.Body, cancelled.Status(), err)
 	letters, err := api.ListDeadLettersWithResponse(ctx, &ListDeadLettersParams{})
 	show(letters.Body, letters.Status(), err)
+	// Fields that are left out are absent in the JSON.
+	redrive := Redrive{Ids: &[]string{"email:dead"}, DryRun: pointer(true)}
+	redriven, err := api.RedriveDeadLettersWithResponse(ctx, redrive)
+	show(redriven.Body, redriven.Status(), err)
+	refused, err := api.GetTaskWithResponse(ctx, "email", "order-8")
+	if err != nil || refused.ApplicationproblemJSONDefault.Type != "urn:delayq:not-found" {
+		panic(string(refused.Body))
+	}
 }

@@ -29,3 +29,4 @@ const { cursor } = await show(api.GET("/v1alpha1/tasks", { params: { query: { li
 await show(api.GET("/v1alpha1/tasks", { params: { query: { limit: 2, cursor } } }));
 await show(api.DELETE("/v1alpha1/tasks/{kind}/{id}", { params: { path } }));
 await show(api.GET("/v1alpha1/deadletters", {}));
+await show(api.POST("/v1alpha1/deadletters:redrive", { body: { ids: ["email:dead"], dryRun: true } }));

@@ -20,7 +20,9 @@ def changed(caller: Caller, verb: Verb, *, what: Mapping[str, object], count: in
     `what`: the operation and its filter as fields, such as `{"operation": "redrive", "kind": "email", "tag": "eu"}`.
     Absent ones (None) are left out. `request`: the ID of the request.
     """
-    log.info("api_changed", extra={"fields": _fields(caller, verb, what) | {"count": count, "request": request}})
+    log.info(
+        "api_changed", extra={"fields": _fields(caller, verb, what) | {"count": count, "request": request}}
+    )
 
 
 def refused(caller: Caller, verb: Verb, *, what: Mapping[str, object], request: str) -> None:

@@ -337,7 +337,7 @@ class SyncClient(QueueClient):
         )
 
     def list(self, state: State, *, offset: int = 0, limit: int = 100, **chosen: Unpack[Filters]) -> Rows:
-        """Return a page of the tasks in a state, by due time (lease expiry, time of death).
+        """Return the first tasks in a state, by due time (lease expiry, time of death; parked ones by kind first).
 
         With filters, as of count_many, only the tasks that have all that is given.
         """

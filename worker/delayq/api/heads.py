@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
 from delayq.api.problems import ApiError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    from starlette.types import Scope
 
 HEAD_BYTES: Final = 16 << 10
 LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -20,7 +18,7 @@ SINGLE: Final = (b"host", b"authorization", b"content-type", b"origin", b"sec-fe
 """Headers that decide. If one came twice, a proxy may have checked the other value."""
 
 
-def check_head(scope: Scope) -> None:
+def check_head(scope: Mapping[str, Any]) -> None:
     """Refuse heads that are too large, or that two programs may read in two ways."""
     headers = scope["headers"]
     size = len(scope["raw_path"]) + len(scope["query_string"])

@@ -20,10 +20,9 @@ def changed(caller: Caller, verb: Verb, *, what: Mapping[str, object], count: in
     `what`: the operation and its filter as fields, such as `{"operation": "redrive", "kind": "email", "tag": "eu"}`.
     Absent ones (None) are left out. `request`: the ID of the request.
     """
-    if log.isEnabledFor(logging.INFO):
-        extra = {"fields": _fields(caller, verb, what) | {"count": count, "request": request}}
-        # As log.info(), without a search of the stack for its caller: a tenth of a request's time.
-        log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, "api_changed", (), None, extra=extra))
+    log.info(
+        "api_changed", extra={"fields": _fields(caller, verb, what) | {"count": count, "request": request}}
+    )
 
 
 def refused(caller: Caller, verb: Verb, *, what: Mapping[str, object], request: str) -> None:

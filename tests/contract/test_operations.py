@@ -21,12 +21,13 @@ def events_in_code() -> set[str]:
     text = "\n".join(path.read_text() for path in SOURCES)
     called = re.findall(r"\blog\.(?:debug|info|warning|error|exception)\(\s*\"([a-z_]+)\"", text)
     levelled = re.findall(r"\blog\.log\(\s*\w+,\s*\"([a-z_]+)\"", text)
+    made = re.findall(r"\blog\.makeRecord\([^\"]*\"([a-z_]+)\"", text)
     assigned = re.findall(r"event = \"([a-z_]+)\" if \w+(?:\.\w+)* else \"([a-z_]+)\"", text)
     by_error = re.findall(
         r"(?:Guard\w+|Retry|ArgumentsRefused): \"((?:guard|handler|arguments)_[a-z_]+)\",", text
     )  # executor.py's table
     failed = re.findall(r"_failed\(\"([a-z_]+)\"", text)
-    return {*called, *levelled, *failed, *by_error, *(name for pair in assigned for name in pair)}
+    return {*called, *levelled, *made, *failed, *by_error, *(name for pair in assigned for name in pair)}
 
 
 def events_in_docs() -> set[str]:

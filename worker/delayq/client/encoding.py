@@ -249,7 +249,8 @@ def stored_id(task_id: str, kind: str | None) -> str:
     checked_id(task_id)
     if kind is None or task_id.startswith(f"{_checked_name(task_id, kind)}:") or is_occurrence(task_id):
         return task_id
-    return checked_id(f"{kind}:{task_id}")
+    stored = f"{kind}:{task_id}"
+    return stored if len(stored.encode()) <= MAX_ID_BYTES else checked_id(stored)
 
 
 def _chosen(task_id: str) -> str:

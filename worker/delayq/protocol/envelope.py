@@ -164,8 +164,7 @@ def with_fields(envelope: bytes, further: Further) -> bytes:
     kind, version, deadline_ms, latest_ms, tags, occurrence = further
     flags, fields = 0, b""
     if kind:
-        flags, name = KIND, kind.encode()
-        fields = b"".join((bytes((len(name),)), name, version.to_bytes(2, "big")))
+        flags, fields = KIND, _kind_field(kind, version)
     if deadline_ms is not None:
         flags, fields = flags | DEADLINE, fields + deadline_ms.to_bytes(5, "big")
     if latest_ms is not None:
@@ -180,6 +179,12 @@ def with_fields(envelope: bytes, further: Further) -> bytes:
     if not flags:
         return envelope
     return b"".join((bytes((EXTENDED << 4 | envelope[0] & 15, flags)), fields, envelope[1:]))
+
+
+@lru_cache(maxsize=512)
+def _kind_field(kind: str, version: int) -> bytes:
+    name = kind.encode()
+    return b"".join((bytes((len(name),)), name, version.to_bytes(2, "big")))
 
 
 def encode(payload: object, content_type: str | None, headers: Mapping[str, str] | None) -> tuple[bytes, int]:

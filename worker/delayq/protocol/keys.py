@@ -234,7 +234,7 @@ _OCCURRENCE: Final = re.compile(r"(@[^@]+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d
 
 def is_occurrence(task_id: str) -> bool:
     """Whether this is the ID of an occurrence of a schedule, `@NAME@TIME`."""
-    return _OCCURRENCE.fullmatch(task_id) is not None
+    return task_id.startswith("@") and _OCCURRENCE.fullmatch(task_id) is not None
 
 
 def shard_of(task_id: str, shards: int) -> int:

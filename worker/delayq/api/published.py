@@ -61,8 +61,10 @@ class PublishedKinds:
         self._commands, self._connection = commands, connection
         self._releases = dict[str, list[_Kind] | None]()  # None: not readable
         self._kinds = dict[Key, list[_Kind]]()
-        # Not before any worker has begun, and not while there is what this version of delayq cannot read.
-        self._complete = False
+        self._takers = dict[Key, list[_Kind]]()
+        """The same, and with each version those that take every version."""
+        # Not before any worker has begun, beside an App, or while there is a text that this version cannot read.
+        self._checks = False
         self._began = 0  # how many reads have begun
         self._compared = 0
         self._reading = asyncio.Lock()
@@ -92,15 +94,20 @@ class PublishedKinds:
         self._kinds = {}
         for kind in (each for kinds in self._releases.values() for each in kinds or ()):
             self._kinds.setdefault(kind.key, []).append(kind)
-        self._complete = bool(self._kinds) and None not in self._releases.values()
+        self._takers = {
+            (name, version): [*kinds, *(self._kinds.get((name, None), ()) if version else ())]
+            for (name, version), kinds in self._kinds.items()
+        }
+        readable = None not in self._releases.values()
+        self._checks = bool(self._kinds) and readable and app_of(self._app) is None
 
     def problem(self, task: NewTask, *, unknown: bool = False) -> Problem | None:
         """Return why no worker takes the task; None if one may. `unknown`: its kind may be one that none has yet."""
         name = task.kind
-        if name is None or name in self._routed or not self._complete or app_of(self._app) is not None:
+        if not self._checks or name is None or name in self._routed:
             return None
-        found = [*self._kinds.get((name, task.version), ()), *self._kinds.get((name, None), ())]
-        if not found:
+        found = self._takers.get((name, task.version)) or self._takers.get((name, None))
+        if found is None:
             return None if unknown else Problem("kind", self._unknown(name, task.version))
         if isinstance(task.payload, bytes) or task.content_type not in (None, JSON_TYPE):
             return None

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BODY_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 20.0
 BATCH_BYTES: Final = 8 << 20
 LEAST_BYTES: Final = 2 << 20  # 5,000 IDs fit
 DISCARD_SECONDS: Final = 2.0
@@ -214,6 +215,16 @@ def _problem(error: Exception) -> ApiError:
     return problems.of(error) or ApiError("internal", "an error of delayq, which is in its log")
 
 
+async def _answered(route: Route, call: Call) -> Answer:
+    """Run a route. Clients wait for half a minute or so, and the tries of a call to a frozen Redis take longer."""
+    try:
+        async with asyncio.timeout(None if route.long else ANSWER_SECONDS):
+            return await route.run(call)
+    except TimeoutError:
+        detail = f"Redis did not answer within {ANSWER_SECONDS:g} s; the request may take effect: repeat it"
+        raise ApiError("redis-unavailable", detail) from None
+
+
 class _Document:
     """Serves openapi.json."""
 
@@ -251,7 +262,7 @@ class _Endpoint:
                 query=query,
                 body=body,
             )
-            answer = await route.run(call)
+            answer = await _answered(route, call)
         await request.answer(answer)
 
     async def _body(self, request: _Request, route: Route, grow: Callable[[int], None] | None) -> Any:  # noqa: ANN401 -- of the route's model

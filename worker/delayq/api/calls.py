@@ -136,6 +136,8 @@ class Route:
     """Statuses of success, and the name of a schema of openapi.py."""
     errors: tuple[str, ...] = ()
     """Types of errors besides those of every operation."""
+    long: bool = False
+    """Changes many tasks, so there is no bound on its time."""
 
 
 def _key(call: Call) -> int:

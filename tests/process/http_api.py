@@ -98,9 +98,15 @@ class Served:
 
 
 @contextmanager
-def serving(flavour: str, path: Path, **spec: Any) -> Iterator[Served]:  # noqa: ANN401 -- of the document
-    """Serve a queue on a server of its own."""
-    server = RedisServer.start(flavour, dir=path / "redis")
+def serving(
+    flavour: str,
+    path: Path,
+    *,
+    server: RedisServer | None = None,
+    **spec: Any,  # noqa: ANN401 -- of the document
+) -> Iterator[Served]:
+    """Serve a queue on a server of its own, or on a given one; stop both."""
+    server = server or RedisServer.start(flavour, dir=path / "redis")
     served = None
     try:
         served = Served(server, path, spec)

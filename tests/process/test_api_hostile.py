@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.process.fleet import until
 from tests.process.http_api import JSON, PREFIX, received, serving
+from tests.servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +76,57 @@ def test_hostile_requests_are_bounded_and_others_served(api: Served) -> None:
     for each in (*idle, *slow_bodies):
         each.close()
     assert api.call("GET", "/tasks/-/slow").status == 404
+
+
+@pytest.mark.full
+def test_large_bodies_that_stall_are_bounded_and_others_served(api: Served) -> None:
+    """Each is below the limit of a body. Without a bound on all together, 400 of them took 800 MB."""
+    size = 2 << 20
+    with ExitStack() as stack:
+        for each in [stack.enter_context(closing(api.socket())) for _ in range(400)]:
+            with suppress(OSError):  # it was refused, and closed
+                each.sendall(head("Content-Type: application/json", f"Content-Length: {size}"))
+                each.sendall(b" " * (size - 10))
+        assert resident_mb(api.process.pid) < 200
+        assert api.call("PUT", "/tasks/-/small", {"payload": "x" * 10_000}).status == 201
+    large = {"payload": "x" * 250_000}
+    until(lambda: api.call("PUT", "/tasks/-/large", large).status == 201, "there is room again")
+
+
+def test_a_body_of_a_million_lists_is_refused(api: Served) -> None:
+    """They would take 30 times as much memory as their text."""
+    lists = b'{"tasks": [{"payload": [' + b"[]," * 1_000_000 + b"[]]}]}"
+    reply = api.call("POST", "/tasks:batch", lists)
+    assert (reply.kind, "at most 500,000 lists and objects" in reply.body["detail"]) == (
+        "invalid-request",
+        True,
+    )
+
+
+@pytest.mark.full
+def test_10_000_idle_connections_are_bounded_and_end(api: Served) -> None:
+    """The first 2,000 are kept for 10 s; a client that was there before is served meanwhile, others after it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(12_000, hard), hard))
+    with closing(HTTPConnection("127.0.0.1", api.port, timeout=60)) as open_before, ExitStack() as stack:
+        for _ in range(10_000):
+            stack.enter_context(closing(api.socket()))
+            if _ % 1_000 == 0:
+                open_before.request("GET", f"{PREFIX}/queue")
+                answer = open_before.getresponse()
+                assert (answer.status, bool(answer.read())) == (200, True), "others are served"
+        assert resident_mb(api.process.pid) < 250
+        until(lambda: _served(api), "idle connections end", timeout_s=20)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _served(api: Served) -> bool:
+    with closing(HTTPConnection("127.0.0.1", api.port, timeout=60)) as connection:
+        try:
+            connection.request("GET", f"{PREFIX}/queue")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
 
 
 def test_a_chunked_body_is_bounded_too(api: Served) -> None:
@@ -168,3 +222,66 @@ def test_sigterm_answers_every_request(api: Served) -> None:
     assert not lost
     with api.client() as client:
         assert client.counts().scheduled == len(stored)
+
+
+@pytest.mark.full
+def test_50_faults_within_batches_lose_and_double_nothing(
+    flavour: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """kill -9 and SIGSTOP of the API and of Redis, while three clients repeat what has no answer."""
+    path, random = tmp_path_factory.mktemp("faults"), Random(1)
+    redis = RedisServer.start(flavour, dir=path / "redis", appendonly=True, config={"appendfsync": "always"})
+    with serving(flavour, path, server=redis) as api, ThreadPoolExecutor(3) as pool:
+        ended, stored = threading.Event(), list[str]()
+
+        def schedule(client: int) -> None:
+            batch = 0
+            while not ended.is_set():
+                batch += 1
+                names = [f"{client}-{batch}-{n}" for n in range(500)]
+                while not _stores(api, names):
+                    time.sleep(0.02)
+                stored.extend(names)
+
+        clients = [pool.submit(schedule, number) for number in range(3)]
+        try:
+            for number in range(50):
+                least = len(stored)
+                until(lambda least=least: len(stored) > least, "batches are stored", timeout_s=60)  # type: ignore[misc]
+                time.sleep(random.uniform(0, 0.05))
+                _fault(api, number % 4, random.uniform(0, 0.5))
+        finally:
+            ended.set()
+        for each in clients:
+            each.result()
+        with api.client() as client:
+            counts = client.counts()
+            found = [(each.id, each.payload) for each in client.tasks()]
+        assert counts.scheduled == len(stored)
+        assert sorted(found) == sorted(zip(stored, stored, strict=True))
+
+
+def _stores(api: Served, names: list[str]) -> bool:
+    body = {"tasks": [{"id": each, "delay": "1h", "payload": each} for each in names]}
+    try:
+        return api.call("POST", "/tasks:batch", body).status == 200
+    except (OSError, HTTPException):
+        return False
+
+
+def _fault(api: Served, kind: int, seconds: float) -> None:
+    match kind:
+        case 0:
+            api.process.kill()
+            api.start()
+        case 1:
+            api.server.kill()
+            api.server.launch()
+        case 2:
+            api.process.pause()
+            time.sleep(seconds)
+            api.process.resume()
+        case _:
+            api.server.pause()
+            time.sleep(seconds)
+            api.server.resume()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BODY_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 20.0
 BATCH_BYTES: Final = 8 << 20
 LEAST_BYTES: Final = 2 << 20  # 5,000 IDs fit
 DISCARD_SECONDS: Final = 2.0
@@ -236,6 +237,16 @@ def _wrong_prefix(path: str) -> str:
     return "" if path.startswith(PREFIX) else f", all begin with {PREFIX}"
 
 
+async def _answered(route: Route, call: Call) -> Answer:
+    """Run a route. Clients wait for half a minute or so, and the tries of a call to a frozen Redis take longer."""
+    try:
+        async with asyncio.timeout(None if route.long else ANSWER_SECONDS):
+            return await route.run(call)
+    except TimeoutError:
+        detail = f"Redis did not answer within {ANSWER_SECONDS:g} s; the request may take effect: repeat it"
+        raise ApiError("redis-unavailable", detail) from None
+
+
 class _Document:
     """Serves openapi.json."""
 
@@ -268,7 +279,7 @@ class _Endpoint:
                 query=query,
                 body=body,
             )
-            return await route.run(call)
+            return await _answered(route, call)
 
     async def _body(self, request: _Request, route: Route, grow: Callable[[int], None] | None) -> Any:  # noqa: ANN401 -- of the route's model
         assert route.body is not None  # noqa: S101 -- for mypy

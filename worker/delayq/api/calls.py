@@ -149,6 +149,8 @@ class Route:
     """Statuses of success, and the name of a schema of openapi.py."""
     errors: tuple[str, ...] = ()
     """Types of errors besides those of every operation."""
+    long: bool = False
+    """Changes many tasks, so there is no bound on its time."""
 
 
 async def page(call: Call, state: State, chosen: Mapping[str, Any]) -> dict[str, Any]:

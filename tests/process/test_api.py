@@ -358,6 +358,7 @@ def test_a_payload_may_have_as_many_levels_as_its_body_without_the_outermost(emp
         ("PUT", "/tasks/email/a", {}, {"Origin": "null"}, "cross-site"),
         ("PUT", "/tasks/email/a", {}, {"X_Big": "x" * 20_000}, "header-too-large"),
         ("POST", "/tasks/email/a", {}, {}, "method-not-allowed"),
+        ("POST", "/tasks:cancel", {"dueBeforeMs": 1 << 47}, {}, "invalid-request"),
         ("GET", "/tasks?limit=0", None, {}, "invalid-request"),
         ("GET", "/tasks?limit=1&limit=2", None, {}, "invalid-request"),
         ("GET", "/forecast?within=400d", None, {}, "invalid-request"),

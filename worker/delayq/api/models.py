@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import parse_qsl
 
 from delayq.client.encoding import NewTask
-from delayq.client.times import text_instant_ms
+from delayq.client.times import MAX_MS, text_instant_ms
 from delayq.contract.fields import choice, flag, listing, sections, text, whole
 from delayq.contract.kinds import Dictionary, Flag, Kind, Text, Whole
 from delayq.contract.problems import INVALID, Place, Problem, SpecError, type_name
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_TASKS: Final = 5_000
 """Of a batch, and IDs of one request."""
-MOST_MS: Final = 1 << 47
+MOST_MS: Final = MAX_MS - 1
 MOST_ROWS: Final = 1_000
 STATES: Final = tuple(map(str, INDEXES))
 IF_EXISTS: Final = ("keep", "reject", "replace", "debounce")

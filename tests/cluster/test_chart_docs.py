@@ -79,7 +79,7 @@ def test_every_command_of_the_page_works_in_its_order(plane: ControlPlane) -> No
 
     assert "orders" in answer("kind: DelayQueue")
     assert re.search(r"^no$", answer("auth can-i"), re.MULTILINE)  # nor may it read other Secrets, namespaced
-    assert "delayq-0.8.0" in answer("kubectl get crd")
+    assert "delayq-0.9.0" in answer("kubectl get crd")
     assert "RETAIN" in answer("deletionPolicy'").upper()
     assert not found(plane, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/delayqueues.delayq.dev")
     with_operator, by_hand = blocks(stuck)

@@ -94,7 +94,7 @@ def test_a_packaged_chart_makes_the_same(tmp_path: Path) -> None:
 
 def test_the_chart_of_a_release_needs_no_values(tmp_path: Path) -> None:
     """Its images are those of the release, by their digests."""
-    chart = released(tmp_path, "registry.example.com/delayq", "0.8.0")
+    chart = released(tmp_path, "registry.example.com/delayq", "0.9.0")
     made = objects_of(helm("template", "shop", str(chart), values={"localImages": False}))
     images = set(re.findall(r"(?:image|worker-image)[=:] ?([\w./-]+@sha256:\w+)", yaml.safe_dump_all(made)))
     assert images == {
@@ -164,7 +164,7 @@ def test_the_operator_understands_the_arguments_it_is_given() -> None:
         policy = values.get("policy", {})
         assert list(params["namespaces"]) == values.get("watchNamespaces", [])
         assert params["leader_election"] is ("leaderElection" not in values)
-        assert params["worker_image"] == "delayq-worker:0.8.0"
+        assert params["worker_image"] == "delayq-worker:0.9.0"
         assert params["service_accounts"] == (tuple(policy.get("serviceAccounts", ["*"])) or ("",))
         assert params["pod_security"] == policy.get("podSecurity", "baseline")
         assert params["serve_own_namespace"] is policy.get("ownNamespace", False)

@@ -47,7 +47,7 @@ def install(node: Node) -> None:
     )
     node.cluster.helm(*install, *(word for value in values for word in ("--set", value)))
     node.say(f"applying {DOCUMENT.relative_to(ROOT)}")
-    document = DOCUMENT.read_text().replace("localhost/delayq-hello:0.8.0", images["hello"])
+    document = DOCUMENT.read_text().replace("localhost/delayq-hello:0.9.0", images["hello"])
     node.cluster.kubectl("apply", "--filename=-", input=document)
     ready = ("--for=condition=Ready", f"delayqueue/{QUEUE}", f"--namespace={NAMESPACE}", "--timeout=90s")
     node.cluster.kubectl("wait", *ready)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,6 +82,22 @@ def test_a_token_ends_with_its_key(php: Volume, tokens: NamedTokens, clock: Cloc
     assert known(tokens, token) == ["token:php"]
     clock.now += LOOK_SECONDS
     assert known(tokens, token) == [None]
+
+
+def test_a_process_without_a_descriptor_keeps_its_tokens(
+    php: Volume, tokens: NamedTokens, clock: Clock
+) -> None:
+    """Else each caller would get 401 while many connections are open."""
+    token = new_token()
+    php.write(hash_of(token))
+    assert known(tokens, token) == ["token:php"]
+    clock.now += LOOK_SECONDS
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert known(tokens, token) == ["token:php"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_neither_the_hash_nor_an_empty_token_is_a_token(php: Volume, tokens: NamedTokens) -> None:

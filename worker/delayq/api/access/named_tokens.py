@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from delayq.api.access.bearer import UNAUTHENTICATED, Denied
 from delayq.api.access.rights import token as named
 from delayq.errors import InvalidDocument
+from delayq.service.resources import is_lack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -94,6 +95,8 @@ class NamedTokens:
             try:
                 hashes += [(each, named(reference.key)) for each in _hashes(path.read_bytes())]
             except OSError as error:
+                if is_lack(error):
+                    return  # of descriptors or memory: the file is still there, so its tokens are, too
                 problems[reference] = f"cannot read {path}: {error.strerror}"
             except InvalidDocument as error:
                 problems[reference] = str(error)

@@ -97,6 +97,14 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
 
+def resident_mb(pid: int) -> float:
+    """Return the memory that a process has."""
+    with open(f"/proc/{pid}/status") as file:  # noqa: PTH123
+        found = re.search(r"VmRSS:\s+(\d+)", file.read())
+    assert found
+    return int(found[1]) / 1024
+
+
 @contextmanager
 def serving(
     flavour: str,

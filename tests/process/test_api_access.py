@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import ssl
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from copy import copy
 from functools import partial
 from http.client import HTTPSConnection
@@ -21,7 +22,7 @@ from delayq.api.access.named_tokens import hash_of, new_token
 from delayq.errors import InvalidDocument
 from delayq.processes.api import Listen, _sockets
 
-from tests.process.http_api import serving
+from tests.process.http_api import resident_mb, serving
 from tests.processes import DELAYQ, Process, delayq
 from tests.unit.api.issuer import Volume, claims, key_set, sign
 
@@ -211,6 +212,30 @@ def test_a_renewed_certificate_is_shown_without_a_restart(flavour: str, tmp_path
         assert trusts(served.port, authorities[0])
         write(secret, authorities[1])
         until(partial(trusts, served.port, authorities[1]))
+
+
+@pytest.mark.full
+def test_10_000_handshakes_that_wait_are_bounded_and_end(flavour: str, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    write(tmp_path / "secrets" / "tls", authority)
+    tls = {"certSecretRef": {"name": "tls"}, "keySecretRef": {"name": "tls"}}
+    rules = [{"serviceAccount": {"namespace": "shop", "name": "web"}, "verbs": ["read"]}]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(12_000, hard), hard))
+    with serving(flavour, tmp_path, api={"tls": tls, "access": rules}) as served, ExitStack() as stack:
+        for _ in range(10_000):
+            stack.enter_context(closing(served.socket()))
+        assert resident_mb(served.process.pid) < 300
+        until(partial(answers, served.port, authority))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def answers(port: int, authority: trustme.CA) -> bool:
+    """The same of a client that has no answer while no connection is accepted."""
+    try:
+        return trusts(port, authority)
+    except OSError:
+        return False
 
 
 def write(secret: Path, authority: trustme.CA) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import resource
 import signal
 import threading
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.process.fleet import until
-from tests.process.http_api import JSON, PREFIX, received, serving
+from tests.process.http_api import JSON, PREFIX, received, resident_mb, serving
 from tests.servers import RedisServer
 
 if TYPE_CHECKING:
@@ -34,13 +33,6 @@ def api(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 def head(*lines: str) -> bytes:
     return "\r\n".join((f"PUT {PREFIX}/tasks/-/a HTTP/1.1", "Host: localhost", *lines, "", "")).encode()
-
-
-def resident_mb(pid: int) -> float:
-    with open(f"/proc/{pid}/status") as file:  # noqa: PTH123
-        found = re.search(r"VmRSS:\s+(\d+)", file.read())
-    assert found
-    return int(found[1]) / 1024
 
 
 def test_hostile_requests_are_bounded_and_others_served(api: Served) -> None:

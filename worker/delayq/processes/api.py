@@ -116,7 +116,7 @@ class ApiProcess:
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:  # noqa: ARG002 -- as other processes
         """Serve until `stop`."""
-        _raise_limit()
+        _limit_files()
         host, port = self._sockets[0].getsockname()[:2]
         tls = self._certificate.context if self._certificate else None
         url = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -206,10 +206,13 @@ def _bound(found: Sequence[Any]) -> list[socket.socket]:
     return made
 
 
-def _raise_limit() -> None:
-    """Allow as many open files as there may be connections, if the system does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _limit_files() -> None:
+    """Allow as many open files as there may be connections, if the system does, and few more.
+
+    A TLS handshake that waits is no connection of the server yet, and takes 60 KB: without descriptors, no more are
+    accepted.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + 256
-    if 0 <= soft < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))

@@ -184,7 +184,7 @@ def test_a_batch_names_each_task_that_no_worker_takes_and_stores_nothing(
     assert [each["path"] for each in reply.body["errors"]] == [
         "tasks[3].kind",
         "tasks[120].payload.order",
-        "tasks[200]",
+        "tasks[200].tags",
     ]
     assert api.call("GET", "/queue").body["scheduled"] == 0
     del tasks[200], tasks[120], tasks[3]

@@ -115,6 +115,7 @@ def test_each_second_is_created_once_while_primaries_fail_over(
     with fleet.client() as client:
         apply(client, "poll", **EVERY_MINUTE | {"everySeconds": 1})
         for _ in range(failovers):
+            sentinels.wait_well()  # Sentinel may promote a server that has just started, and lacks everything
             fleet.wait_more(6)
             old = sentinels.primary()
             with sentinels.promoting() as promotion:

@@ -48,7 +48,7 @@ DISTINCT: Values = {
     "reconcile.concurrency": 71,
     "reconcile.resyncSeconds": 77771,
     "terminationGracePeriodSeconds": 3571,
-    "revisionHistoryLimit": 7373,
+    "revisionHistoryLimit": 97,
     "service.port": 61234,
     "test.timeoutSeconds": 3411,
     "podMonitor.interval": "71s",

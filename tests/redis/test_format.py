@@ -102,6 +102,7 @@ VERBS: dict[str, Callable[[Commands], Call[Any]]] = {
     "migrate_retoken": lambda b: b.migrate_retoken(0, 7, 1, BatchOutOfOrder(9)),
     "migrate_verify": lambda b: b.migrate_verify(0, 1, 7),
     "migrate_commit": lambda b: b.migrate_commit(0, 7),
+    "publish_kinds": lambda b: b.publish_kinds("release", "[]"),
     "lock": lambda b: b.lock("a", "one", 99),
     "renew": lambda b: b.renew("runs", "mine", 99),
     "unlock": lambda b: b.unlock("runs", "mine"),

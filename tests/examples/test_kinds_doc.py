@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,6 +60,6 @@ def test_the_batch_of_the_page_stores_500_tasks_with_a_few_inserts(tmp_path: Pat
                 time.sleep(0.05)
     sizes = [int(count) for count in re.findall(r"stored (\d+) events", run.output)]
     assert (sum(sizes), max(sizes) > 100) == (501, True), sizes
-    with sqlite3.connect(tmp_path / "events.db") as database:
+    with closing(sqlite3.connect(tmp_path / "events.db")) as database:
         [(rows, names)] = database.execute("SELECT count(*), count(DISTINCT name) FROM events")
     assert (rows, names) == (501, 1)

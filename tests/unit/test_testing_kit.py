@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable  # noqa: TC003 -- annotations that are read
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path  # noqa: TC003 -- as above
 from typing import TYPE_CHECKING, Any
@@ -497,7 +497,7 @@ def test_a_guarded_function_gets_the_transaction_and_a_second_run_is_refused(
     async def remind(context: Context, order: int) -> None:
         assert context.connection is None, order
 
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database:
         database.execute("CREATE TABLE refunds (order_id INTEGER)")
     queue = delayq_queue(shop, GUARDED, database=f"sqlite+aiosqlite:///{file}")
     for order in (7, 8):
@@ -510,7 +510,7 @@ def test_a_guarded_function_gets_the_transaction_and_a_second_run_is_refused(
     queue.advance(seconds=1)
     refund.options(id="order-7").schedule_sync(7)  # as if a worker had died before the ack
     assert [run.outcome for run in queue.run_due()] == ["acked", "acked"]
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database:
         assert sorted(database.execute("SELECT order_id FROM refunds")) == [(7,), (8,), (9,)]
 
 

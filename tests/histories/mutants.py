@@ -95,7 +95,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a repeated call that does not find its task",
-        *("prelude/basics.lua", "return apart >= 0 and apart <= 60000", "return false"),
+        *("prelude/transitions.lua", "repeated and apart >= 0 and apart <= 60000", "false"),
         _bias(
             "schedule_mode_reject schedule_mode_reject get",
             "ack",

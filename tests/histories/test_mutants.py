@@ -50,6 +50,13 @@ def cases() -> Iterator[ParameterSet]:
         yield pytest.param(mutant, marks=marks, id=mutant.name)
 
 
+def test_each_defect_has_its_place(tmp_path: Path) -> None:
+    for number, mutant in enumerate(MUTANTS):
+        (directory := tmp_path / f"{number}").mkdir()
+        with mutated(mutant, directory):
+            pass
+
+
 @pytest.mark.parametrize("mutant", list(cases()))
 def test_a_defect_of_a_script_is_found(server: RedisServer, mutant: Mutant, tmp_path: Path) -> None:
     found = (once(server, tmp_path / f"{seed}", mutant, seed) for seed in range(TRIES))

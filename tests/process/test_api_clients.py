@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,10 @@ def play(api: Served, *argv: str | Path) -> None:
     answers: list[Any] = [json.loads(line) for line in done.stdout.splitlines()]
     stored, again, read, moved, batch, page, rest, cancelled, letters, redriven = answers
     assert (stored["id"], stored["outcome"], again["outcome"]) == ("email:order-7", "created", "kept")
-    assert (read["payload"], read["due"], read["state"]) == ({"order": 7}, stored["due"], "scheduled")
-    assert (again["due"], moved["outcome"], moved["due"] > stored["due"]) == (
-        stored["due"],
-        "rescheduled",
-        True,
-    )
+    assert (read["payload"], read["state"]) == ({"order": 7}, "scheduled")
+    # A generated client may write an instant in another way than the API.
+    due = [datetime.fromisoformat(answer["due"]) for answer in (stored, again, read, moved)]
+    assert (due[0] == due[1] == due[2] < due[3], moved["outcome"]) == (True, "rescheduled")
     assert (batch["stored"], batch["refused"], len(batch["results"])) == (2, 0, 2)
     assert [row["id"] for row in page["items"]] == ["email:b1", "email:b2"]
     assert ([row["id"] for row in rest["items"]], "cursor" in rest) == (["email:order-7"], False)

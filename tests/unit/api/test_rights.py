@@ -6,7 +6,8 @@ import logging
 from itertools import product
 
 import pytest
-from delayq.api.access import OPEN, VERBS, Caller, Denied, Grant, Rights, changed, refused
+from delayq.api.access import OPEN, VERBS, Caller, Denied, Grant, Rights
+from delayq.api.access.audit import changed, refused
 from delayq.api.access.bearer import LONGEST, Bearer
 from delayq.api.access.rights import account, token
 from hypothesis import given

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delayq.api.access.audit import changed, refused
 from delayq.api.access.bearer import Access, Bearer, Denied, Open
 from delayq.api.access.named_tokens import NamedTokens
 from delayq.api.access.rights import Caller, Grant, Rights, grants
@@ -25,15 +24,12 @@ __all__ = [
     "OPEN",
     "VERBS",
     "Access",
-    "Bearer",
     "Caller",
     "Denied",
     "Grant",
     "Rights",
     "Verb",
     "access_of",
-    "changed",
-    "refused",
 ]
 
 
